@@ -1,0 +1,251 @@
+"""The narrow waist of the encryption: grouped sums under an additively homomorphic key.
+
+::
+
+    private = engine.generate(bits, protection=Protection())      the active party
+    rows    = private.encrypt(values, layout)                     k numbers a row
+    block   = rows.block()                                        travels
+    rows    = public.rows(block)                                  a passive party
+    sums    = rows.group_sums(groups, n_groups)                   for each column of groups: each group's sum
+    block   = sums.seal()                                         re-randomized, compressed; travels
+    values  = private.decrypt(block)                              int64 [F, n_groups, k]
+
+Setting: the key owner is curious about which rows a group holds, the other side about the values. All of this protects
+against semi-honest parties: a malicious owner can encode row numbers in plaintexts.
+
+Only a :class:`CipherBlock` can travel. Fresh rows give one, and sums only by :meth:`EncryptedSums.seal`; so an unsealed sum,
+which would tell the key owner its group's rows, has no encoding at all.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import EncryptionError
+from labelward.rng import Protection
+
+__all__ = [
+    "CipherBlock",
+    "Counts",
+    "EncryptedRows",
+    "EncryptedSums",
+    "Engine",
+    "Integers",
+    "Layout",
+    "PrivateKey",
+    "PublicKey",
+    "PublicMaterial",
+]
+
+Integers = NDArray[np.int64]
+Groups = NDArray[np.int32]
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """What the k numbers of a row may be, and how many rows a sum may hold.
+
+    Attributes:
+        bounds: for each number the largest absolute value in one row (integers, fixed-point values included).
+        rows: the most rows that any sum holds (for sums of sums: all of them together).
+        logical: how many of the k numbers an unpacked protocol would encrypt one by one; counted, never used.
+    """
+
+    bounds: tuple[int, ...]
+    rows: int
+    logical: int
+
+    def widths(self) -> tuple[int, ...]:
+        """Bits of each number's slot: enough for the largest sum and its sign."""
+        return tuple((bound * self.rows).bit_length() + 1 for bound in self.bounds)
+
+    def check(self, values: Integers) -> None:
+        """Raise :class:`EncryptionError` unless ``values[n, k]`` fits; called before anything is encrypted."""
+        if values.ndim != 2 or values.shape[1] != len(self.bounds):
+            raise EncryptionError(f"values of shape {values.shape} do not have the layout's {len(self.bounds)} columns")
+        if len(values) > self.rows:
+            raise EncryptionError(f"{len(values)} rows exceed the layout's {self.rows}")
+        if max(self.widths()) > 63:
+            raise EncryptionError(f"sums of {self.rows} rows with bounds {self.bounds} do not fit 63 bits")
+        if len(values) == 0:
+            return
+        for column, bound in enumerate(self.bounds):
+            low, high = int(values[:, column].min()), int(values[:, column].max())
+            if low < -bound or high > bound:
+                raise EncryptionError(f"column {column} holds a value outside the bound {bound}")
+
+
+class PublicMaterial(msgspec.Struct, frozen=True):
+    """A public key as it travels."""
+
+    engine: str
+    bits: int
+    data: bytes
+
+
+class CipherBlock(msgspec.Struct, frozen=True):
+    """Ciphertexts as they travel: fresh encrypted rows, or sealed sums.
+
+    Attributes:
+        engine: the engine's name.
+        key: fingerprint of the public key.
+        kind: ``"rows"`` (shape ``(n,)``) or ``"sums"`` (shape ``(F, n_groups)``).
+        shape: see ``kind``; each entry stands for k numbers.
+        layout: bounds of the numbers.
+        count: number of ciphertexts in ``data``.
+        data: the ciphertexts, in the engine's own encoding.
+    """
+
+    engine: str
+    key: bytes
+    kind: Literal["rows", "sums"]
+    shape: tuple[int, ...]
+    layout: Layout
+    count: int
+    data: bytes
+
+
+@dataclass
+class Counts:
+    """Operations of one party with one key: what an engine did, in its own ciphertexts.
+
+    ``logical_sums`` is what a protocol without packing would have sent: groups × columns × ``layout.logical``. ``bytes`` counts
+    ciphertext bytes that this side made to travel.
+    """
+
+    encryptions: int = 0
+    additions: int = 0
+    decryptions: int = 0
+    ciphertexts: int = 0
+    logical_sums: int = 0
+    bytes: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the counters by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def add(self, other: Mapping[str, int]) -> None:
+        """Add counters that a worker process or another party reports."""
+        for name, value in other.items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+class EncryptedSums(ABC):
+    """Sums of encrypted rows, one for each (column of groups, group), not yet fit to travel."""
+
+    shape: tuple[int, int]
+    layout: Layout
+
+    @abstractmethod
+    def __add__(self, other: EncryptedSums) -> EncryptedSums:
+        """Add sums of the same key, layout and shape; :class:`EncryptionError` otherwise."""
+
+    @abstractmethod
+    def seal(self) -> CipherBlock:
+        """Re-randomize every sum, compress, and return what may travel."""
+
+
+class EncryptedRows(ABC):
+    """Encrypted rows: ``n`` rows of k numbers."""
+
+    n: int
+    layout: Layout
+
+    @abstractmethod
+    def block(self) -> CipherBlock:
+        """Return fresh rows as they travel."""
+
+    @abstractmethod
+    def group_sums(self, groups: Groups, n_groups: int) -> EncryptedSums:
+        """Sum rows by group, for each column of groups.
+
+        Args:
+            groups: int32 [n, F]; entry (i, f) is row i's group in column f, or -1 where the row is absent.
+            n_groups: groups are ``range(n_groups)``; a group without rows sums to zero.
+        """
+
+
+class PublicKey(ABC):
+    """What a party without the secret can do; owns :attr:`counts` of this party's operations."""
+
+    engine: str
+    bits: int
+    counts: Counts
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> bytes:
+        """16 bytes that identify the key."""
+
+    @abstractmethod
+    def material(self) -> PublicMaterial:
+        """Return the key as it travels."""
+
+    @abstractmethod
+    def encrypt(self, values: Integers, layout: Layout) -> EncryptedRows:
+        """Encrypt int64 [n, k]; the layout is checked first."""
+
+    @abstractmethod
+    def rows(self, block: CipherBlock) -> EncryptedRows:
+        """Open a block of rows under this key; checks key, kind, count, size and range of every ciphertext."""
+
+
+class PrivateKey(ABC):
+    """The owner's side. A private key has no encoder: it never leaves the process."""
+
+    public: PublicKey
+
+    @abstractmethod
+    def encrypt(self, values: Integers, layout: Layout) -> EncryptedRows:
+        """As :meth:`PublicKey.encrypt`, faster with the secret."""
+
+    @abstractmethod
+    def decrypt(self, block: CipherBlock) -> Integers:
+        """Decrypt sealed sums (or rows, as shape (1, n)) to int64 [F, n_groups, k]; checks the block as ``rows`` does."""
+
+
+class Engine(ABC):
+    """An additively homomorphic scheme.
+
+    Attributes:
+        name: as in the job file.
+        secure: whether it hides anything; the others need ``insecure=True``.
+        bits_offered: key sizes that need no ``insecure=True``; empty where the engine has none.
+    """
+
+    name: ClassVar[str]
+    secure: ClassVar[bool]
+    bits_offered: ClassVar[tuple[int, ...]]
+
+    def __init__(self, *, workers: int = 1) -> None:
+        """``workers`` processes share heavy work; 1 means none beside this one."""
+        self.workers = workers
+
+    @abstractmethod
+    def generate(self, bits: int, *, protection: Protection, insecure: bool = False) -> PrivateKey:
+        """Make a new key.
+
+        Raises:
+            EncryptionError: fewer bits than the least of ``bits_offered``, or an engine that hides nothing, without ``insecure``.
+        """
+
+    @abstractmethod
+    def public(self, material: PublicMaterial, *, protection: Protection, insecure: bool = False) -> PublicKey:
+        """Open a public key that a peer sent; the same refusals as :meth:`generate`."""
+
+    @abstractmethod
+    def security_level(self, bits: int) -> int:
+        """Classical security in bits (NIST SP 800-57 part 1, table 2): 112 at 2048, 128 at 3072, 0 for none."""
+
+    def close(self) -> None:  # noqa: B027
+        """Stop worker processes, if any."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a report prints: name, kernel, workers."""
+        return {"engine": self.name, "workers": self.workers}
