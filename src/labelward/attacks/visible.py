@@ -1,0 +1,51 @@
+"""The instance spaces that a passive party knows: the leaves of each tree, as its view shows them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.messages.base import RowMask
+from labelward.messages.tree import Level, OwnSplit, TreeStart
+from labelward.party.view import View
+
+__all__ = ["visible_leaves"]
+
+
+def visible_leaves(view: View) -> NDArray[np.int32]:
+    """Return int32 [trees, rows]: the finest node of each tree that the party knows for each training row, -1 out of the sample.
+
+    A node counts as a leaf for the party when it knows no split of it: its own splits, and those whose rows it was told. When
+    the active party's split yields two leaves, the party was not told and knows only their parent; a leaf beside a told sibling
+    follows by subtraction. Trees in which it takes no part are absent. Of a tree that was begun again, the last attempt counts
+    where both attempts tell a node's rows.
+
+    Reference: Section 3 of the ID2Graph paper, "from the viewpoint of the attacker".
+    """
+    starts = {received.message.tree: received.message for received in view.received(TreeStart)}
+    splits: dict[int, dict[int, RowMask]] = defaultdict(dict)
+    for received in view.received(Level):
+        for split in received.message.splits:
+            splits[received.message.tree][split.node] = split.left
+    for own in view.observed(OwnSplit):
+        splits[own.tree][own.node] = own.left
+    leaves = np.full((len(starts), view.rows), -1, dtype=np.int32)
+    for position, tree in enumerate(sorted(starts)):
+        _grow(leaves[position], starts[tree].rows, splits[tree])
+    return leaves
+
+
+def _grow(leaf: NDArray[np.int32], sample: RowMask, splits: dict[int, RowMask]) -> None:
+    """Route the rows of one tree through its known splits, in place."""
+    rows_of = {0: np.flatnonzero(sample.unpack(len(leaf)))}
+    leaf[rows_of[0]] = 0
+    for node in sorted(splits):  # a child's number is larger than its parent's
+        rows = rows_of.pop(node, None)
+        if rows is None:
+            continue
+        left = splits[node].unpack(len(rows))
+        for child, child_rows in ((2 * node + 1, rows[left]), (2 * node + 2, rows[~left])):
+            rows_of[child] = child_rows
+            leaf[child_rows] = child

@@ -1,0 +1,125 @@
+"""What may pass between parties: frozen, typed messages, and the few values that they are made of."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import ClassVar, Literal, Self, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import CodecError
+from labelward.he.contract import CipherBlock
+
+__all__ = ["Array", "CipherDigest", "Message", "Observation", "RowMask", "redacted"]
+
+
+class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The base of all that passes between parties.
+
+    Attributes:
+        volatile: fields that differ between equal runs (keys, nonces); left out of the view content.
+    """
+
+    volatile: ClassVar[tuple[str, ...]] = ()
+
+
+class Observation(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The base of what a party computed from its own secrets and keeps in its own view."""
+
+    volatile: ClassVar[tuple[str, ...]] = ()
+
+
+class CipherDigest(msgspec.Struct, frozen=True, tag=True):
+    """What a view keeps of a ciphertext block: its shape and size, and a digest of its bytes."""
+
+    engine: str
+    kind: str
+    shape: tuple[int, ...]
+    count: int
+    size: int
+    sha256: bytes
+
+
+class RowMask(msgspec.Struct, frozen=True):
+    """Some of ``total`` rows, as packed bits or as sorted positions, whichever is smaller.
+
+    Attributes:
+        total: rows that the mask speaks of.
+        form: ``"bits"``, ``"in"`` (positions of the rows in the set) or ``"out"`` (positions of the others).
+        data: packed bits (little-endian within a byte), or uint32 positions (little-endian).
+    """
+
+    total: int
+    form: Literal["bits", "in", "out"]
+    data: bytes
+
+    @classmethod
+    def pack(cls, mask: NDArray[np.bool_]) -> Self:
+        """Pack a boolean array."""
+        total, inside = len(mask), int(np.count_nonzero(mask))
+        if 4 * min(inside, total - inside) < (total + 7) // 8:
+            form: Literal["in", "out"] = "in" if inside <= total - inside else "out"
+            positions = np.flatnonzero(mask if form == "in" else ~mask).astype("<u4")
+            return cls(total, form, positions.tobytes())
+        return cls(total, "bits", np.packbits(mask, bitorder="little").tobytes())
+
+    def unpack(self, total: int) -> NDArray[np.bool_]:
+        """Return the boolean array.
+
+        Raises:
+            CodecError: the mask speaks of another number of rows, or its data does not fit it.
+        """
+        if self.total != total:
+            raise CodecError(f"a row mask speaks of {self.total} rows where {total} are expected")
+        if self.form == "bits":
+            if len(self.data) != (total + 7) // 8:
+                raise CodecError(f"a row mask of {total} rows has {len(self.data)} bytes")
+            bits = np.unpackbits(np.frombuffer(self.data, np.uint8), bitorder="little")
+            return bits[:total].astype(np.bool_)
+        if len(self.data) % 4:
+            raise CodecError(f"row positions have {len(self.data)} bytes, not a multiple of 4")
+        positions = np.frombuffer(self.data, "<u4")
+        if len(positions) and (int(positions[-1]) >= total or not bool(np.all(positions[1:] > positions[:-1]))):
+            raise CodecError(f"row positions are not ascending or exceed {total} rows")
+        mask = np.full(total, self.form == "out")
+        mask[positions] = self.form == "in"
+        return mask
+
+
+class Array(msgspec.Struct, frozen=True):
+    """A numeric array as it travels: one of a few dtypes, C order, little-endian."""
+
+    dtype: Literal["int32", "int64", "float32", "float64"]
+    shape: tuple[int, ...]
+    data: bytes
+
+    @classmethod
+    def pack(cls, values: NDArray[np.generic]) -> Self:
+        """Pack an array; :class:`CodecError` for a dtype that may not travel."""
+        if values.dtype.name not in ("int32", "int64", "float32", "float64"):
+            raise CodecError(f"arrays of {values.dtype.name} may not travel")
+        return cls(values.dtype.name, values.shape, values.astype(values.dtype.newbyteorder("<")).tobytes())
+
+    def unpack(self) -> NDArray[np.generic]:
+        """Return a read-only array; :class:`CodecError` where the data does not fit the shape."""
+        values = np.frombuffer(self.data, np.dtype(self.dtype).newbyteorder("<"))
+        if any(size < 0 for size in self.shape) or values.size != int(np.prod(self.shape, dtype=np.int64)):
+            raise CodecError(f"an array of shape {self.shape} has {values.size} values")
+        return values.reshape(self.shape)
+
+
+Record = TypeVar("Record", bound="Message | Observation")
+
+
+def redacted(message: Record) -> Record:
+    """Return the message as a view keeps it: each ciphertext block replaced by its digest."""
+    changes = {}
+    for name in message.__struct_fields__:
+        block = getattr(message, name)
+        if isinstance(block, CipherBlock):
+            digest = hashlib.sha256(block.data).digest()
+            size = len(block.data)
+            changes[name] = CipherDigest(block.engine, block.kind, block.shape, block.count, size, digest)
+    return msgspec.structs.replace(message, **changes) if changes else message

@@ -1,0 +1,93 @@
+"""Bytes ↔ messages, by schema and never by pickle.
+
+A frame is ``magic · version · envelope``; the envelope is MessagePack ``[type, step, fields]``. Only classes listed here can be
+decoded; an object without an encoding (unsealed sums, a private key) raises :class:`CodecError`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from labelward.errors import CodecError
+from labelward.messages import setup, tree
+from labelward.messages.base import Message, Observation
+
+__all__ = ["WIRE_VERSION", "decode", "decode_fields", "encode", "encode_fields", "schema"]
+
+WIRE_VERSION = 1
+_MAGIC = b"LW"
+
+_FAMILIES = (setup, tree)
+_SCHEMA: dict[str, type[Message] | type[Observation]] = {
+    name: kind
+    for family in _FAMILIES
+    for name, kind in vars(family).items()
+    if isinstance(kind, type) and issubclass(kind, Message | Observation) and kind not in (Message, Observation)
+}
+
+
+class _Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    type: str
+    step: tuple[int, ...]
+    body: msgspec.Raw
+
+
+def _refuse(value: Any) -> Any:
+    raise CodecError(f"{type(value).__name__} may not travel")
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_refuse)
+_envelopes = msgspec.msgpack.Decoder(_Envelope)
+_decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {}
+
+
+def schema(name: str) -> type[Message] | type[Observation]:
+    """Return the class of a message type's name; :class:`CodecError` for an unknown one."""
+    try:
+        return _SCHEMA[name]
+    except KeyError:
+        raise CodecError(f"unknown message type {name[:80]!r}") from None
+
+
+def encode_fields(message: Message | Observation) -> bytes:
+    """Return the message's own bytes, without a frame."""
+    return _encoder.encode(message)
+
+
+def decode_fields(name: str, body: bytes | msgspec.Raw) -> Any:
+    """Return the message of a type from its own bytes; :class:`CodecError` for anything else."""
+    kind = schema(name)
+    if name not in _decoders:
+        _decoders[name] = msgspec.msgpack.Decoder(kind)
+    try:
+        return _decoders[name].decode(body)
+    except msgspec.MsgspecError as error:
+        raise CodecError(f"a damaged {name}: {error}") from error
+
+
+def encode(message: Message, step: tuple[int, ...]) -> bytes:
+    """Return the frame that travels."""
+    envelope = _Envelope(type(message).__name__, step, msgspec.Raw(encode_fields(message)))
+    return _MAGIC + bytes([WIRE_VERSION]) + _encoder.encode(envelope)
+
+
+def decode(frame: bytes) -> tuple[Message, tuple[int, ...]]:
+    """Return message and step of a frame.
+
+    Raises:
+        CodecError: another magic or version, an unknown type, or fields that do not fit the schema.
+    """
+    if frame[:2] != _MAGIC:
+        raise CodecError("a frame does not begin as labelward's do")
+    if frame[2:3] != bytes([WIRE_VERSION]):
+        raise CodecError(f"a frame of wire version {frame[2:3].hex() or 'none'}; this is version {WIRE_VERSION:02x}")
+    try:
+        envelope = _envelopes.decode(memoryview(frame)[3:])
+    except msgspec.MsgspecError as error:
+        raise CodecError(f"a damaged frame: {error}") from error
+    message = decode_fields(envelope.type, envelope.body)
+    if not isinstance(message, Message):
+        raise CodecError(f"{envelope.type} is an observation and may not travel")
+    return message, envelope.step

@@ -1,0 +1,168 @@
+"""A context: what one party's program can do. Send, receive, observe, tell progress; everything is recorded and counted."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+from labelward.errors import CodecError, PeerError
+from labelward.messages.base import Message, Observation, redacted
+from labelward.messages.codec import decode, encode, encode_fields
+from labelward.party.policy import PolicyChain
+from labelward.party.transcript import Transcript
+from labelward.rng import Protection
+from labelward.transport.base import Transport
+
+__all__ = ["Context", "Meter", "Progress"]
+
+M = TypeVar("M", bound=Message)
+Step = tuple[int, ...]
+
+Progress = Callable[[str, int, int], None]
+"""Called with (what, done, total)."""
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    pass
+
+
+@dataclass
+class Meter:
+    """What one party spent: seconds by phase, and messages and bytes sent by type."""
+
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    messages: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    bytes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+
+class Context:
+    """One party's hands.
+
+    Args:
+        transport: the party's end.
+        active: name of the active party.
+        peers: all other parties, in party order.
+        transcript: where everything is recorded.
+        seed: of the learning draws; the same at all parties.
+        protection: source of the protection draws.
+        policies: what decides what leaves this party.
+        progress: called with (what, done, total).
+        timeout: seconds to wait for one message before the run ends with an error that names it.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        active: str,
+        peers: tuple[str, ...],
+        transcript: Transcript,
+        seed: int,
+        protection: Protection | None = None,
+        policies: PolicyChain | None = None,
+        progress: Progress = _silent,
+        timeout: float = 3600.0,
+    ) -> None:
+        self.party, self.active, self.peers = transport.party, active, peers
+        self.seed = seed
+        self.protection = protection or Protection()
+        self.policies = policies or PolicyChain()
+        self.progress = progress
+        self.meter = Meter()
+        self.transcript = transcript
+        self._transport, self._timeout = transport, timeout
+        self._waiting: dict[tuple[str, str, Step], Message] = {}
+
+    def send(self, peer: str, message: Message, step: Step) -> None:
+        """Encode, record, count and send.
+
+        Raises:
+            CodecError: a field may not travel.
+            PeerError: the peer is gone; names message and step.
+        """
+        name = type(message).__name__
+        frame = encode(message, step)
+        self.transcript.append("sent", peer, name, step, len(frame).to_bytes(8, "little"))
+        self.meter.messages[name] += 1
+        self.meter.bytes[name] += len(frame)
+        try:
+            self._transport.send(peer, frame)
+        except PeerError as error:
+            raise PeerError(error.peer, _reason(error), message=name, step=step) from error
+
+    @overload
+    def recv(self, peer: str, kind: type[M], step: Step) -> M: ...
+    @overload
+    def recv(self, peer: str, kind: tuple[type[Message], ...], step: Step) -> Message: ...
+    def recv(self, peer: str, kind: type[Message] | tuple[type[Message], ...], step: Step) -> Message:
+        """Wait for the message of this peer, type (or one of several types) and step.
+
+        Messages that arrive meanwhile are kept for their own turn, so that timing cannot change a run.
+
+        Raises:
+            PeerError: the peer failed, left, sent something that is no message, or stayed silent for the time limit.
+        """
+        names = [each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,))]
+        until = time.monotonic() + self._timeout
+        with self.phase("wait"):
+            while True:
+                for name in names:
+                    found = self._waiting.pop((peer, name, step), None)
+                    if found is not None:
+                        return found
+                self._take(peer, " or ".join(names), step, until)
+
+    def observe(self, observation: Observation) -> None:
+        """Record what this party computed from its own secrets."""
+        name = type(observation).__name__
+        self.transcript.append("observed", self.party, name, (), encode_fields(observation))
+
+    def applied(self, account: dict[str, Any]) -> None:
+        """Record what a policy of this party did."""
+        self.transcript.append("applied", self.party, "Policy", (), msgspec.msgpack.encode(account))
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count wall seconds towards a phase."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.meter.seconds[name] += time.perf_counter() - start
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the peers that this party has failed: the error's type only, since its text may hold private values."""
+        self._transport.fail(type(error).__name__)
+
+    def close(self) -> None:
+        """This party is done."""
+        self._transport.close()
+        self.transcript.close()
+
+    def _take(self, peer: str, name: str, step: Step, until: float) -> None:
+        try:
+            arrived = self._transport.receive(max(0.0, until - time.monotonic()))
+        except PeerError as error:
+            raise PeerError(error.peer, _reason(error), message=name, step=step) from error
+        if arrived is None:
+            raise PeerError(peer, f"silent for {self._timeout:g} s", message=name, step=step)
+        sender, frame = arrived
+        try:
+            message, its_step = decode(frame)
+        except CodecError as error:
+            raise PeerError(sender, f"sent no valid message: {error}", message=name, step=step) from error
+        key = (sender, type(message).__name__, its_step)
+        if key in self._waiting:
+            raise PeerError(sender, "sent the same message twice", message=key[1], step=its_step)
+        self.transcript.append("received", sender, key[1], its_step, encode_fields(redacted(message)))
+        self._waiting[key] = message
+
+
+def _reason(error: PeerError) -> str:
+    return str(error).partition(": ")[2] or str(error)

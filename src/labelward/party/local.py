@@ -1,0 +1,61 @@
+"""A rehearsal: every party's program in its own thread of one process, over the in-process transport."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from labelward.errors import PeerError
+from labelward.party.context import Context
+from labelward.transport.base import Transport
+from labelward.transport.inprocess import connect
+
+__all__ = ["run_parties"]
+
+T = TypeVar("T")
+Program = Callable[[Context], T]
+
+
+def run_parties(programs: Mapping[str, tuple[Callable[[Transport], Context], Program[T]]]) -> dict[str, T]:
+    """Run all parties to their end and return what each program returned.
+
+    Args:
+        programs: for each party how its context is made from its end of the transport, and its program.
+
+    Raises:
+        LabelwardError: the first error of a party that was not merely told of another's failure. A keyboard interrupt ends all
+            parties and is raised again.
+    """
+    ends = connect(programs)
+    results: dict[str, T] = {}
+    errors: dict[str, BaseException] = {}
+    contexts = {party: make(ends[party]) for party, (make, _) in programs.items()}
+
+    def live(party: str) -> None:
+        ctx = contexts[party]
+        try:
+            results[party] = programs[party][1](ctx)
+        except BaseException as error:
+            errors[party] = error
+            ctx.fail(error)
+        finally:
+            ctx.close()
+
+    threads = [threading.Thread(target=live, args=(party,), name=f"party-{party}", daemon=True) for party in programs]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.2)  # a join without limit would not see Ctrl-C
+    except BaseException as error:
+        for end in ends.values():
+            end.fail(type(error).__name__)
+        for thread in threads:
+            thread.join(10.0)
+        raise
+    if errors:
+        first = [error for error in errors.values() if not isinstance(error, PeerError)]
+        raise (first or list(errors.values()))[0]
+    return results

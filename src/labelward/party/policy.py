@@ -1,0 +1,239 @@
+"""Policies: what decides what leaves a party. Below protocols and defenses, so that neither imports the other.
+
+A policy overrides the points that it needs; each point has an identity default. A protocol declares the points that it visits;
+:func:`require_points` refuses, at set-up, a policy whose point it never reaches. A policy that cannot act raises
+:class:`~labelward.errors.PolicyError`: nothing unprotected leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import PolicyError
+
+__all__ = [
+    "POINTS",
+    "CandidateSplits",
+    "LeafWeights",
+    "Policy",
+    "PolicyChain",
+    "Schedule",
+    "Setup",
+    "SplitReveal",
+    "Targets",
+    "require_points",
+]
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+POINTS = (
+    "schedule",
+    "before_targets",
+    "split_candidates",
+    "before_instance_space",
+    "before_leaf_weights",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What a policy may check before anything starts."""
+
+    model: str
+    trees: int
+    classes: int
+    active_columns: int
+    passive: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """Which passive parties take part in each tree; an empty set: the active party grows it alone."""
+
+    participants: tuple[frozenset[str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Targets:
+    """What the model is fitted to, before anything derived from it leaves.
+
+    Attributes:
+        values: float64 [n], class numbers (or real values).
+        weights: float64 [n].
+        offset: float64 [n], added to the margin in training and at prediction.
+        loss: name of the loss.
+    """
+
+    values: Floats
+    weights: Floats
+    offset: Floats
+    loss: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateSplits:
+    """The candidates of one party for the nodes of one level.
+
+    Attributes:
+        owner: whose columns they are.
+        left: int64 [nodes, columns, bins, C]: class counts of the left child of each candidate.
+        node: int64 [nodes, C]: class counts of each node.
+        totals: int64 [C]: class counts of the whole training set, rows out of the sample included.
+    """
+
+    tree: int
+    depth: int
+    owner: str
+    owner_is_active: bool
+    nodes: tuple[int, ...]
+    left: Counts
+    node: Counts
+    totals: Counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitReveal:
+    """A split that would be told: asked before its owner is told, since an owner learns its split's children.
+
+    Attributes:
+        left, right: int64 [C]: class counts of the children.
+        totals: as in :class:`CandidateSplits`.
+        participants: passive parties that see the node itself.
+    """
+
+    tree: int
+    depth: int
+    node: int
+    owner: str
+    owner_is_active: bool
+    left: Counts
+    right: Counts
+    totals: Counts
+    participants: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeafWeights:
+    """Leaf weights of a finished tree, with the class counts of each leaf: float64 [leaves], int64 [leaves, C]."""
+
+    tree: int
+    weights: Floats
+    counts: Counts
+
+
+class Policy:
+    """The identity at every point; a defense overrides some.
+
+    Attributes:
+        kind: the name in a job file.
+        purities: whether the points need class counts; they then travel packed beside g and h (Algorithm 6).
+    """
+
+    kind: ClassVar[str] = "none"
+    purities: ClassVar[bool] = False
+
+    @property
+    def points(self) -> frozenset[str]:
+        """The points that this policy overrides."""
+        return frozenset(name for name in POINTS if getattr(type(self), name) is not getattr(Policy, name))
+
+    def check(self, setup: Setup) -> None:
+        """Raise :class:`PolicyError` where the policy makes no sense in this set-up."""
+
+    def schedule(self, schedule: Schedule) -> Schedule:
+        """Decide who takes part in which tree, and how many trees there are."""
+        return schedule
+
+    def before_targets(self, targets: Targets) -> Targets:
+        """Change the targets before anything derived from them leaves."""
+        return targets
+
+    def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
+        """Return bool [nodes, columns, bins]: which candidates may be chosen."""
+        return np.ones(candidates.left.shape[:-1], dtype=np.bool_)
+
+    def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:
+        """Return the passive parties that may see the children; without them the active party goes on alone."""
+        return reveal.participants
+
+    def before_leaf_weights(self, leaves: LeafWeights) -> Floats:
+        """Return the weights that the tree gets."""
+        return leaves.weights
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters as the transcript keeps them."""
+        return {}
+
+
+class PolicyChain:
+    """Several policies in order: targets, schedule and weights pass through each; candidates and viewers must please all."""
+
+    def __init__(self, policies: Iterable[Policy] = ()) -> None:
+        self.policies = tuple(policies)
+
+    @property
+    def purities(self) -> bool:
+        """Whether any policy needs class counts."""
+        return any(policy.purities for policy in self.policies)
+
+    def at(self, point: str) -> tuple[Policy, ...]:
+        """Return the policies that act at a point."""
+        return tuple(policy for policy in self.policies if point in policy.points)
+
+    def schedule(self, schedule: Schedule) -> Schedule:
+        """See :meth:`Policy.schedule`."""
+        return _through(self.policies, "schedule", schedule)
+
+    def before_targets(self, targets: Targets) -> Targets:
+        """See :meth:`Policy.before_targets`."""
+        return _through(self.policies, "before_targets", targets)
+
+    def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
+        """See :meth:`Policy.split_candidates`."""
+        allowed = np.ones(candidates.left.shape[:-1], dtype=np.bool_)
+        for policy in self.at("split_candidates"):
+            answer = policy.split_candidates(candidates)
+            if answer.shape != allowed.shape or answer.dtype != np.bool_:
+                raise PolicyError(f"defense {policy.kind!r} did not answer for every candidate")
+            allowed &= answer
+        return allowed
+
+    def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:
+        """See :meth:`Policy.before_instance_space`."""
+        viewers = reveal.participants
+        for policy in self.at("before_instance_space"):
+            viewers &= policy.before_instance_space(reveal)
+        return viewers
+
+    def before_leaf_weights(self, leaves: LeafWeights) -> Floats:
+        """See :meth:`Policy.before_leaf_weights`."""
+        for policy in self.at("before_leaf_weights"):
+            weights = policy.before_leaf_weights(leaves)
+            if weights.shape != leaves.weights.shape:
+                raise PolicyError(f"defense {policy.kind!r} did not answer for every leaf")
+            leaves = LeafWeights(tree=leaves.tree, weights=weights, counts=leaves.counts)
+        return leaves.weights
+
+
+def _through(policies: Iterable[Policy], point: str, value: Any) -> Any:
+    for policy in policies:
+        act: Callable[[Any], Any] = getattr(policy, point)
+        value = act(value)
+    return value
+
+
+def require_points(policies: Iterable[Policy], visited: frozenset[str], setup: Setup) -> None:
+    """Raise :class:`PolicyError` unless every policy's points are visited and its own check passes."""
+    for policy in policies:
+        missing = policy.points - visited
+        if missing:
+            raise PolicyError(
+                f"defense {policy.kind!r} acts at {', '.join(sorted(missing))}, which {setup.model} never reaches"
+            )
+        policy.check(setup)

@@ -1,0 +1,142 @@
+"""A view: all that one party received, with what it computed from its own secrets. Frozen; the only input of an attack."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from labelward.errors import CodecError, FileFormatError
+from labelward.messages.base import CipherDigest, Message, Observation
+from labelward.messages.codec import decode_fields, schema
+from labelward.party.transcript import FILE_NAME, Entry, Header, decode_header, read_entries
+
+__all__ = ["Received", "View"]
+
+M = TypeVar("M", bound=Message)
+O = TypeVar("O", bound=Observation)  # noqa: E741
+
+
+@dataclass(frozen=True)
+class Received(Generic[M]):
+    """A message that the party received, as its view keeps it (ciphertexts as digests)."""
+
+    peer: str
+    step: tuple[int, ...]
+    message: M
+
+
+class View:
+    """One party's view, opened for reading.
+
+    Args:
+        header: who recorded what kind of run.
+        entries: the records after the header; ``sent`` and ``applied`` ones are no part of the view content.
+    """
+
+    def __init__(self, header: Header, entries: Iterable[Entry] = ()) -> None:
+        self._header = header
+        self._entries = tuple(entries)
+
+    @classmethod
+    def load(cls, folder: Path) -> View:
+        """Open a stored view and verify its hash chain.
+
+        Raises:
+            FileFormatError: missing, damaged, or of a format that this version does not read.
+        """
+        records = read_entries(folder / FILE_NAME if folder.is_dir() else folder)
+        return cls(decode_header(next(records)), records)
+
+    def without_records(self) -> View:
+        """Return the empty view of the same party: what it knew before anything arrived."""
+        return View(self._header)
+
+    @property
+    def header(self) -> Header:
+        """Who recorded what kind of run."""
+        return self._header
+
+    @property
+    def party(self) -> str:
+        """Whose view it is."""
+        return self._header.party
+
+    @property
+    def rows(self) -> int:
+        """Number of training rows."""
+        return self._header.rows[0]
+
+    def parameter(self, key: str, default: Any = None) -> Any:
+        """Return a value of the shared job, such as ``"model.kind"``."""
+        text = self._header.job.get(key)
+        return default if text is None else json.loads(text)
+
+    def received(self, kind: type[M]) -> Iterator[Received[M]]:
+        """Yield the messages of one type in the order in which they arrived."""
+        for entry in self._entries:
+            if entry.kind == "received" and entry.type == kind.__name__:
+                yield Received(entry.peer, entry.step, _decode(entry))
+
+    def observed(self, kind: type[O]) -> Iterator[O]:
+        """Yield the observations of one type in the order in which they were made."""
+        for entry in self._entries:
+            if entry.kind == "observed" and entry.type == kind.__name__:
+                yield _decode(entry)
+
+    def applied(self) -> Iterator[dict[str, Any]]:
+        """Yield what the party's own policies did: kind, parameters, budget, tallies (the sender's account)."""
+        for entry in self._entries:
+            if entry.kind == "applied":
+                yield msgspec.msgpack.decode(entry.payload)
+
+    def counts(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Return ``{(kind, type): (records, bytes)}`` of all records, sent ones too (bytes as they travelled)."""
+        number: Counter[tuple[str, str]] = Counter()
+        size: Counter[tuple[str, str]] = Counter()
+        for entry in self._entries:
+            number[entry.kind, entry.type] += 1
+            if entry.kind == "sent":
+                size[entry.kind, entry.type] += int.from_bytes(entry.payload, "little")
+            else:
+                size[entry.kind, entry.type] += len(entry.payload)
+        return {key: (number[key], size[key]) for key in number}
+
+    def content(self) -> Iterator[list[Any]]:
+        """Yield the view content: readable fields and observations, without keys, nonces and ciphertext digests."""
+        for entry in self._entries:
+            if entry.kind in ("received", "observed"):
+                yield [entry.kind, entry.peer, entry.type, list(entry.step), _readable(_decode(entry))]
+
+    def digest(self) -> str:
+        """Return a SHA-256 of the view content in canonical order: equal for equal runs, on one machine or between companies."""
+        lines = sorted(msgspec.msgpack.encode(record) for record in self.content())
+        total = hashlib.sha256()
+        for line in lines:
+            total.update(hashlib.sha256(line).digest())
+        return total.hexdigest()
+
+
+def _decode(entry: Entry) -> Any:
+    try:
+        return decode_fields(entry.type, entry.payload)
+    except CodecError as error:
+        raise FileFormatError(f"a record of type {entry.type!r} cannot be read: {error}") from error
+
+
+def _readable(record: Message | Observation) -> dict[str, Any]:
+    volatile = schema(type(record).__name__).volatile
+    fields = {}
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
+        if isinstance(value, CipherDigest):
+            value = msgspec.structs.replace(value, sha256=b"")
+        if name not in volatile:
+            fields[name] = value
+    return fields
