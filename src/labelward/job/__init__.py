@@ -1,0 +1,20 @@
+"""The job file: what to train, on whose data, against which attacks, as frozen dataclasses."""
+
+from .kinds import Kind, Variant
+from .model import Job
+from .parse import load_job, parse_job
+from .sections import DataSection, EncryptionSection, PartySection, RunSection
+from .template import template
+
+__all__ = [
+    "DataSection",
+    "EncryptionSection",
+    "Job",
+    "Kind",
+    "PartySection",
+    "RunSection",
+    "Variant",
+    "load_job",
+    "parse_job",
+    "template",
+]

@@ -1,0 +1,54 @@
+"""Checks that name section, key and value; shared by the sections of the job file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from labelward.errors import JobError
+
+__all__ = ["boolean", "choice", "name_list", "string", "whole"]
+
+
+def boolean(place: str, value: Any) -> None:
+    """Refuse what is not true or false."""
+    if not isinstance(value, bool):
+        raise JobError(f"{place}: must be true or false but got {value!r}")
+
+
+def string(place: str, value: Any) -> None:
+    """Refuse what is not a text of at least one character."""
+    if not isinstance(value, str) or not value.strip():
+        raise JobError(f"{place}: must be a text that is not empty but got {value!r}")
+
+
+def whole(place: str, value: Any, low: int, high: int) -> None:
+    """Refuse what is not a whole number from ``low`` to ``high``."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise JobError(f"{place}: must be a whole number but got {value!r}")
+    if not low <= value <= high:
+        raise JobError(f"{place}: must lie between {low} and {high} but got {value}")
+
+
+def choice(place: str, value: Any, known: Iterable[str]) -> None:
+    """Refuse what is not one of a few words."""
+    names = list(known)
+    if value in names:
+        return
+    near = get_close_matches(value, names, n=1) if isinstance(value, str) else []
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise JobError(f"{place}: must be one of {', '.join(map(repr, names))} but got {value!r}{hint}")
+
+
+def name_list(place: str, value: Any) -> tuple[str, ...]:
+    """Return a list of distinct column names as a tuple."""
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise JobError(f"{place}: must be a list of column names but got {value!r}")
+    for name in value:
+        string(place, name)
+    names = tuple(value)
+    for name in names:
+        if names.count(name) > 1:
+            raise JobError(f"{place}: column {name!r} is listed twice")
+    return names

@@ -1,0 +1,142 @@
+"""From TOML to :class:`~labelward.job.model.Job`: unknown keys are refused, never skipped."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from labelward.errors import JobError, unknown_name
+
+from .kinds import Kind, Variant, sweep
+from .model import Job
+from .sections import DataSection, EncryptionSection, PartySection, RunSection, is_path
+
+__all__ = ["load_job", "parse_job"]
+
+_SECTIONS = ("data", "parties", "model", "encryption", "defense", "attack", "run")
+_Section = TypeVar("_Section", DataSection, EncryptionSection, PartySection, RunSection)
+
+
+def load_job(path: str | os.PathLike[str]) -> Job:
+    """Return the job of a TOML file; relative paths of tables count from its folder.
+
+    Raises:
+        JobError: the file cannot be read, is no TOML, or asks for what cannot be.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise JobError(f"{file}: no such job file") from error
+    except UnicodeDecodeError as error:
+        raise JobError(f"{file}: not a text file in UTF-8") from error
+    except OSError as error:
+        raise JobError(f"{file}: cannot be read ({error.strerror})") from error
+    return parse_job(text, str(file), base=file.resolve().parent)
+
+
+def parse_job(
+    job: str | Mapping[str, Any], source: str = "job.toml", *, base: str | os.PathLike[str] | None = None
+) -> Job:
+    """Return the job of a TOML text, or of the dictionary that such a text gives.
+
+    Args:
+        job: the text or the dictionary.
+        source: what error messages call it.
+        base: folder from which relative paths of tables count; None leaves them as they are.
+
+    Raises:
+        JobError: names source, section, key and value.
+    """
+    try:
+        tables = tomllib.loads(job) if isinstance(job, str) else job
+        return _job(tables, None if base is None else Path(base))
+    except tomllib.TOMLDecodeError as error:
+        raise JobError(f"{source}: not valid TOML: {error}") from error
+    except JobError as error:
+        raise JobError(f"{source}: {error}") from error
+
+
+def _job(tables: Mapping[str, Any], base: Path | None) -> Job:
+    for name in tables:
+        if name not in _SECTIONS:
+            raise JobError(unknown_name("section", name, _SECTIONS))
+    data = _section(DataSection, "[data]", _table("[data]", tables.get("data", {})), base)
+    parties = _table("[parties]", tables.get("parties", {}))
+    if not parties:
+        raise JobError("[parties]: required (a name and a share or list of columns for each party)")
+    return Job(
+        data=data,
+        parties=tuple(_party(name, held, data, base) for name, held in parties.items()),
+        model=_kind("[model]", tables.get("model", {}), default="secureboost"),
+        encryption=_section(
+            EncryptionSection, "[encryption]", _table("[encryption]", tables.get("encryption", {})), base
+        ),
+        defenses=tuple(_defenses(_entries("[[defense]]", tables.get("defense", [])))),
+        attacks=tuple(_kind(place, one) for place, one in _entries("[[attack]]", tables.get("attack", []))),
+        run=_section(RunSection, "[run]", _table("[run]", tables.get("run", {})), base),
+    )
+
+
+def _table(place: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise JobError(f"{place}: must be a section with keys but got {value!r}")
+    return value
+
+
+def _entries(place: str, value: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    if not isinstance(value, list | tuple):
+        raise JobError(f"{place}: must be written with double brackets, once for each entry")
+    return [(f"{place} {number}", _table(f"{place} {number}", one)) for number, one in enumerate(value, 1)]
+
+
+def _section(
+    section: type[_Section], place: str, values: Mapping[str, Any], base: Path | None, **given: Any
+) -> _Section:
+    known = {one.name for one in fields(section)} - set(given)
+    for key in values:
+        if key not in known:
+            raise JobError(f"{place} {unknown_name('key', key, known)}")
+    values = given | dict(values)
+    table = values.get("table")
+    if base is not None and isinstance(table, str) and is_path(table):
+        values["table"] = os.path.abspath(base / table)
+    return section(**values)
+
+
+def _party(name: str, held: Any, data: DataSection, base: Path | None) -> PartySection:
+    if isinstance(held, Mapping):
+        own = dict(held)
+        if data.id is not None:
+            own.setdefault("id", data.id)
+        if "table" not in own:
+            raise JobError(f"[parties.{name}] table: required (the path of the party's .csv or .parquet file)")
+        return _section(PartySection, f"[parties.{name}]", own, base, name=name)
+    if isinstance(held, list | tuple):
+        return PartySection(name=name, columns=tuple(held))
+    return PartySection(name=name, share=held)
+
+
+def _kind(place: str, entry: Any, default: str | None = None) -> Kind:
+    params = dict(_table(place, entry))
+    kind = params.pop("kind", default)
+    if kind is None:
+        raise JobError(f"{place} kind: required")
+    try:
+        return Kind(kind, params)
+    except JobError as error:
+        raise JobError(f"{place} {error}") from error
+
+
+def _defenses(entries: list[tuple[str, Mapping[str, Any]]]) -> list[Variant]:
+    variants: list[Variant] = []
+    for place, entry in entries:
+        try:
+            variants += sweep(entry)
+        except JobError as error:
+            raise JobError(f"{place} {error}") from error
+    return variants

@@ -1,0 +1,72 @@
+"""The commented job file that ``labelward init`` writes."""
+
+from __future__ import annotations
+
+__all__ = ["template"]
+
+_TEMPLATE = """\
+# A rehearsal on one machine: train across the parties, let each passive party attack what it saw, and compare
+# defenses.
+# Run it with:  labelward audit job.toml --out audit
+
+[data]
+table = "breast_cancer"        # a name of the catalogue (labelward list), or a .csv or .parquet file
+label = "label"                # the label column; required for a file
+# id = "customer"              # the column of row ids, if rows have ids
+test_size = 0.2                # share of the rows that are tested on
+split = "random"               # or "reference": the splits of the published reference figures
+partition = "random"           # or "importance": passive parties get the most telling columns
+overlap = false                # true: a column may be given to two parties
+
+[parties]                      # the party called "active" holds the labels; at least one other party
+active = 0.5                   # a share of the columns, or a list of their names; may be 0 or empty
+telco = 0.5                    # for all parties a share, or for all parties a list
+
+# Parties with a table each, matched by row ids, instead of [parties] above and `table`, `label` in [data]:
+# [parties.bank]
+# table = "bank.csv"
+# id = "customer"
+# label = "churned"            # whose section has the label is the active party
+# [parties.telco]
+# table = "telco.parquet"
+# id = "customer"
+# columns = ["minutes", "roaming"]    # all columns if left out
+
+[model]
+kind = "secureboost"           # labelward list shows the kinds and their parameters
+trees = 5
+depth = 6
+learning_rate = 0.3
+feature_fraction = 0.8
+bins = 32
+candidates = "global"          # or "node"
+
+[encryption]
+engine = "paillier"            # or "plain", which encrypts nothing and needs insecure = true
+bits = 2048                    # length of the key; less needs insecure = true
+insecure = false
+workers = 0                    # processes for heavy arithmetic; 0: as many as there are cores
+precision = 30                 # binary digits after the point, 16 to 30
+
+# Every [[defense]] is run beside the undefended run; a list is swept, one run for each value.
+[[defense]]
+kind = "id-lmid"
+xi = [0.5, 1.0]
+
+# [[defense]]                  # several defenses at once
+# chain = [{kind = "local-trees", count = 1, mode = "add"}, {kind = "id-lmid", xi = 1.0}]
+
+[[attack]]
+kind = "id2graph"
+
+[[attack]]
+kind = "clustering"
+
+[run]
+seeds = [1, 2, 3, 4, 5]        # each seed deals out rows and columns anew; the report gives mean and spread
+"""
+
+
+def template() -> str:
+    """Return the text of a commented job file that parses and runs as it stands."""
+    return _TEMPLATE
