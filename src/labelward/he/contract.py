@@ -10,11 +10,11 @@
     block   = sums.seal()                                         re-randomized, compressed; travels
     values  = private.decrypt(block)                              int64 [F, n_groups, k]
 
-Setting: the key owner is curious about which rows a group holds, the other side about the values. All of this protects
-against semi-honest parties: a malicious owner can encode row numbers in plaintexts.
+Setting: the key owner is curious about which rows a group holds, the other side about the values. All of this
+protects against semi-honest parties: a malicious owner can encode row numbers in plaintexts.
 
-Only a :class:`CipherBlock` can travel. Fresh rows give one, and sums only by :meth:`EncryptedSums.seal`; so an unsealed sum,
-which would tell the key owner its group's rows, has no encoding at all.
+Only a :class:`CipherBlock` can travel. Fresh rows give one, and sums only by :meth:`EncryptedSums.seal`; so an
+unsealed sum, which would tell the key owner its group's rows, has no encoding at all.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ __all__ = [
     "EncryptedRows",
     "EncryptedSums",
     "Engine",
+    "Groups",
     "Integers",
     "Layout",
     "PrivateKey",
@@ -66,9 +67,9 @@ class Layout(msgspec.Struct, frozen=True):
         return tuple((bound * self.rows).bit_length() + 1 for bound in self.bounds)
 
     def check(self, values: Integers) -> None:
-        """Raise :class:`EncryptionError` unless ``values[n, k]`` fits; called before anything is encrypted."""
+        """Raise :class:`EncryptionError` unless ``values[n, k]`` fits; called before encrypting."""
         if values.ndim != 2 or values.shape[1] != len(self.bounds):
-            raise EncryptionError(f"values of shape {values.shape} do not have the layout's {len(self.bounds)} columns")
+            raise EncryptionError(f"values of shape {values.shape} for a layout of {len(self.bounds)} columns")
         if len(values) > self.rows:
             raise EncryptionError(f"{len(values)} rows exceed the layout's {self.rows}")
         if max(self.widths()) > 63:
@@ -89,7 +90,7 @@ class PublicMaterial(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class CipherBlock(msgspec.Struct, frozen=True):
+class CipherBlock(msgspec.Struct, frozen=True, tag=True):
     """Ciphertexts as they travel: fresh encrypted rows, or sealed sums.
 
     Attributes:
@@ -115,8 +116,9 @@ class CipherBlock(msgspec.Struct, frozen=True):
 class Counts:
     """Operations of one party with one key: what an engine did, in its own ciphertexts.
 
-    ``logical_sums`` is what a protocol without packing would have sent: groups × columns × ``layout.logical``. ``bytes`` counts
-    ciphertext bytes that this side made to travel.
+    ``logical_sums`` is what a protocol without packing would have sent: groups × columns × ``layout.logical``.
+    ``bytes`` counts ciphertext bytes that this side made to travel. Re-randomizing is part of sealing and is not
+    counted as an encryption; shifts while compressing are not additions.
     """
 
     encryptions: int = 0
@@ -193,7 +195,7 @@ class PublicKey(ABC):
 
     @abstractmethod
     def rows(self, block: CipherBlock) -> EncryptedRows:
-        """Open a block of rows under this key; checks key, kind, count, size and range of every ciphertext."""
+        """Open a block of rows under this key; checks key, kind, count, size, range of each ciphertext."""
 
 
 class PrivateKey(ABC):
@@ -207,7 +209,7 @@ class PrivateKey(ABC):
 
     @abstractmethod
     def decrypt(self, block: CipherBlock) -> Integers:
-        """Decrypt sealed sums (or rows, as shape (1, n)) to int64 [F, n_groups, k]; checks the block as ``rows`` does."""
+        """Decrypt sealed sums to int64 [F, n_groups, k] (rows: [1, n, k]); checks the block as ``rows`` does."""
 
 
 class Engine(ABC):
@@ -232,7 +234,7 @@ class Engine(ABC):
         """Make a new key.
 
         Raises:
-            EncryptionError: fewer bits than the least of ``bits_offered``, or an engine that hides nothing, without ``insecure``.
+            EncryptionError: without ``insecure``, an engine that hides nothing or fewer bits than it offers.
         """
 
     @abstractmethod
@@ -241,7 +243,7 @@ class Engine(ABC):
 
     @abstractmethod
     def security_level(self, bits: int) -> int:
-        """Classical security in bits (NIST SP 800-57 part 1, table 2): 112 at 2048, 128 at 3072, 0 for none."""
+        """Classical bits (NIST SP 800-57 part 1, table 2): 112 at 2048, 128 at 3072; 0 for none."""
 
     def close(self) -> None:  # noqa: B027
         """Stop worker processes, if any."""

@@ -1,0 +1,72 @@
+"""What every engine checks of what it is given; each failure is an :class:`EncryptionError`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import EncryptionError
+from labelward.he.contract import CipherBlock, Groups, Integers, Layout, PublicMaterial
+
+__all__ = ["check_block", "check_groups", "check_layout", "check_material", "check_sums", "check_values"]
+
+
+def check_layout(layout: Layout) -> None:
+    """Refuse a layout that describes no numbers, or sums that do not fit 63 bits."""
+    if not layout.bounds or min(layout.bounds) < 0 or layout.rows < 0 or layout.logical < 0:
+        raise EncryptionError(f"no such layout: {layout}")
+    if max(layout.widths()) > 63:
+        raise EncryptionError(f"sums of {layout.rows} rows with bounds {layout.bounds} do not fit 63 bits")
+
+
+def check_values(values: NDArray[np.generic], layout: Layout) -> Integers:
+    """Return int64 ``values[n, k]`` in C order after checking them against the layout."""
+    if values.dtype != np.int64:
+        raise EncryptionError(f"values must be int64 but are {values.dtype}")
+    check_layout(layout)
+    checked: Integers = np.ascontiguousarray(values)
+    layout.check(checked)
+    return checked
+
+
+def check_groups(groups: Groups, n: int, n_groups: int) -> Groups:
+    """Return int32 ``groups[n, F]`` in C order; the entries are checked by whoever reads them."""
+    if groups.dtype != np.int32 or groups.ndim != 2 or len(groups) != n:
+        raise EncryptionError(f"groups must be int32 [{n}, F] but are {groups.dtype} {list(groups.shape)}")
+    if n_groups < 0:
+        raise EncryptionError(f"n_groups cannot be negative but got {n_groups}")
+    return np.ascontiguousarray(groups)
+
+
+def check_material(material: PublicMaterial, engine: str) -> None:
+    """Refuse the public key of another engine."""
+    if material.engine != engine:
+        raise EncryptionError(f"a public key of engine {material.engine!r} was given to engine {engine!r}")
+
+
+def check_block(block: CipherBlock, engine: str, key: bytes, kinds: tuple[str, ...]) -> int:
+    """Return how many entries of k numbers the block claims, after all checks that need no arithmetic.
+
+    Checked are the engine, the key, the kind (one of ``kinds``), the shape and the layout.
+    """
+    if block.engine != engine:
+        raise EncryptionError(f"a block of engine {block.engine!r} was given to engine {engine!r}")
+    if block.key != key:
+        raise EncryptionError(f"the block belongs to key {block.key.hex()}, not to {key.hex()}")
+    if block.kind not in kinds:
+        raise EncryptionError(f"the block holds {block.kind}, wanted {' or '.join(kinds)}")
+    if len(block.shape) != (1 if block.kind == "rows" else 2) or min(block.shape) < 0:
+        raise EncryptionError(f"a block of {block.kind} cannot have the shape {block.shape}")
+    check_layout(block.layout)
+    if block.kind == "rows" and block.shape[0] > block.layout.rows:
+        raise EncryptionError(f"{block.shape[0]} rows exceed the layout's {block.layout.rows}")
+    entries = block.shape[0]
+    return entries if block.kind == "rows" else entries * block.shape[1]
+
+
+def check_sums(sums: Integers, layout: Layout) -> None:
+    """Refuse decrypted ``sums[..., k]`` beyond what ``layout.rows`` rows within the bounds can give."""
+    for column, bound in enumerate(layout.bounds):
+        values, limit = sums[..., column], bound * layout.rows
+        if values.size and (values.min() < -limit or values.max() > limit):
+            raise EncryptionError(f"number {column} of a decrypted sum lies beyond the bound {limit}")

@@ -1,0 +1,162 @@
+"""The engine that hides nothing: the same arithmetic, checks and counting, for tests and for speed.
+
+It needs ``insecure=True``. Each row and each sum counts as one ciphertext of k·8 bytes, as for an engine
+without compression.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import EncryptionError
+from labelward.he._checks import check_block, check_groups, check_material, check_sums, check_values
+from labelward.he.contract import (
+    CipherBlock,
+    Counts,
+    EncryptedRows,
+    EncryptedSums,
+    Engine,
+    Groups,
+    Integers,
+    Layout,
+    PrivateKey,
+    PublicKey,
+    PublicMaterial,
+)
+from labelward.rng import Protection
+
+__all__ = ["PlainEngine"]
+
+_NAME = "plain"
+
+
+class _Key(PublicKey):
+    """A random fingerprint, so that blocks of two runs cannot be mixed up here either."""
+
+    def __init__(self, fingerprint: bytes) -> None:
+        self.engine, self.bits, self.counts = _NAME, 0, Counts()
+        self._fingerprint = fingerprint
+
+    @property
+    def fingerprint(self) -> bytes:
+        return self._fingerprint
+
+    def material(self) -> PublicMaterial:
+        return PublicMaterial(engine=_NAME, bits=0, data=self._fingerprint)
+
+    def encrypt(self, values: Integers, layout: Layout) -> EncryptedRows:
+        checked = check_values(values, layout)
+        self.counts.encryptions += len(checked)
+        return _Rows(self, checked.copy(), layout)
+
+    def rows(self, block: CipherBlock) -> EncryptedRows:
+        values = self._open(block, ("rows",))
+        block.layout.check(values)
+        return _Rows(self, values, block.layout)
+
+    def _open(self, block: CipherBlock, kinds: tuple[str, ...]) -> Integers:
+        entries = check_block(block, _NAME, self._fingerprint, kinds)
+        size = entries * len(block.layout.bounds)
+        if block.count != entries or len(block.data) != size * 8:
+            raise EncryptionError(f"{len(block.data)} bytes, {block.count} ciphertexts for {entries} entries")
+        values: Integers = np.frombuffer(block.data, dtype="<i8")
+        return values.reshape(entries, len(block.layout.bounds))
+
+    def _block(self, values: Integers, layout: Layout, shape: tuple[int, ...]) -> CipherBlock:
+        data, count = values.astype("<i8", copy=False).tobytes(), int(np.prod(shape))
+        self.counts.ciphertexts += count
+        self.counts.bytes += len(data)
+        kind: Any = "rows" if len(shape) == 1 else "sums"
+        return CipherBlock(_NAME, self._fingerprint, kind, shape, layout, count, data)
+
+
+class _PrivateKey(PrivateKey):
+    def __init__(self, public: _Key) -> None:
+        self.public = self._key = public
+
+    def encrypt(self, values: Integers, layout: Layout) -> EncryptedRows:
+        return self._key.encrypt(values, layout)
+
+    def decrypt(self, block: CipherBlock) -> Integers:
+        values = self._key._open(block, ("rows", "sums"))
+        check_sums(values, block.layout)
+        self._key.counts.decryptions += block.count
+        shape = block.shape if block.kind == "sums" else (1, *block.shape)
+        return values.reshape(*shape, len(block.layout.bounds)).copy()
+
+
+class _Rows(EncryptedRows):
+    def __init__(self, key: _Key, values: Integers, layout: Layout) -> None:
+        self.n, self.layout = len(values), layout
+        self._key, self._values = key, values
+
+    def block(self) -> CipherBlock:
+        return self._key._block(self._values, self.layout, (self.n,))
+
+    def group_sums(self, groups: Groups, n_groups: int) -> EncryptedSums:
+        from labelward.he._plain_kernel import group_sums
+
+        checked = check_groups(groups, self.n, n_groups)
+        shape = (checked.shape[1], n_groups)
+        sums = np.zeros((*shape, self._values.shape[1]), dtype=np.int64)
+        seen: NDArray[np.uint8] = np.zeros(shape, dtype=np.uint8)
+        present = group_sums(self._values, checked, sums, seen)
+        if present < 0:
+            raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1")
+        self._key.counts.additions += present - int(np.count_nonzero(seen))
+        return _Sums(self._key, sums, self.layout)
+
+
+class _Sums(EncryptedSums):
+    def __init__(self, key: _Key, values: Integers, layout: Layout) -> None:
+        self.shape, self.layout = (values.shape[0], values.shape[1]), layout
+        self._key, self._values = key, values
+
+    def __add__(self, other: EncryptedSums) -> EncryptedSums:
+        if not isinstance(other, _Sums) or other._key.fingerprint != self._key.fingerprint:
+            raise EncryptionError("sums of different keys cannot be added")
+        if other.shape != self.shape or other.layout != self.layout:
+            raise EncryptionError(f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added")
+        self._key.counts.additions += self.shape[0] * self.shape[1]
+        return _Sums(self._key, self._values + other._values, self.layout)
+
+    def seal(self) -> CipherBlock:
+        self._key.counts.logical_sums += self.shape[0] * self.shape[1] * self.layout.logical
+        return self._key._block(self._values, self.layout, self.shape)
+
+
+class PlainEngine(Engine):
+    """No encryption at all; only with ``insecure=True``."""
+
+    name: ClassVar[str] = _NAME
+    secure: ClassVar[bool] = False
+    bits_offered: ClassVar[tuple[int, ...]] = ()
+
+    def generate(self, bits: int, *, protection: Protection, insecure: bool = False) -> PrivateKey:
+        """Make a new fingerprint; ``bits`` means nothing here."""
+        self._refuse(insecure)
+        return _PrivateKey(_Key(protection.bytes(16)))
+
+    def public(self, material: PublicMaterial, *, protection: Protection, insecure: bool = False) -> PublicKey:
+        """Open a peer's fingerprint."""
+        self._refuse(insecure)
+        check_material(material, _NAME)
+        if len(material.data) != 16:
+            raise EncryptionError(f"a fingerprint has 16 bytes but this one has {len(material.data)}")
+        return _Key(material.data)
+
+    def security_level(self, bits: int) -> int:
+        """Return 0."""
+        return 0
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and kernel."""
+        return super().describe() | {"kernel": "numba"}
+
+    @staticmethod
+    def _refuse(insecure: bool) -> None:
+        if not insecure:
+            raise EncryptionError("engine 'plain' encrypts nothing; it needs insecure = true")
