@@ -1,0 +1,394 @@
+"""The stored results of an audit: a contract that the command line, the report and other programs read.
+
+``DIR/results.jsonl`` holds one :class:`ResultRow` a line, ``DIR/runs/<defense>/<seed>/run.json`` one
+:class:`RunDetails`: what the report needs beyond the rows. Both carry a format version and are checked against
+their schema when read. A row is appended with one write and flushed to the disk; a last line without its newline
+is what a killed process leaves, and counts as never written.
+
+A model, a defense or an attack is stored as in the job file: an object with ``kind`` and the parameters beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from labelward.errors import FileFormatError, OutputError
+
+__all__ = [
+    "FORMAT",
+    "RESULTS_FILE",
+    "RUN_FILE",
+    "AttackAccount",
+    "Cost",
+    "EngineInfo",
+    "KeyInfo",
+    "ResultRow",
+    "RunDetails",
+    "Seen",
+    "WireFlow",
+    "append_row",
+    "defense_label",
+    "defense_slug",
+    "has_cut_off_row",
+    "kind_label",
+    "read_rows",
+    "read_run",
+    "run_folder",
+    "write_run",
+]
+
+FORMAT = 1
+RESULTS_FILE = "results.jsonl"
+RUN_FILE = "run.json"
+
+Configured = dict[str, Any]
+"""A model, defense or attack: ``kind`` and its parameters in one object."""
+
+Metrics = dict[str, float | dict[str, float]]
+Leakage = dict[str, float | dict[str, float] | str]
+
+
+class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The encryption of a run; ``bits`` and ``security_level`` (bits) are 0 where nothing is encrypted."""
+
+    name: str
+    bits: int
+    insecure: bool
+    security_level: int
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one training took, over all parties.
+
+    Attributes:
+        seconds: wall time of the training, attacks and scoring excluded.
+        bytes: frames as they travelled, in both directions.
+        logical_sums: encrypted sums that a protocol without packing would have sent.
+    """
+
+    seconds: float
+    bytes: int
+    messages: int
+    encryptions: int = 0
+    additions: int = 0
+    decryptions: int = 0
+    ciphertexts: int = 0
+    logical_sums: int = 0
+
+
+class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One model × defense × attack × attacker × seed.
+
+    Attributes:
+        dataset: its name, as reports print it.
+        defense: the chain of defenses; empty for the undefended run.
+        party: the attacker; None where the job has no attack.
+        leakage: metric values by name, with ``chance`` and ``without_view`` (objects with the same names) and
+            ``primary`` (the name of the metric that ranks); None where ``attack`` is.
+        utility: metric values by name on the test rows, with ``alone`` and ``joined`` (objects with the same names;
+            empty where there is no such model, as when the active party holds no column).
+        versions: of labelward, python and the libraries that matter.
+    """
+
+    format: Literal[1] = 1
+    dataset: str
+    model: Configured
+    engine: EngineInfo
+    seed: int
+    defense: tuple[Configured, ...]
+    party: str | None
+    attack: Configured | None
+    leakage: Leakage | None
+    utility: Metrics
+    cost: Cost
+    versions: dict[str, str]
+
+    def key(self) -> str:
+        """Return what identifies the row, as canonical JSON: all but figures and versions."""
+        identity = [self.dataset, self.model, self.engine, self.seed, self.defense, self.party, self.attack]
+        return msgspec.json.encode(identity, order="deterministic").decode()
+
+    def check(self) -> None:
+        """Raise :class:`ValueError` where the row breaks the contract (missing or unnamed metrics, NaN, infinity)."""
+        for name, entry in (("model", self.model), ("attack", self.attack), *(("defense", d) for d in self.defense)):
+            if entry is not None and not isinstance(entry.get("kind"), str):
+                raise ValueError(f"{name} has no kind: {entry}")
+        if (self.attack is None) != (self.leakage is None):
+            raise ValueError("attack and leakage must both be given or both be null")
+        if self.attack is not None and self.party is None:
+            raise ValueError("an attack has no attacking party")
+        if self.leakage is not None:
+            _check_leakage(self.leakage)
+        _check_metrics("utility", self.utility, ("alone", "joined"), may_be_empty=True)
+        _check_finite("cost.seconds", self.cost.seconds)
+
+
+class WireFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All messages of one type from one party to another.
+
+    Attributes:
+        readable: what the receiver can read in it: True for everything, False for nothing (ciphertexts only), or words.
+    """
+
+    sender: str
+    receiver: str
+    type: str
+    messages: int
+    bytes: int
+    readable: bool | str
+
+
+class KeyInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The key of a run.
+
+    Attributes:
+        fingerprint: of the public key, as hex.
+        insecure: why the run protects nothing; empty otherwise.
+        kernel: which implementation did the arithmetic.
+    """
+
+    engine: str
+    bits: int
+    security_level: int
+    fingerprint: str
+    insecure: tuple[str, ...]
+    kernel: str
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one party could have seen. Information is in nats, about the labels of the training rows.
+
+    Attributes:
+        rows: training rows.
+        columns: the party's own columns.
+        trees: trees in which the party took part.
+        nodes: nodes whose rows it knows.
+        leaves: finest instance spaces that it knows, over all trees.
+        own_splits: splits that it owns.
+        told_splits: splits of others whose rows it was told.
+        decrypted_sums: sums that it decrypted.
+        max_node_information: the largest mutual information of a single node that it knows with the labels.
+        max_node_bound: the largest value of the bound of ID-LMID (Equation 6) over these nodes.
+        joint_information: mutual information of all its instance spaces together with the labels.
+        joint_bound: the bound for all that was shown together.
+        label_entropy: entropy of the labels, the most that there is to learn.
+    """
+
+    role: Literal["active", "passive"]
+    rows: int
+    columns: int = 0
+    trees: int = 0
+    nodes: int = 0
+    leaves: int = 0
+    own_splits: int = 0
+    told_splits: int = 0
+    decrypted_sums: int = 0
+    max_node_information: float | None = None
+    max_node_bound: float | None = None
+    joint_information: float | None = None
+    joint_bound: float | None = None
+    label_entropy: float | None = None
+
+
+class AttackAccount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One attack by one party: what it was given besides the view and the party's own columns, and what it noted."""
+
+    party: str
+    attack: Configured
+    auxiliary: dict[str, Any]
+    notes: dict[str, float] = {}
+    seconds: float = 0.0
+
+
+class RunDetails(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the report needs of one run beyond its result rows.
+
+    Attributes:
+        phases: seconds by party and phase.
+        seen: by party.
+        applied: each policy's account: ``kind``, parameters and tallies in one object.
+        processor: of the machine (or machines), in words.
+        duration: seconds of the training.
+        test_rows: rows on which the utility was measured.
+    """
+
+    format: Literal[1] = 1
+    seed: int
+    defense: tuple[Configured, ...]
+    wire: tuple[WireFlow, ...]
+    phases: dict[str, dict[str, float]]
+    key: KeyInfo
+    seen: dict[str, Seen]
+    applied: tuple[dict[str, Any], ...]
+    processor: str
+    duration: float
+    test_rows: int = 0
+    attacks: tuple[AttackAccount, ...] = ()
+
+
+def append_row(folder: Path, row: ResultRow) -> None:
+    """Append a row to the folder's results, in one write that is flushed; a cut-off last line is dropped first.
+
+    Raises:
+        ValueError: the row breaks the contract (see :meth:`ResultRow.check`).
+        OutputError: the file cannot be written.
+    """
+    row.check()
+    line = msgspec.json.encode(row) + b"\n"
+    try:
+        descriptor = os.open(folder / RESULTS_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "r+b", buffering=0) as file:
+            file.truncate(file.read().rfind(b"\n") + 1)
+            file.seek(0, os.SEEK_END)
+            file.write(line)
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise OutputError(f"cannot write {folder / RESULTS_FILE}: {error.strerror}") from error
+
+
+def read_rows(folder: Path) -> list[ResultRow]:
+    """Return the folder's rows in the order of writing, without a cut-off last line; none where there is no file.
+
+    Raises:
+        FileFormatError: a line is damaged, of another format version, or repeats a row; the message has its number.
+    """
+    rows: list[ResultRow] = []
+    first: dict[str, int] = {}
+    path = folder / RESULTS_FILE
+    for number, line in enumerate(_read(path).split(b"\n")[:-1] if path.exists() else [], start=1):
+        where = f"{path}, line {number}"
+        row = _decode(line, ResultRow, where)
+        try:
+            row.check()
+        except ValueError as error:
+            raise FileFormatError(f"{where}: {error}") from error
+        earlier = first.setdefault(row.key(), number)
+        if earlier != number:
+            raise FileFormatError(f"{where}: repeats line {earlier}")
+        rows.append(row)
+    return rows
+
+
+def has_cut_off_row(folder: Path) -> bool:
+    """Return whether the last row was cut off: the process was killed while it wrote, and the run is unfinished."""
+    path = folder / RESULTS_FILE
+    return path.exists() and not (_read(path) or b"\n").endswith(b"\n")
+
+
+def write_run(folder: Path, run: RunDetails) -> Path:
+    """Write ``run.json`` of a run into its :func:`run_folder`, replacing it in one step; return its path.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    target = run_folder(folder, run.defense, run.seed) / RUN_FILE
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_suffix(".partial")
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(run)) + b"\n")
+        partial.replace(target)
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {error.strerror}") from error
+    return target
+
+
+def read_run(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int) -> RunDetails | None:
+    """Return the details of a run, or None where it did not finish.
+
+    Raises:
+        FileFormatError: ``run.json`` is damaged or of another format version.
+    """
+    path = run_folder(folder, defense, seed) / RUN_FILE
+    return _decode(_read(path), RunDetails, str(path)) if path.exists() else None
+
+
+def run_folder(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int) -> Path:
+    """Return where the views, models and details of a run lie."""
+    return folder / "runs" / defense_slug(defense) / str(seed)
+
+
+def kind_label(entry: Mapping[str, Any]) -> str:
+    """Return a configured model, defense or attack in words: ``id-lmid (xi = 0.5)``."""
+    parameters = ", ".join(f"{name} = {_plain(value)}" for name, value in entry.items() if name != "kind")
+    return f"{entry['kind']} ({parameters})" if parameters else str(entry["kind"])
+
+
+def defense_label(defense: Sequence[Mapping[str, Any]]) -> str:
+    """Return a chain of defenses in words; ``none`` for the undefended run."""
+    return " + ".join(kind_label(entry) for entry in defense) or "none"
+
+
+def defense_slug(defense: Sequence[Mapping[str, Any]]) -> str:
+    """Return the folder name of a chain of defenses: ``none``, ``id-lmid-xi-0.5``; each chain has its own."""
+    parts = ["-".join([str(d["kind"]), *(f"{k}-{_plain(v)}" for k, v in d.items() if k != "kind")]) for d in defense]
+    plain = "+".join(parts) or "none"
+    safe = re.sub(r"[^A-Za-z0-9._+-]", "-", plain)[:80]
+    if safe == plain and not safe.startswith("."):
+        return safe
+    return f"{safe.lstrip('.')}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
+
+
+Stored = TypeVar("Stored", ResultRow, RunDetails)
+
+
+class _Version(msgspec.Struct):
+    format: int
+
+
+def _decode(data: bytes, kind: type[Stored], where: str) -> Stored:
+    try:
+        version = msgspec.json.decode(data, type=_Version).format
+        if version != FORMAT:
+            raise FileFormatError(f"{where}: format {version}; this version reads format {FORMAT}")
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{where}: damaged: {error}") from error
+
+
+def _check_leakage(leakage: Leakage) -> None:
+    primary = leakage.get("primary")
+    if not isinstance(primary, str):
+        raise ValueError("leakage names no primary metric")
+    metrics: Metrics = {name: value for name, value in leakage.items() if not isinstance(value, str)}
+    if len(metrics) != len(leakage) - 1:
+        raise ValueError("leakage holds a text that is no metric")
+    _check_metrics("leakage", metrics, ("chance", "without_view"))
+    if not isinstance(metrics.get(primary), float | int):
+        raise ValueError(f"the primary metric {primary!r} of leakage has no value")
+
+
+def _check_metrics(name: str, metrics: Metrics, beside: tuple[str, ...], *, may_be_empty: bool = False) -> None:
+    """Require finite values, and the objects ``beside`` them with the same metric names."""
+    own = {key: value for key, value in metrics.items() if key not in beside}
+    for key, value in own.items():
+        _check_finite(f"{name}.{key}", value)
+    for key in beside:
+        other = metrics.get(key)
+        if not isinstance(other, dict) or (other.keys() != own.keys() and (other or not may_be_empty)):
+            raise ValueError(f"{name}.{key} must have the metrics {', '.join(sorted(own))}")
+        for metric, value in other.items():
+            _check_finite(f"{name}.{key}.{metric}", value)
+
+
+def _check_finite(name: str, value: Any) -> None:
+    if not isinstance(value, float | int) or not math.isfinite(value):
+        raise ValueError(f"{name} is not a finite number: {value}")
