@@ -1,0 +1,350 @@
+"""The contract suite of homomorphic engines; whoever writes an engine runs it on theirs.
+
+::
+
+    class TestMyEngine(EngineContract):
+        bits, insecure = 512, True      # a small key: the suite tests arithmetic, not strength
+
+        @classmethod
+        def make(cls) -> Engine:
+            return MyEngine()
+
+Needs pytest and hypothesis. One key is made for each class; inputs are generated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelward.errors import EncryptionError
+from labelward.he.contract import (
+    CipherBlock,
+    Engine,
+    Groups,
+    Integers,
+    Layout,
+    PrivateKey,
+    PublicKey,
+    PublicMaterial,
+)
+from labelward.rng import Protection
+
+__all__ = ["Case", "EngineContract", "cases", "expected_sums"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One generated input: ``values[n, k]`` within ``layout``, and ``groups[n, F]``."""
+
+    layout: Layout
+    values: Integers
+    groups: Groups
+    n_groups: int
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Draw a case; half of the values lie on the edges of the encoding range, and n, F and n_groups may be 0."""
+    n, columns, n_groups = draw(st.integers(0, 9)), draw(st.integers(0, 3)), draw(st.integers(0, 4))
+    spare = draw(st.sampled_from([0, 1, 1000]))
+    bounds = tuple(draw(st.lists(st.sampled_from([0, 1, 2, 5, 2**30, 2**52]), min_size=1, max_size=4)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    limit = np.array(bounds, dtype=np.int64)
+    inner = rng.integers(-limit, limit + 1, size=(n, len(bounds)))
+    edge = limit * rng.choice([-1, 1], size=inner.shape)
+    values = np.where(rng.random(inner.shape) < 0.5, edge, inner)
+    groups = rng.integers(-1, n_groups, size=(n, columns)).astype(np.int32)
+    return Case(Layout(bounds, n + spare, len(bounds)), values, groups, n_groups)
+
+
+def expected_sums(case: Case) -> Integers:
+    """Sum entry by entry, in the slow and obvious way."""
+    sums = np.zeros((case.groups.shape[1], case.n_groups, case.values.shape[1]), dtype=np.int64)
+    for row, entries in enumerate(case.groups):
+        for column, group in enumerate(entries):
+            if group >= 0:
+                sums[column, group] += case.values[row]
+    return sums
+
+
+class EngineContract:
+    """Subclass it as ``Test…`` and give :meth:`make`; see the module's docstring."""
+
+    #: size of the key that the suite uses, and whether that needs ``insecure=True``
+    bits: int = 2048
+    insecure: bool = False
+
+    @classmethod
+    def make(cls) -> Engine:
+        """Return the engine under test; the suite closes it."""
+        raise NotImplementedError("a subclass says which engine to test")
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def engine(cls) -> Iterator[Engine]:
+        """The engine, closed at the end."""
+        engine = cls.make()
+        yield engine
+        engine.close()
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def private(cls, engine: Engine) -> PrivateKey:
+        """The owner's key, one for the class."""
+        return engine.generate(cls.bits, protection=Protection(), insecure=cls.insecure)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def public(cls, engine: Engine, private: PrivateKey) -> PublicKey:
+        """What a peer makes of the key's bytes."""
+        material = msgspec.msgpack.decode(msgspec.msgpack.encode(private.public.material()), type=PublicMaterial)
+        return engine.public(material, protection=Protection(), insecure=cls.insecure)
+
+    # -- values ------------------------------------------------------------------------------------------------
+
+    @given(case=cases())
+    @settings(max_examples=40, deadline=None)
+    def test_sums_equal_integer_sums(self, private: PrivateKey, public: PublicKey, case: Case) -> None:
+        """Owner encrypts, a peer sums, the owner decrypts; everything passes through bytes."""
+        rows = public.rows(_travel(private.encrypt(case.values, case.layout).block()))
+        sealed = _travel(rows.group_sums(case.groups, case.n_groups).seal())
+        assert sealed.shape == (case.groups.shape[1], case.n_groups)
+        decrypted = private.decrypt(sealed)
+        assert decrypted.dtype == np.int64
+        np.testing.assert_array_equal(decrypted, expected_sums(case))
+
+    @given(case=cases())
+    @settings(max_examples=20, deadline=None)
+    def test_rows_decrypt_to_what_was_encrypted(self, private: PrivateKey, public: PublicKey, case: Case) -> None:
+        """With the secret and without it."""
+        for key in (private, public):
+            block = _travel(key.encrypt(case.values, case.layout).block())
+            assert block.kind == "rows"
+            np.testing.assert_array_equal(private.decrypt(block), case.values[None])
+
+    @given(case=cases())
+    @settings(max_examples=20, deadline=None)
+    def test_sum_of_sums_is_the_sum_of_both(self, private: PrivateKey, public: PublicKey, case: Case) -> None:
+        """Two shards of the rows; the layout holds the total row count."""
+        half = len(case.values) // 2
+        shards = [
+            public.rows(private.encrypt(case.values[part], case.layout).block()).group_sums(
+                case.groups[part], case.n_groups
+            )
+            for part in (slice(0, half), slice(half, None))
+        ]
+        decrypted = private.decrypt((shards[0] + shards[1]).seal())
+        np.testing.assert_array_equal(decrypted, expected_sums(case))
+
+    @pytest.mark.parametrize("sign", [-1, 1])
+    def test_all_rows_at_the_bound(self, private: PrivateKey, public: PublicKey, sign: int) -> None:
+        """The extreme sum of each slot: every row in one group, at plus or minus its bound."""
+        layout = Layout((2**30, 1, 2**50), 37, 2)
+        values = np.tile(sign * np.array(layout.bounds, dtype=np.int64), (37, 1))
+        groups = np.zeros((37, 1), dtype=np.int32)
+        sums = public.rows(private.encrypt(values, layout).block()).group_sums(groups, 1)
+        assert private.decrypt(sums.seal()).tolist() == [[[37 * sign * bound for bound in layout.bounds]]]
+
+    def test_many_numbers_a_row(self, private: PrivateKey, public: PublicKey) -> None:
+        """More numbers than one plaintext may hold."""
+        k = 90
+        values = np.random.default_rng(1).integers(-(2**30), 2**30, size=(6, k))
+        layout = Layout((2**30,) * k, 6, k)
+        groups = np.array([[0, 1], [1, -1], [0, 1], [0, 2], [2, -1], [0, 2]], dtype=np.int32)
+        sums = public.rows(_travel(private.encrypt(values, layout).block())).group_sums(groups, 4)
+        expected = expected_sums(Case(layout, values, groups, 4))
+        np.testing.assert_array_equal(private.decrypt(_travel(sums.seal())), expected)
+
+    # -- what travels --------------------------------------------------------------------------------------------
+
+    def test_only_sealed_sums_have_bytes(self, private: PrivateKey, public: PublicKey) -> None:
+        """An unsealed sum, unopened rows and the private key have no encoder."""
+        rows = public.rows(private.encrypt(*_few()).block())
+        sums = rows.group_sums(np.zeros((4, 1), np.int32), 1)
+        for secret in (rows, sums, private):
+            with pytest.raises(TypeError):
+                msgspec.msgpack.encode(secret)
+
+    def test_sealing_re_randomizes(self, engine: Engine, private: PrivateKey, public: PublicKey) -> None:
+        """Twice sealed, different bytes; and the sum of one row is not that row's ciphertext."""
+        if not engine.secure:
+            pytest.skip("an engine that hides nothing has nothing to randomize")
+        values, layout = _few()
+        fresh = private.encrypt(values[:1], layout).block()
+        sums = public.rows(fresh).group_sums(np.zeros((1, 1), np.int32), 1)
+        first, second = sums.seal(), sums.seal()
+        assert len({fresh.data, first.data, second.data}) == 3
+        for block in (fresh, first, second):
+            np.testing.assert_array_equal(private.decrypt(block), values[None, :1])
+
+    def test_encryption_is_randomized(self, engine: Engine, private: PrivateKey, public: PublicKey) -> None:
+        """Equal values never give equal ciphertexts."""
+        if not engine.secure:
+            pytest.skip("an engine that hides nothing has nothing to randomize")
+        values, layout = np.zeros((8, 1), np.int64), Layout((1,), 8, 1)
+        for key in (private, public):
+            block = key.encrypt(values, layout).block()
+            size = len(block.data) // block.count
+            assert len({block.data[i : i + size] for i in range(0, len(block.data), size)}) == block.count
+
+    def test_counts(self, engine: Engine, private: PrivateKey) -> None:
+        """Each side counts what it did itself; bytes and ciphertexts are those of the blocks."""
+        public = engine.public(private.public.material(), protection=Protection(), insecure=self.insecure)
+        values, layout = _few()
+        before = private.public.counts.as_dict()
+        fresh = private.encrypt(values, layout).block()
+        groups = np.array([[0, 1], [0, -1], [2, 1], [0, 1]], dtype=np.int32)
+        sums = public.rows(fresh).group_sums(groups, 3)
+        counts = public.counts
+        assert counts.additions > 0
+        assert (counts.encryptions, counts.ciphertexts, counts.bytes, counts.logical_sums) == (0, 0, 0, 0)
+        sealed = sums.seal()
+        assert (counts.ciphertexts, counts.bytes) == (sealed.count, len(sealed.data))
+        assert counts.logical_sums == 2 * 3 * layout.logical
+        earlier = counts.additions
+        assert (sums + sums).shape == (2, 3)
+        assert counts.additions > earlier
+        private.decrypt(sealed)
+        did = {name: value - before[name] for name, value in private.public.counts.as_dict().items()}
+        assert did["encryptions"] == did["ciphertexts"] == fresh.count
+        assert (did["bytes"], did["decryptions"]) == (len(fresh.data), sealed.count)
+        assert did["additions"] == did["logical_sums"] == 0
+
+    # -- refusals --------------------------------------------------------------------------------------------------
+
+    def test_weak_settings_need_the_flag(self, engine: Engine, private: PrivateKey) -> None:
+        """No key below what is offered, and no engine that hides nothing, without ``insecure=True``."""
+        assert engine.secure == bool(engine.bits_offered)
+        if self.insecure:
+            with pytest.raises(EncryptionError):
+                engine.generate(self.bits, protection=Protection())
+            with pytest.raises(EncryptionError):
+                engine.public(private.public.material(), protection=Protection())
+        for bits in engine.bits_offered:
+            assert engine.security_level(bits) >= 112
+
+    def test_material_of_another_engine(self, engine: Engine, private: PrivateKey) -> None:
+        """A public key names its engine."""
+        material = msgspec.structs.replace(private.public.material(), engine="other")
+        with pytest.raises(EncryptionError, match="other"):
+            engine.public(material, protection=Protection(), insecure=True)
+
+    @pytest.mark.parametrize(
+        "values",
+        [[[6, 0]], [[-6, 0]], [[0, 8]], [[0]], [[0, 0, 0]], [0, 0], [[0, 0]] * 5, [[0.0, 0.0]]],
+        ids=["above", "below", "second", "few-columns", "many-columns", "flat", "many-rows", "floats"],
+    )
+    def test_values_out_of_the_layout(self, private: PrivateKey, public: PublicKey, values: list[Any]) -> None:
+        """Nothing is encrypted that the slots cannot hold."""
+        for key in (private, public):
+            with pytest.raises(EncryptionError):
+                key.encrypt(np.array(values), Layout((5, 7), 4, 2))
+
+    @pytest.mark.parametrize("bad", [-2, 3, 2**31 - 1, -(2**31)])
+    def test_groups_out_of_range(self, private: PrivateKey, public: PublicKey, bad: int) -> None:
+        """A group is in range(n_groups), or -1."""
+        groups = np.array([[0], [1], [bad], [2]], dtype=np.int32)
+        rows = public.rows(private.encrypt(*_few()).block())
+        with pytest.raises(EncryptionError):
+            rows.group_sums(groups, 3)
+
+    def test_groups_of_a_wrong_kind(self, private: PrivateKey, public: PublicKey) -> None:
+        """Another row count, another type, another number of axes."""
+        rows = public.rows(private.encrypt(*_few()).block())
+        wrong: list[Any] = [np.zeros((3, 1), np.int32), np.zeros((4, 1), np.int64), np.zeros(4, np.int32)]
+        for groups in wrong:
+            with pytest.raises(EncryptionError):
+                rows.group_sums(groups, 1)
+
+    def test_blocks_of_another_key(self, engine: Engine, private: PrivateKey, public: PublicKey) -> None:
+        """Rows, sums and sums of sums belong to one key."""
+        other = engine.generate(self.bits, protection=Protection(), insecure=self.insecure)
+        fresh, foreign = private.encrypt(*_few()).block(), other.encrypt(*_few()).block()
+        with pytest.raises(EncryptionError):
+            public.rows(foreign)
+        with pytest.raises(EncryptionError):
+            private.decrypt(foreign)
+        groups = np.zeros((4, 1), np.int32)
+        with pytest.raises(EncryptionError):
+            public.rows(fresh).group_sums(groups, 1) + other.public.rows(foreign).group_sums(groups, 1)
+
+    def test_sums_that_do_not_match(self, private: PrivateKey, public: PublicKey) -> None:
+        """Other shape, or other layout."""
+        values, layout = _few()
+        groups = np.zeros((4, 1), np.int32)
+        rows = public.rows(private.encrypt(values, layout).block())
+        wider = public.rows(private.encrypt(values, Layout(layout.bounds, 9, 2)).block())
+        for other in (rows.group_sums(groups, 2), wider.group_sums(groups, 1)):
+            with pytest.raises(EncryptionError):
+                rows.group_sums(groups, 1) + other
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"engine": "other"},
+            {"key": b"0" * 16},
+            {"count": 3},
+            {"count": 5},
+            {"count": -1},
+            {"shape": (3,)},
+            {"shape": (5,)},
+            {"shape": (-4,)},
+            {"shape": ()},
+            {"shape": (2, 2)},
+            {"kind": "sums"},
+            {"layout": Layout((), 4, 0)},
+            {"layout": Layout((5, -7), 4, 2)},
+            {"layout": Layout((5, 2**62), 4, 2)},
+            {"layout": Layout((5, 7), 3, 2)},
+        ],
+        ids=str,
+    )
+    def test_altered_rows(self, private: PrivateKey, public: PublicKey, change: dict[str, Any]) -> None:
+        """A block whose parts contradict each other is refused, by the peer and by the owner."""
+        altered = msgspec.structs.replace(private.encrypt(*_few()).block(), **change)
+        with pytest.raises(EncryptionError):
+            public.rows(altered)
+        with pytest.raises(EncryptionError):
+            private.decrypt(altered)
+
+    def test_altered_data(self, private: PrivateKey, public: PublicKey) -> None:
+        """Truncated or longer data are refused, of rows and of sums."""
+        fresh = private.encrypt(*_few()).block()
+        sealed = public.rows(fresh).group_sums(np.zeros((4, 1), np.int32), 1).seal()
+        for block in (fresh, sealed):
+            for data in (block.data[:-1], block.data + b"\0", b""):
+                with pytest.raises(EncryptionError):
+                    private.decrypt(msgspec.structs.replace(block, data=data))
+        for data in (fresh.data[:-1], fresh.data + b"\0", b""):
+            with pytest.raises(EncryptionError):
+                public.rows(msgspec.structs.replace(fresh, data=data))
+
+    def test_sums_are_no_rows(self, private: PrivateKey, public: PublicKey) -> None:
+        """What was sealed goes to the owner, not into another sum."""
+        sealed = public.rows(private.encrypt(*_few()).block()).group_sums(np.zeros((4, 1), np.int32), 1).seal()
+        with pytest.raises(EncryptionError):
+            public.rows(sealed)
+
+    def test_sums_beyond_the_layout(self, private: PrivateKey, public: PublicKey) -> None:
+        """More rows than the layout's cannot hide in a sum: its digits would leave their slots."""
+        values, layout = np.full((4, 1), 5, np.int64), Layout((5,), 4, 1)
+        sums = public.rows(private.encrypt(values, layout).block()).group_sums(np.zeros((4, 1), np.int32), 1)
+        with pytest.raises(EncryptionError):
+            private.decrypt((sums + sums).seal())
+
+
+def _travel(block: CipherBlock) -> CipherBlock:
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(block), type=CipherBlock)
+
+
+def _few() -> tuple[Integers, Layout]:
+    """Four rows of two numbers."""
+    return np.array([[1, -7], [5, 0], [-5, 7], [2, 3]], dtype=np.int64), Layout((5, 7), 4, 2)
