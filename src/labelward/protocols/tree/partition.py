@@ -1,0 +1,59 @@
+"""Which training rows lie in which node of the tree that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import PeerError
+
+__all__ = ["Partition", "children"]
+
+Rows = NDArray[np.int64]
+
+
+def children(node: int) -> tuple[int, int]:
+    """Return the numbers of a node's children: left, right."""
+    return 2 * node + 1, 2 * node + 2
+
+
+class Partition:
+    """Rows of each known node, in ascending order.
+
+    Args:
+        total: number of training rows.
+        sample: rows that the tree grows on.
+    """
+
+    def __init__(self, total: int, sample: Rows) -> None:
+        self.total = total
+        self._rows = {0: sample}
+
+    def rows(self, node: int) -> Rows:
+        """Return the rows of a node."""
+        return self._rows[node]
+
+    def knows(self, node: int) -> bool:
+        """Whether the node's rows are known and it was not split."""
+        return node in self._rows
+
+    def size(self, node: int) -> int:
+        """Return the number of rows of a node."""
+        return len(self._rows[node])
+
+    def split(self, node: int, left: NDArray[np.bool_], owner: str) -> None:
+        """Split a node by a mask over its rows; ``owner`` is to blame for a node that does not exist."""
+        if node not in self._rows:
+            raise PeerError(owner, f"split node {node}, which is no leaf of the tree")
+        rows = self._rows.pop(node)
+        for child, mask in zip(children(node), (left, ~left), strict=True):
+            self._rows[child] = rows[mask]
+
+    def slots(self, nodes: Sequence[int]) -> NDArray[np.int32]:
+        """Return int32 [total]: the position in ``nodes`` of each row's node, -1 where it lies in none of them."""
+        slot = np.full(self.total, -1, dtype=np.int32)
+        for position, node in enumerate(nodes):
+            slot[self._rows[node]] = position
+        return slot

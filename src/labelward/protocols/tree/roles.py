@@ -1,0 +1,155 @@
+"""The whole program of each role: agree, exchange the key, train, predict the agreed rows.
+
+Every party calls its role with the same :class:`Task`; the handshake refuses any difference in its shared part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import HandshakeError
+from labelward.he.contract import Counts, Engine, PublicKey
+from labelward.messages.setup import KeyOffer
+from labelward.party.context import Context
+from labelward.party.handshake import greet_active, greet_passives
+from labelward.party.policy import Setup, require_points
+from labelward.protocols.tree.active import VISITED, train_active
+from labelward.protocols.tree.columns import Columns
+from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.tree.passive import train_passive
+from labelward.protocols.tree.predict import predict_active, predict_passive
+from labelward.protocols.tree.share import ModelShare
+
+__all__ = ["ActiveOutcome", "PassiveOutcome", "Task", "run_active", "run_passive"]
+
+_STEP = (0,)
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What all parties agree on before a run.
+
+    Attributes:
+        params: of the model.
+        parties: in party order, the active one first.
+        job: the shared part of the job, as JSON text by key; compared in the handshake.
+        ids: row ids, training rows first; compared by HMAC.
+        rows: training rows, and prediction rows after them.
+        bits: of the key.
+        insecure: whether the job allows what protects nothing.
+    """
+
+    params: SecureBoost
+    parties: tuple[str, ...]
+    job: dict[str, str]
+    ids: Sequence[str]
+    rows: tuple[int, int]
+    bits: int
+    insecure: bool
+
+    def model(self, seed: int) -> str:
+        """Return the identifier of the model that this task and seed give."""
+        text = "\n".join(f"{key}={self.job[key]}" for key in sorted(self.job))
+        return hashlib.sha256(f"{text}\n{seed}".encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActiveOutcome:
+    """What a run leaves at the active party.
+
+    Attributes:
+        margins: float64 of the prediction rows.
+        counts: operations with the key.
+        fingerprint: of the public key.
+        tally: how often policies acted.
+    """
+
+    share: ModelShare
+    margins: Floats
+    counts: Counts
+    fingerprint: bytes
+    tally: dict[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassiveOutcome:
+    """What a run leaves at a passive party."""
+
+    share: ModelShare
+    counts: Counts
+
+
+def run_active(
+    ctx: Context, task: Task, train: Columns, test: Floats, labels: NDArray[np.int64], classes: tuple[str, ...], engine: Engine
+) -> ActiveOutcome:
+    """Run the active party's program.
+
+    Args:
+        train: its training columns (there may be none).
+        test: its columns of the prediction rows.
+        labels: int64 [training rows].
+        classes: names of the label's values.
+        engine: makes the key.
+
+    Raises:
+        HandshakeError: the parties disagree; names what differs.
+        PolicyError: a policy does not fit this model, or cannot act.
+        PeerError: a peer failed.
+    """
+    setup = Setup(
+        model=task.params.kind,
+        trees=task.params.trees,
+        classes=len(classes),
+        active_columns=len(train.names),
+        passive=ctx.peers,
+    )
+    require_points(ctx.policies.policies, VISITED, setup)
+    greet_passives(ctx, task.job, task.rows, task.ids)
+    with ctx.phase("key"):
+        private = engine.generate(task.bits, protection=ctx.protection, insecure=task.insecure)
+    for peer in ctx.peers:
+        ctx.send(peer, KeyOffer(private.public.material()), _STEP)
+    trained = train_active(ctx, task.params, {ctx.party: train}, labels, private)
+    share = ModelShare(
+        model=task.model(ctx.seed),
+        party=ctx.party,
+        parties=task.parties,
+        columns=train.names,
+        own=trained.own[ctx.party],
+        trees=trained.trees,
+        classes=classes,
+    )
+    with ctx.phase("predict"):
+        margins = predict_active(ctx, share, {ctx.party: (share.own, test)}, len(test))
+    return ActiveOutcome(
+        share=share,
+        margins=margins,
+        counts=private.public.counts,
+        fingerprint=private.public.fingerprint,
+        tally=trained.tally,
+    )
+
+
+def run_passive(ctx: Context, task: Task, train: Columns, test: Floats, engine: Engine) -> PassiveOutcome:
+    """Run a passive party's program; arguments and errors as for :func:`run_active`."""
+    greet_active(ctx, task.job, task.rows, task.ids)
+    offer = ctx.recv(ctx.active, KeyOffer, _STEP).key
+    if offer.engine != engine.name or offer.bits != task.bits:
+        raise HandshakeError(
+            f"{ctx.active!r} offers a key of engine {offer.engine!r} with {offer.bits} bits; "
+            f"the job says {engine.name!r} with {task.bits}"
+        )
+    public: PublicKey = engine.public(offer, protection=ctx.protection, insecure=task.insecure)
+    records = train_passive(ctx, task.params, train, public)
+    share = ModelShare(
+        model=task.model(ctx.seed), party=ctx.party, parties=task.parties, columns=train.names, own=records
+    )
+    with ctx.phase("predict"):
+        predict_passive(ctx, records, test)
+    return PassiveOutcome(share=share, counts=public.counts)

@@ -1,0 +1,131 @@
+"""A party's share of a tree model, on disk and in memory.
+
+The active party keeps shape, leaf weights and who owns which split; every party keeps column and threshold of its own splits
+under record numbers. No share alone is a model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import DataError, FileFormatError, OutputError
+
+__all__ = ["FILE_NAME", "FORMAT", "ModelShare", "Records", "TreeShape"]
+
+FORMAT = 1
+FILE_NAME = "share.json"
+
+
+class TreeShape(msgspec.Struct, frozen=True):
+    """One tree as the active party keeps it.
+
+    Attributes:
+        nodes: numbers of the split nodes, ascending.
+        owners: for each split the position of its owner in ``ModelShare.parties``.
+        records: for each split the owner's record number.
+        leaves: numbers of the leaves, ascending.
+        weights: for each leaf its weight, learning rate included.
+    """
+
+    nodes: tuple[int, ...]
+    owners: tuple[int, ...]
+    records: tuple[int, ...]
+    leaves: tuple[int, ...]
+    weights: tuple[float, ...]
+
+
+class Records(msgspec.Struct, frozen=True):
+    """A party's own splits by record number: position of the column, and the threshold (left is x ≤ threshold)."""
+
+    columns: tuple[int, ...] = ()
+    thresholds: tuple[float, ...] = ()
+
+    def answers(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return bool [records, rows]: whether each row goes left."""
+        left = np.empty((len(self.columns), len(x)), dtype=np.bool_)
+        for record, (column, threshold) in enumerate(zip(self.columns, self.thresholds, strict=True)):
+            np.less_equal(x[:, column], threshold, out=left[record])
+        return left
+
+
+class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
+    """What one party keeps of a model.
+
+    Attributes:
+        model: identifies the model; shares of different models do not fit together.
+        parties: all parties in party order, the active one first.
+        columns: the party's columns, in the order in which it must bring them.
+        trees: the active party's part; empty elsewhere.
+        classes: the label's values; the active party's part.
+    """
+
+    format: int = FORMAT
+    kind: Literal["secureboost"] = "secureboost"
+    model: str
+    party: str
+    parties: tuple[str, ...]
+    columns: tuple[str, ...]
+    own: Records
+    trees: tuple[TreeShape, ...] = ()
+    classes: tuple[str, ...] = ()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this is the active party's share."""
+        return self.party == self.parties[0]
+
+    def check_columns(self, names: tuple[str, ...]) -> None:
+        """Raise :class:`DataError` unless a prediction table has exactly the share's columns, in order."""
+        missing = [name for name in self.columns if name not in names]
+        extra = [name for name in names if name not in self.columns]
+        if missing or extra or names != self.columns:
+            told = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has {', '.join(extra)} besides"] * bool(extra)
+            raise DataError(f"party {self.party!r}: the table {' and '.join(told) or 'has its columns in another order'}")
+
+    def save(self, folder: Path) -> Path:
+        """Write the share with a checksum; the folder gets mode 0700, the file 0600."""
+        body = msgspec.json.encode(self)
+        text = msgspec.json.encode(_File(hashlib.sha256(body).hexdigest(), msgspec.Raw(body)))
+        path = folder / FILE_NAME
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            partial = folder / f".{FILE_NAME}"
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(text)
+            partial.replace(path)
+        except OSError as error:
+            raise OutputError(f"a model share cannot be written to {folder}: {error.strerror}") from error
+        return path
+
+    @classmethod
+    def load(cls, folder: Path) -> ModelShare:
+        """Read a share; :class:`FileFormatError` where it is missing, damaged or of another format version."""
+        path = folder / FILE_NAME if folder.is_dir() else folder
+        try:
+            stored = msgspec.json.decode(path.read_bytes(), type=_File)
+            version = msgspec.json.decode(stored.share, type=_Version).format
+            if version != FORMAT:
+                raise FileFormatError(f"{path}: a model share of format {version}; this version reads format {FORMAT}")
+            if hashlib.sha256(bytes(stored.share)).hexdigest() != stored.sha256:
+                raise FileFormatError(f"{path}: a damaged model share (its checksum does not fit)")
+            return msgspec.json.decode(stored.share, type=cls)
+        except OSError as error:
+            raise FileFormatError(f"no model share can be read at {path}: {error.strerror}") from error
+        except msgspec.MsgspecError as error:
+            raise FileFormatError(f"{path}: a damaged model share: {error}") from error
+
+
+class _File(msgspec.Struct, frozen=True):
+    sha256: str
+    share: msgspec.Raw
+
+
+class _Version(msgspec.Struct, frozen=True):
+    format: int
