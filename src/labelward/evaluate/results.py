@@ -5,22 +5,22 @@
 their schema when read. A row is appended with one write and flushed to the disk; a last line without its newline
 is what a killed process leaves, and counts as never written.
 
-A model, a defense or an attack is stored as in the job file: an object with ``kind`` and the parameters beside it.
+A model, a defense or an attack is stored as in the job file (``Kind.as_dict()``, ``Variant.as_list()``): an object
+with ``kind`` and the parameters beside it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from labelward.errors import FileFormatError, OutputError
+from labelward.errors import FileFormatError, JobError, OutputError
+from labelward.job.kinds import Kind, Variant
 
 __all__ = [
     "FORMAT",
@@ -36,7 +36,6 @@ __all__ = [
     "WireFlow",
     "append_row",
     "defense_label",
-    "defense_slug",
     "has_cut_off_row",
     "kind_label",
     "read_rows",
@@ -118,9 +117,11 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def check(self) -> None:
         """Raise :class:`ValueError` where the row breaks the contract (missing or unnamed metrics, NaN, infinity)."""
-        for name, entry in (("model", self.model), ("attack", self.attack), *(("defense", d) for d in self.defense)):
-            if entry is not None and not isinstance(entry.get("kind"), str):
-                raise ValueError(f"{name} has no kind: {entry}")
+        for entry in (self.model, *self.defense, *([] if self.attack is None else [self.attack])):
+            try:
+                _kind(entry)
+            except (KeyError, JobError) as error:
+                raise ValueError(f"no model, defense or attack: {entry} ({error})") from error
         if (self.attack is None) != (self.leakage is None):
             raise ValueError("attack and leakage must both be given or both be null")
         if self.attack is not None and self.party is None:
@@ -312,32 +313,21 @@ def read_run(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int) -> R
 
 def run_folder(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int) -> Path:
     """Return where the views, models and details of a run lie."""
-    return folder / "runs" / defense_slug(defense) / str(seed)
+    return folder / "runs" / Variant(tuple(map(_kind, defense))).slug / str(seed)
 
 
 def kind_label(entry: Mapping[str, Any]) -> str:
-    """Return a configured model, defense or attack in words: ``id-lmid (xi = 0.5)``."""
-    parameters = ", ".join(f"{name} = {_plain(value)}" for name, value in entry.items() if name != "kind")
-    return f"{entry['kind']} ({parameters})" if parameters else str(entry["kind"])
+    """Return a stored model, defense or attack in words: ``id-lmid (xi 0.5)``."""
+    return _kind(entry).label
 
 
 def defense_label(defense: Sequence[Mapping[str, Any]]) -> str:
-    """Return a chain of defenses in words; ``none`` for the undefended run."""
-    return " + ".join(kind_label(entry) for entry in defense) or "none"
+    """Return a stored chain of defenses in words; ``no defense`` for the undefended run."""
+    return Variant(tuple(map(_kind, defense))).label
 
 
-def defense_slug(defense: Sequence[Mapping[str, Any]]) -> str:
-    """Return the folder name of a chain of defenses: ``none``, ``id-lmid-xi-0.5``; each chain has its own."""
-    parts = ["-".join([str(d["kind"]), *(f"{k}-{_plain(v)}" for k, v in d.items() if k != "kind")]) for d in defense]
-    plain = "+".join(parts) or "none"
-    safe = re.sub(r"[^A-Za-z0-9._+-]", "-", plain)[:80]
-    if safe == plain and not safe.startswith("."):
-        return safe
-    return f"{safe.lstrip('.')}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+def _kind(entry: Mapping[str, Any]) -> Kind:
+    return Kind(entry["kind"], {name: value for name, value in entry.items() if name != "kind"})
 
 
 def _read(path: Path) -> bytes:

@@ -1,0 +1,196 @@
+"""The report's first sentences: what the figures mean, in plain words, no stronger than the figures are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from labelward.evaluate.results import defense_label
+from labelward.report.numbers import decimals, points
+from labelward.report.summary import Spread, SummaryRow
+
+__all__ = [
+    "METRICS",
+    "UNDEFENDED",
+    "headline",
+    "insecure_warning",
+    "metric_name",
+    "reading_hint",
+    "strongest",
+    "unfinished_warning",
+]
+
+METRICS = {
+    "v_measure": "V-measure",
+    "ari": "adjusted Rand index",
+    "auc": "AUC",
+    "accuracy": "accuracy",
+    "f1": "F1",
+}
+UNDEFENDED = defense_label(())
+_GROUPING = ("v_measure", "ari")
+_NOTICEABLE = 0.01
+"""Differences up to this are not spoken of: the sentences show two decimals."""
+
+
+def metric_name(metric: str) -> str:
+    """Return a metric's name as people write it."""
+    return METRICS.get(metric, metric)
+
+
+def strongest(table: Iterable[SummaryRow]) -> dict[tuple[str, str], SummaryRow]:
+    """Return for each (defense, party) the attack with the largest mean of its primary metric.
+
+    Attacks that rank by another metric than the first are left out: their values cannot be compared.
+    """
+    best: dict[tuple[str, str], SummaryRow] = {}
+    ranked_by = None
+    for row in table:
+        if row.party is None or row.primary is None:
+            continue
+        ranked_by = ranked_by or row.primary
+        if row.primary != ranked_by:
+            continue
+        key = row.defense, row.party
+        if key not in best or _leak(row).mean > _leak(best[key]).mean:
+            best[key] = row
+    return best
+
+
+def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str]:
+    """Return the sentences on top, for one data set, model and engine.
+
+    The attacker spoken of is the one whose view adds most to what its own columns give; where no view adds
+    anything, the one that comes nearest to the labels. A defense is judged by that attacker's strongest attack.
+    """
+    best = strongest(table)
+    if not best:
+        return ["No attack was run, so this report says nothing of what the labels give away."]
+    undefended = [row for (defense, _), row in best.items() if defense == UNDEFENDED]
+    if not undefended:
+        return ["The undefended run is not finished: there is nothing yet to compare the defenses with."]
+    row = max(undefended, key=lambda each: (_adds(each), _gain(each).mean if _adds(each) else _leak(each).mean))
+    sentences = [_leak_sentence(row, training_rows)]
+    if len(undefended) > 1:
+        sentences.append(f"Of the {len(undefended)} parties audited, {row.party} is the one to look at first.")
+    sentences += _defense_sentences(row, [each for (_, party), each in best.items() if party == row.party])
+    if row.seeds == 1:
+        sentences.append("All this rests on a single seed: its spread is unknown, and another draw may differ.")
+    return sentences
+
+
+def reading_hint(primary: str) -> str:
+    """Return how to read the metric that ranks."""
+    if primary in _GROUPING:
+        name = metric_name(primary)
+        return f"{name} 0 means that the groups say nothing of the labels; 1, that they are the labels."
+    return f"Leakage is given as {metric_name(primary)}; compare it with chance and with the party's own columns."
+
+
+def insecure_warning(reasons: Sequence[str]) -> str | None:
+    """Return the warning for a run that protects nothing, None for a secure one."""
+    if not reasons:
+        return None
+    words = ", ".join(_insecurity(reason) for reason in reasons)
+    return (
+        f"This run was made with {words}; do not use it between companies: it is a rehearsal, and whoever sees "
+        "the messages can read what encryption should hide."
+    )
+
+
+def unfinished_warning(finished: int, expected: int | None, cut_off: bool) -> str | None:
+    """Return the warning for an audit that was interrupted, None for a complete one."""
+    if expected is not None and finished < expected:
+        stored = f"{finished} of {expected} runs are stored"
+    elif cut_off:
+        stored = "its last result was cut off"
+    else:
+        return None
+    return f"This audit is unfinished: {stored}. The same command goes on with the rest."
+
+
+def _insecurity(reason: str) -> str:
+    if reason == "plain engine":
+        return "no encryption (plain engine)"
+    if reason.endswith("-bit key"):
+        return f"a key that is too short ({reason})"
+    if reason == "seeded protection":
+        return "predictable keys (seeded protection)"
+    return reason
+
+
+def _leak(row: SummaryRow) -> Spread:
+    return row.leakage[row.primary or ""]
+
+
+def _gain(row: SummaryRow) -> Spread:
+    return row.gain[row.primary or ""]
+
+
+def _adds(row: SummaryRow) -> bool:
+    return _gain(row).mean > _NOTICEABLE
+
+
+def _leak_sentence(row: SummaryRow, training_rows: int | None) -> str:
+    primary = row.primary or ""
+    rows = "training rows" if training_rows is None else f"{training_rows:,} training rows"
+    deed = (
+        f"group the {rows} by their secret label" if primary in _GROUPING else f"guess the secret label of the {rows}"
+    )
+    own, chance = decimals(row.without_view[primary].mean, 2), decimals(row.chance[primary].mean, 2)
+    metric, reached = metric_name(primary), decimals(_leak(row).mean, 2)
+    article = "an" if metric[0] in "aAF" else "a"
+    if not _adds(row):
+        return (
+            f"What {row.party} received during training did not help it to {deed}: it reaches {article} {metric} of "
+            f"{reached} with it and {own} from its own columns alone (chance {chance})."
+        )
+    text = (
+        f"From what it received during training, {row.party} could {deed} with {article} {metric} of {reached} "
+        f"({own} from its own columns alone; chance {chance})."
+    )
+    if _gain(row).mean < 2 * _gain(row).error:
+        text += f" With the spread over the {row.seeds} seeds, this difference is not certain."
+    return text
+
+
+def _defense_sentences(undefended: SummaryRow, rows: Sequence[SummaryRow]) -> list[str]:
+    defended = [row for row in rows if row.defense != UNDEFENDED]
+    if not defended:
+        return ["No defense was tried."]
+    bare = _leak(undefended)
+    best = min(defended, key=lambda row: (round(_leak(row).mean, 3), -_utility(row)[1].mean))
+    reached = decimals(_leak(best).mean, 2)
+    if _leak(best).mean < bare.mean - _NOTICEABLE:
+        floor = undefended.without_view[undefended.primary or ""].mean
+        at_floor = _leak(best).mean <= floor + _NOTICEABLE
+        aside = f" (no more than {best.party}'s own columns give)" if at_floor else ""
+        text = (
+            f"The best defense tried, {best.defense}, brings this down to {reached}{aside} "
+            f"and {_price(undefended, best)}."
+        )
+        if bare.mean - _leak(best).mean < 2 * math.hypot(bare.error, _leak(best).error):
+            text += " The spread over the seeds is too wide to be sure of that."
+    elif not _adds(undefended):
+        text = "So there was nothing that a defense could have taken back."
+    else:
+        text = f"No defense tried lowers it: with the best of them, {best.defense}, it is {reached}."
+    worse = [row for row in defended if _leak(row).mean > bare.mean + _NOTICEABLE]
+    if not worse:
+        return [text]
+    named = ", ".join(f"{row.defense} (to {decimals(_leak(row).mean, 2)})" for row in worse)
+    return [text, f"Not every defense protects: measured here, the leakage rose under {named}."]
+
+
+def _utility(row: SummaryRow) -> tuple[str, Spread]:
+    return next(iter(row.utility.items()))
+
+
+def _price(undefended: SummaryRow, defended: SummaryRow) -> str:
+    metric, before = _utility(undefended)
+    lost = before.mean - defended.utility[metric].mean
+    if abs(lost) < 0.0005:
+        return f"costs no {metric_name(metric)}"
+    if lost > 0:
+        return f"costs {points(lost)} of {metric_name(metric)}"
+    return f"costs no {metric_name(metric)} (which rose by {points(-lost)})"
