@@ -1,0 +1,221 @@
+"""From a job and a seed to what each party holds: rows split, columns dealt out, values as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from labelward import rng
+from labelward.errors import DataError
+from labelward.job import Job, PartySection
+from labelward.job.sections import is_path
+
+from . import catalogue
+from .encode import encode
+from .labels import encode_labels
+from .partition import assign_columns, importance
+from .tables import read_ids, read_table
+
+__all__ = ["PartyData", "Rehearsal", "Source", "load_source", "prepare"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """The tables of a job, read once for all seeds.
+
+    Attributes:
+        name: what results call the data set.
+        tables: one table that all parties share, or one for each party in the job's order.
+    """
+
+    name: str
+    tables: tuple[pa.Table, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PartyData:
+    """What one party holds, n training rows and m test rows of F columns.
+
+    Attributes:
+        name: the party.
+        columns: names of the encoded columns (F).
+        train: float64[n, F] in C order.
+        test: float64[m, F] in C order.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    train: NDArray[np.float64]
+    test: NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rehearsal:
+    """All parties' data for one seed; row i is the same row at every party.
+
+    Rows are in the order of the table, or sorted by id (as text) where rows have ids.
+
+    Attributes:
+        name: the data set.
+        classes: the values of the label, sorted, as text (C).
+        parties: the active party first.
+        train_labels: int64[n], positions in ``classes``.
+        test_labels: int64[m].
+        train_ids: text[n]: the ids, or the row numbers of the table counted from 0.
+        test_ids: text[m].
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    parties: tuple[PartyData, ...]
+    train_labels: NDArray[np.int64]
+    test_labels: NDArray[np.int64]
+    train_ids: NDArray[np.str_]
+    test_ids: NDArray[np.str_]
+
+
+def load_source(job: Job) -> Source:
+    """Read the table of a job, or each party's own.
+
+    Raises:
+        DataError: a file or catalogue name cannot be had.
+    """
+    if job.data.table is not None:
+        if is_path(job.data.table):
+            table = read_table(job.data.table, text=[job.data.id] if job.data.id else [])
+            return Source(name=PurePath(job.data.table).stem, tables=(table,))
+        table = catalogue.load(job.data.table)
+        if catalogue.entries()[job.data.table].task == "regression":
+            raise DataError(f"[data] table: the label of {job.data.table!r} is a quantity; it must be a class")
+        return Source(name=job.data.table, tables=(table,))
+    tables = tuple(read_table(party.table or "", text=[party.id or ""]) for party in job.parties)
+    return Source(name=PurePath(job.active.table or "").stem, tables=tables)
+
+
+def prepare(job: Job, seed: int, source: Source | None = None) -> Rehearsal:
+    """Return all parties' data for one seed.
+
+    ``split = "random"`` draws stratified test rows and shuffles columns from generators of the seed. ``"reference"``
+    repeats the draws of the published figures: ``train_test_split(random_state=seed)`` and Python's
+    ``random.Random(seed).sample``, whose head is the active party's.
+
+    Args:
+        job: the job.
+        seed: one of its seeds; a pure function of job, table and seed.
+        source: the tables, where they are at hand already; else they are read.
+
+    Raises:
+        DataError: names table, column and what is wrong.
+    """
+    source = load_source(job) if source is None else source
+    if job.data.table is None:
+        return _from_own_tables(job, seed, source)
+    return _from_common_table(job, seed, source)
+
+
+def _from_common_table(job: Job, seed: int, source: Source) -> Rehearsal:
+    table, place = source.tables[0], f"table {source.name!r}"
+    classes, labels = encode_labels(table, job.data.label or "", place)
+    train, test = _split_rows(job, seed, labels, classes)
+    if job.data.id is None:
+        ids = np.arange(table.num_rows).astype(np.str_)
+    else:
+        ids = read_ids(table, job.data.id, place)
+        train, test = train[np.argsort(ids[train])], test[np.argsort(ids[test])]
+    held = assign_columns(job, seed, table, lambda columns: importance(table, columns, train, labels, seed))
+    parties = tuple(
+        _party_data(party, table, columns, train, test) for party, columns in zip(job.parties, held, strict=True)
+    )
+    return _rehearsal(source.name, classes, parties, labels, ids, (train, test))
+
+
+def _from_own_tables(job: Job, seed: int, source: Source) -> Rehearsal:
+    sorted_tables, reference_ids = [], np.empty(0, dtype=np.str_)
+    for party, table in zip(job.parties, source.tables, strict=True):
+        ids = read_ids(table, party.id or "", f"party {party.name!r}")
+        order = np.argsort(ids)
+        ids = ids[order]
+        if party is job.active:
+            reference_ids = ids
+        _refuse_other_rows(job.active.name, reference_ids, party.name, ids)
+        sorted_tables.append(table.take(pa.array(order)))
+    classes, labels = encode_labels(sorted_tables[0], job.active.label or "", f"party {job.active.name!r}")
+    train, test = _split_rows(job, seed, labels, classes)
+    parties = []
+    for party, table in zip(job.parties, sorted_tables, strict=True):
+        others = tuple(name for name in table.column_names if name not in (party.id, party.label))
+        columns = others if party.columns is None else party.columns
+        parties.append(_party_data(party, table, columns, train, test))
+    return _rehearsal(source.name, classes, tuple(parties), labels, reference_ids, (train, test))
+
+
+def _refuse_other_rows(active: str, held: NDArray[np.str_], party: str, ids: NDArray[np.str_]) -> None:
+    if np.array_equal(held, ids):
+        return
+    missing, more = len(np.setdiff1d(held, ids)), len(np.setdiff1d(ids, held))
+    raise DataError(
+        f"parties {active!r} and {party!r} hold different rows: {missing} ids of {active!r} are missing at {party!r}, "
+        f"and {more} ids of {party!r} at {active!r}"
+    )
+
+
+def _party_data(
+    party: PartySection,
+    table: pa.Table,
+    columns: Sequence[str],
+    train: NDArray[np.int64],
+    test: NDArray[np.int64],
+) -> PartyData:
+    names, matrix = encode(table, columns, f"party {party.name!r}")
+    if not names and party.label is None and party.name != "active":
+        raise DataError(f"party {party.name!r}: none of its columns has more than one category, so it holds nothing")
+    return PartyData(name=party.name, columns=names, train=matrix[train], test=matrix[test])
+
+
+def _rehearsal(
+    name: str,
+    classes: tuple[str, ...],
+    parties: tuple[PartyData, ...],
+    labels: NDArray[np.int64],
+    ids: NDArray[np.str_],
+    rows: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> Rehearsal:
+    train, test = rows
+    return Rehearsal(
+        name=name,
+        classes=classes,
+        parties=parties,
+        train_labels=labels[train],
+        test_labels=labels[test],
+        train_ids=ids[train],
+        test_ids=ids[test],
+    )
+
+
+def _split_rows(
+    job: Job, seed: int, labels: NDArray[np.int64], classes: Sequence[str]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    from sklearn.model_selection import train_test_split
+
+    state = seed if job.data.split == "reference" else int(rng.learning(seed, "", 0, "rows").integers(2**31))
+    try:
+        halves: Any = train_test_split(
+            np.arange(len(labels)), test_size=float(job.data.test_size), random_state=state, stratify=labels
+        )
+    except ValueError as error:
+        raise DataError(
+            f"[data] test_size: {job.data.test_size} of {len(labels)} rows leaves too few for {len(classes)} classes "
+            "on one side"
+        ) from error
+    train, test = (np.sort(half) for half in halves)
+    for side, rows in (("training", train), ("test", test)):
+        absent = np.setdiff1d(np.arange(len(classes)), labels[rows])
+        if len(absent):
+            raise DataError(f"[data] test_size: no {side} row has class {classes[absent[0]]!r}; choose another share")
+    return train, test

@@ -1,0 +1,137 @@
+"""Reading tables, and finding columns in them; rows are counted from 0 in every message."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from labelward.errors import DataError
+
+__all__ = ["as_table", "find_column", "read_ids", "read_table"]
+
+_FEW_COLUMNS = 20
+
+
+def read_table(path: str | os.PathLike[str], *, text: Sequence[str] = ()) -> pa.Table:
+    """Return the table of a ``.csv`` or ``.parquet`` file.
+
+    Args:
+        path: the file; its suffix says the format.
+        text: columns of a CSV file that stay text, such as ids with leading zeros.
+
+    Raises:
+        DataError: the file is missing or unreadable, or its table is empty or has unnamed or repeated columns.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise DataError(f"table {str(file)!r}: no such file")
+    suffix = file.suffix.lower()
+    try:
+        if suffix == ".csv":
+            table = _read_csv(file, text)
+        elif suffix == ".parquet":
+            import pyarrow.parquet as pq
+
+            table = pq.read_table(file)
+        else:
+            raise DataError(f"table {str(file)!r}: must end in .csv or .parquet")
+    except (pa.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"table {str(file)!r}: cannot be read as {suffix[1:]} ({reason})") from error
+    return _checked(table, f"table {str(file)!r}")
+
+
+def as_table(rows: Any, name: str = "table") -> pa.Table:
+    """Return rows in memory as an Arrow table: Arrow, pandas, anything with Arrow's C stream, or arrays by name.
+
+    Args:
+        rows: the table; an index of pandas is left out.
+        name: what error messages call it.
+
+    Raises:
+        DataError: it cannot be converted, is empty, or has unnamed or repeated columns.
+    """
+    if isinstance(rows, pa.Table):
+        return _checked(rows, name)
+    if any(type(rows).__module__.startswith(library) for library in ("pandas.", "pandas")):
+        names = [str(column) for column in rows.columns]
+        _check_names(names, name)
+        return _checked(_converted(lambda: pa.Table.from_pandas(rows, preserve_index=False), name), name)
+    if isinstance(rows, Mapping) or hasattr(rows, "__arrow_c_stream__"):
+        return _checked(_converted(lambda: pa.table(rows), name), name)
+    raise DataError(f"{name}: must be a table of Arrow, pandas or arrays by name but got {type(rows).__name__}")
+
+
+def find_column(table: pa.Table, column: str, place: str) -> Any:
+    """Return one column, or raise a :class:`DataError` that names ``place`` and the nearest column."""
+    names = table.column_names
+    if column in names:
+        return table.column(column)
+    near = get_close_matches(column, names, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    known = ", ".join(names[:_FEW_COLUMNS]) + (", …" if len(names) > _FEW_COLUMNS else "")
+    raise DataError(f"{place}: no column {column!r}{hint} among the {len(names)} columns {known}")
+
+
+def read_ids(table: pa.Table, column: str, place: str) -> NDArray[np.str_]:
+    """Return a column of row ids as text; missing ids, repeated ones and fractions are refused with their number.
+
+    Raises:
+        DataError: names ``place``, the column and the number of ids that are wrong.
+    """
+    ids = find_column(table, column, place)
+    place = f"{place}, id column {column!r}"
+    kind = ids.type.value_type if pa.types.is_dictionary(ids.type) else ids.type
+    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise DataError(f"{place}: ids must be whole numbers or texts but the column has type {kind}")
+    if ids.null_count:
+        raise DataError(f"{place}: {ids.null_count} ids are missing")
+    distinct = pc.count_distinct(ids.cast(kind)).as_py()
+    if distinct < len(ids):
+        raise DataError(f"{place}: {len(ids) - distinct} ids repeat an earlier one; each row needs its own")
+    return np.asarray(ids.cast(pa.large_string()).to_numpy(zero_copy_only=False), dtype=np.str_)
+
+
+def _read_csv(file: Path, text: Sequence[str]) -> pa.Table:
+    from pyarrow import csv
+
+    options = csv.ConvertOptions(
+        column_types={column: pa.string() for column in text},
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    return csv.read_csv(file, convert_options=options)
+
+
+def _converted(convert: Any, name: str) -> pa.Table:
+    try:
+        return convert()
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise DataError(f"{name}: cannot be converted to Arrow ({error})") from error
+
+
+def _checked(table: pa.Table, name: str) -> pa.Table:
+    _check_names(table.column_names, name)
+    if table.num_rows == 0:
+        raise DataError(f"{name}: holds no row")
+    return table
+
+
+def _check_names(names: Sequence[str], table: str) -> None:
+    if not names:
+        raise DataError(f"{table}: holds no column")
+    seen: set[str] = set()
+    for position, name in enumerate(names):
+        if not name:
+            raise DataError(f"{table}: column {position} has no name (an index that was written by mistake?)")
+        if name in seen:
+            raise DataError(f"{table}: two columns are called {name!r}")
+        seen.add(name)
