@@ -74,7 +74,7 @@ def _gradients(margin: Floats, y: Floats) -> tuple[Floats, Floats]:
         e = math.exp(-abs(margin[i]))
         inverse = 1.0 / (1.0 + e)
         g[i] = (inverse if margin[i] >= 0 else e * inverse) - y[i]
-        h[i] = e * inverse * inverse
+        h[i] = min(e * inverse * inverse, 0.25)  # rounding may exceed it
     return g, h
 
 

@@ -1,0 +1,107 @@
+"""Times of the kernels beside the whole training of XGBoost ``hist`` on the same data, in one process.
+
+    python benchmarks/kernels.py [--rows 100000] [--columns 30]
+
+Two threads, as two parties would: each bins and sums its half of the columns. XGBoost has two threads, and its time
+includes the construction of its matrix. Runs are interleaved; medians are printed. Compilation is excluded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import xgboost
+from numpy.typing import NDArray
+
+from labelward.kernels.binning import bin_columns, node_candidates, presort
+from labelward.kernels.fixed_point import encode
+from labelward.kernels.gain import GainRule, best_splits
+from labelward.kernels.histogram import group_sums, groups, level_sums
+from labelward.kernels.information import node_bound
+from labelward.kernels.loss import logistic_gradients
+
+Floats = NDArray[np.float64]
+
+BINS, DEPTH, TREES, REPEATS = 32, 6, 5, 5
+
+
+def processor() -> str:
+    """Return the processor's name where the system tells it."""
+    info = Path("/proc/cpuinfo")
+    names = [line.split(":", 1)[1] for line in info.read_text().splitlines() if line.startswith("model name")]
+    return names[0].strip() if names else platform.processor()
+
+
+def xgboost_hist(x: Floats, y: Floats, matrix: type[xgboost.DMatrix]) -> None:
+    """Train from arrays to model."""
+    options = {"max_bin": BINS} if matrix is xgboost.QuantileDMatrix else {}
+    data = matrix(x, y, nthread=2, **options)
+    parameters = {"tree_method": "hist", "max_bin": BINS, "max_depth": DEPTH, "eta": 0.3, "nthread": 2}
+    xgboost.train(parameters | {"objective": "binary:logistic"}, data, TREES)
+
+
+def jobs(x: Floats, y: Floats) -> dict[str, Callable[[], object]]:
+    """Return what is timed, by name."""
+    n, columns = x.shape
+    halves = [np.ascontiguousarray(x[:, : columns // 2]), np.ascontiguousarray(x[:, columns // 2 :])]
+    codes = [bin_columns(half, BINS).codes for half in halves]
+    rng = np.random.default_rng(0)
+    slots: dict[int, NDArray[np.int32]] = {m: rng.integers(0, m, n).astype(np.int32) for m in (1, 32)}
+    g, h = logistic_gradients(np.zeros(n), y)
+    values = np.stack([encode(g, 30), encode(h, 30), np.ones(n, dtype=np.int64)], axis=1)
+    own = level_sums(codes[0], slots[32], values, 32, BINS)
+    totals = np.array([n - y.sum(), y.sum()])
+    purities = np.stack([own[..., 2] // 2, own[..., 2] // 2], axis=-1)
+    orders = [presort(half) for half in halves]
+    pool = ThreadPoolExecutor(2)
+
+    def both(work: Callable[[int], object]) -> Callable[[], object]:
+        return lambda: list(pool.map(work, range(2)))
+
+    return {
+        "XGBoost hist, DMatrix: all": lambda: xgboost_hist(x, y, xgboost.DMatrix),
+        "XGBoost hist, QuantileDMatrix: all": lambda: xgboost_hist(x, y, xgboost.QuantileDMatrix),
+        "binning": both(lambda p: bin_columns(halves[p], BINS)),
+        "histogram of 1 node": both(lambda p: level_sums(codes[p], slots[1], values, 1, BINS)),
+        "histogram of 32 nodes": both(lambda p: level_sums(codes[p], slots[32], values, 32, BINS)),
+        "the same in two steps": both(
+            lambda p: group_sums(groups(codes[p], slots[32], BINS), values, 32 * BINS),
+        ),
+        "best splits of 32 nodes": lambda: best_splits(own, 2.0**30, GainRule()),
+        "ID-LMID bounds of 32 nodes": lambda: node_bound(purities, totals),
+        "gradients and encoding": lambda: [encode(d, 30) for d in logistic_gradients(np.zeros(n), y)],
+        "node candidates of 32 nodes": both(lambda p: node_candidates(halves[p], slots[32], 32, BINS, orders[p])),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--columns", type=int, default=30)
+    options = parser.parse_args()
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((options.rows, options.columns))
+    y = (x[:, :5].sum(axis=1) + rng.standard_normal(options.rows) > 0).astype(np.float64)
+    work = jobs(x, y)
+    times: dict[str, list[float]] = {name: [] for name in work}
+    for repeat in range(REPEATS + 1):  # the first round compiles and is dropped
+        for name, job in work.items():
+            start = time.perf_counter()
+            job()
+            if repeat:
+                times[name].append(time.perf_counter() - start)
+    print(f"{processor()}; {options.rows} x {options.columns}; medians of {REPEATS} interleaved runs")
+    medians = {name: float(np.median(values)) for name, values in times.items()}
+    base = medians["XGBoost hist, DMatrix: all"]
+    for name, seconds in medians.items():
+        print(f"{name:36} {1000 * seconds:9.2f} ms  {seconds / base:7.3f} of XGBoost")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelward.kernels.histogram import group_sums, groups, level_sums, partition
+
+
+def slow_sums(group: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarray:
+    out = np.zeros((group.shape[1], n_groups, values.shape[1]), dtype=np.int64)
+    for i, row in enumerate(group):
+        for f, g in enumerate(row):
+            if g >= 0:
+                out[f, g] += values[i]
+    return out
+
+
+@settings(max_examples=100, deadline=None)  # the first example compiles
+@given(
+    st.integers(0, 30),
+    st.integers(0, 5),
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.integers(1, 300),
+    st.integers(0, 2**32 - 1),
+)
+def test_sums_equal_a_plain_loop(n: int, columns: int, k: int, slots: int, bins: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, bins, (n, columns)).astype(np.uint8 if bins <= 256 else np.uint16)
+    slot = rng.integers(-1, slots, n).astype(np.int32)
+    values = rng.integers(-(2**52), 2**52, (n, k))
+    together = groups(codes, slot, bins)
+    assert together.dtype == np.int32
+    np.testing.assert_array_equal(
+        together, np.where(slot[:, None] < 0, -1, slot[:, None] * bins + codes.astype(np.int64))
+    )
+    expected = slow_sums(together, values, slots * bins)
+    np.testing.assert_array_equal(group_sums(together, values, slots * bins), expected)
+    level = level_sums(codes, slot, values, slots, bins)
+    np.testing.assert_array_equal(level, expected.reshape(columns, slots, bins, k))
+
+
+def test_arrays_that_are_not_contiguous_or_not_writable_are_taken() -> None:
+    codes = np.arange(12, dtype=np.uint8).reshape(3, 4)[:, ::2] % 3
+    wide = np.arange(12).reshape(3, 4)
+    slot = np.zeros(3, dtype=np.int32)
+    slot.flags.writeable = False
+    np.testing.assert_array_equal(
+        level_sums(codes, slot, wide[:, ::2], 1, 3), level_sums(codes.copy(), slot.copy(), wide[:, ::2].copy(), 1, 3)
+    )
+
+
+def test_partition_marks_the_rows_of_the_left_side() -> None:
+    codes = np.array([[0, 3], [1, 1], [2, 2], [3, 0]], dtype=np.uint8)
+    rows = np.array([3, 0, 2], dtype=np.int32)
+    assert partition(codes, rows, 1, 1).tolist() == [True, False, False]
+    assert partition(codes, rows, 0, 2).tolist() == [False, True, True]
+    assert partition(codes, rows[:0], 0, 2).tolist() == []
+
+
+def test_what_would_write_outside_an_array_is_refused() -> None:
+    codes = np.zeros((2, 1), dtype=np.uint8)
+    values = np.zeros((2, 3), dtype=np.int64)
+    with pytest.raises(ValueError, match="slots must be from -1 to 0 but one is 1"):
+        level_sums(codes, np.array([0, 1], dtype=np.int32), values, 1, 32)
+    with pytest.raises(ValueError, match="one is -2"):
+        level_sums(codes, np.array([0, -2], dtype=np.int32), values, 1, 32)
+    with pytest.raises(ValueError, match="codes must be below 32 but one is 40"):
+        level_sums(codes + np.uint8(40), np.zeros(2, dtype=np.int32), values, 1, 32)
+    with pytest.raises(ValueError, match="2 rows and values of 1"):
+        level_sums(codes, np.zeros(2, dtype=np.int32), values[:1], 1, 32)
+    for group in (-2, 5):
+        with pytest.raises(ValueError, match="groups must be from -1 to 4"):
+            group_sums(np.array([[0], [group]], dtype=np.int32), values, 5)
+    with pytest.raises(ValueError, match="do not fit int32"):
+        groups(codes, np.full(2, 2**26, dtype=np.int32), 32)
+    for row in (-1, 2):
+        with pytest.raises(ValueError, match="rows must be from 0 to 1"):
+            partition(codes, np.array([row], dtype=np.int32), 0, 0)
+    with pytest.raises(ValueError, match="column 1"):
+        partition(codes, np.zeros(1, dtype=np.int32), 1, 0)
