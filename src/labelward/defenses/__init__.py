@@ -1,0 +1,15 @@
+"""Defenses: policies that change what leaves the active party. A new one is one module and one line here."""
+
+from labelward.party.policy import Policy
+from labelward.registry import Registry
+
+__all__ = ["DEFENSES"]
+
+DEFENSES: Registry[Policy] = Registry(
+    "defense",
+    __name__,
+    [
+        "local_trees:LocalTrees",
+        "id_lmid:IdLmid",
+    ],
+)

@@ -98,9 +98,10 @@ class Array(msgspec.Struct, frozen=True):
     @classmethod
     def pack(cls, values: NDArray[np.generic]) -> Self:
         """Pack an array; :class:`CodecError` for a dtype that may not travel."""
-        if values.dtype.name not in ("int32", "int64", "float32", "float64"):
-            raise CodecError(f"arrays of {values.dtype.name} may not travel")
-        return cls(values.dtype.name, values.shape, values.astype(values.dtype.newbyteorder("<")).tobytes())
+        name = values.dtype.name
+        if name not in ("int32", "int64", "float32", "float64"):
+            raise CodecError(f"arrays of {name} may not travel")
+        return cls(name, values.shape, values.astype(values.dtype.newbyteorder("<")).tobytes())
 
     def unpack(self) -> NDArray[np.generic]:
         """Return a read-only array; :class:`CodecError` where the data does not fit the shape."""

@@ -78,6 +78,7 @@ class Context:
         self.transcript = transcript
         self._transport, self._timeout = transport, timeout
         self._waiting: dict[tuple[str, str, Step], Message] = {}
+        self._left: set[str] = set()
 
     def send(self, peer: str, message: Message, step: Step) -> None:
         """Encode, record, count and send.
@@ -146,6 +147,8 @@ class Context:
         self.transcript.close()
 
     def _take(self, peer: str, name: str, step: Step, until: float) -> None:
+        if peer in self._left:
+            raise PeerError(peer, "ended while a message was awaited", message=name, step=step)
         try:
             arrived = self._transport.receive(max(0.0, until - time.monotonic()))
         except PeerError as error:
@@ -153,6 +156,9 @@ class Context:
         if arrived is None:
             raise PeerError(peer, f"silent for {self._timeout:g} s", message=name, step=step)
         sender, frame = arrived
+        if not frame:
+            self._left.add(sender)
+            return
         try:
             message, its_step = decode(frame)
         except CodecError as error:

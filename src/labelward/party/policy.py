@@ -7,7 +7,7 @@ A policy overrides the points that it needs; each point has an identity default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -188,11 +188,15 @@ class PolicyChain:
 
     def schedule(self, schedule: Schedule) -> Schedule:
         """See :meth:`Policy.schedule`."""
-        return _through(self.policies, "schedule", schedule)
+        for policy in self.policies:
+            schedule = policy.schedule(schedule)
+        return schedule
 
     def before_targets(self, targets: Targets) -> Targets:
         """See :meth:`Policy.before_targets`."""
-        return _through(self.policies, "before_targets", targets)
+        for policy in self.policies:
+            targets = policy.before_targets(targets)
+        return targets
 
     def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
         """See :meth:`Policy.split_candidates`."""
@@ -219,13 +223,6 @@ class PolicyChain:
                 raise PolicyError(f"defense {policy.kind!r} did not answer for every leaf")
             leaves = LeafWeights(tree=leaves.tree, weights=weights, counts=leaves.counts)
         return leaves.weights
-
-
-def _through(policies: Iterable[Policy], point: str, value: Any) -> Any:
-    for policy in policies:
-        act: Callable[[Any], Any] = getattr(policy, point)
-        value = act(value)
-    return value
 
 
 def require_points(policies: Iterable[Policy], visited: frozenset[str], setup: Setup) -> None:

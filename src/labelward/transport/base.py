@@ -22,7 +22,7 @@ class Transport(ABC):
 
     @abstractmethod
     def receive(self, timeout: float) -> tuple[str, bytes] | None:
-        """Return the next frame and its sender, or None after ``timeout`` seconds.
+        """Return the next frame and its sender, or None after ``timeout`` seconds; an empty frame: this peer is done.
 
         Raises:
             PeerError: a party has failed; names it. Frames that arrived before are still delivered first.
@@ -34,4 +34,4 @@ class Transport(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """This party is done; peers that still wait for it will be told."""
+        """This party is done; its peers receive an empty frame, after all that it sent."""

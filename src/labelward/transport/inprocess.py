@@ -45,8 +45,6 @@ class _End(Transport):
                 if room.boxes[self.party]:
                     return room.boxes[self.party].popleft()
                 self._check()
-                if room.left >= room.boxes.keys() - {self.party}:
-                    raise PeerError(", ".join(sorted(room.left)), "ended while a message was awaited")
                 if not room.changed.wait(max(0.0, until - time.monotonic())) and time.monotonic() >= until:
                     return None
 
@@ -59,7 +57,10 @@ class _End(Transport):
     def close(self) -> None:
         room = self._room
         with room.changed:
-            room.left.add(self.party)
+            if self.party not in room.left:
+                room.left.add(self.party)
+                for peer in room.boxes.keys() - {self.party}:
+                    room.boxes[peer].append((self.party, b""))
             room.changed.notify_all()
 
     def _check(self) -> None:

@@ -334,9 +334,7 @@ class _Trainer:
                 growing.totals[child] = totals
         return chosen
 
-    def _allowed(
-        self, growing: _Growing, sources: dict[str, LevelSums], depth: int
-    ) -> dict[str, NDArray[np.bool_]]:
+    def _allowed(self, growing: _Growing, sources: dict[str, LevelSums], depth: int) -> dict[str, NDArray[np.bool_]]:
         """Ask the policies which candidates may be chosen."""
         if not self.ctx.policies.at("split_candidates"):
             return {}
@@ -427,7 +425,9 @@ class _Trainer:
         for split in answer.splits:
             left = split.left.unpack(growing.partition.size(split.node))
             if int(np.count_nonzero(left)) != int(mine[split.node].left[2]):
-                raise PeerError(peer, f"splits node {split.node} otherwise than its sums say", message="SplitRows", step=step)
+                raise PeerError(
+                    peer, f"splits node {split.node} otherwise than its sums say", message="SplitRows", step=step
+                )
             self._keep(growing, split.node, peer, left)
 
     def _keep(self, growing: _Growing, node: int, owner: str, left: NDArray[np.bool_]) -> None:

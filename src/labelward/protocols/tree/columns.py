@@ -41,7 +41,11 @@ class LevelCodes:
     def offers(self, slot: int, column: int, code: int) -> bool:
         """Whether there is such a candidate."""
         by_column = self.edges[slot if len(self.edges) > 1 else 0]
-        return 0 <= column < len(by_column) and 0 <= code < len(by_column[column]) and by_column[column][code] == by_column[column][code]
+        return (
+            0 <= column < len(by_column)
+            and 0 <= code < len(by_column[column])
+            and by_column[column][code] == by_column[column][code]
+        )
 
     def threshold(self, slot: int, column: int, code: int) -> float:
         """Return the value at or below which a row goes left."""

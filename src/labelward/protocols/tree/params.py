@@ -70,7 +70,13 @@ def _integer(params: SecureBoost, name: str, low: int, high: int | None) -> None
 def _number(params: SecureBoost, name: str, low: float, high: float | None, *, above: bool = False) -> None:
     value = getattr(params, name)
     known = isinstance(value, int | float) and not isinstance(value, bool) and value == value
-    if not known or value < low or (above and value == low) or (high is not None and value > high) or value in _INFINITE:
+    if (
+        not known
+        or value < low
+        or (above and value == low)
+        or (high is not None and value > high)
+        or value in _INFINITE
+    ):
         bounds = f"{'above' if above else 'at least'} {low:g}" + ("" if high is None else f" and at most {high:g}")
         raise JobError(f"[model] {name}: must be a number {bounds} but got {value!r}")
 

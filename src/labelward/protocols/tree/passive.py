@@ -73,7 +73,9 @@ class _Own:
         ctx, total = self.ctx, len(self.x)
         sample = np.flatnonzero(start.rows.unpack(total))
         if not isinstance(start.gradients, CipherBlock) or start.gradients.shape != (len(sample),):
-            raise PeerError(ctx.active, "sent gradients of other rows than the tree's", message="TreeStart", step=(start.tree,))
+            raise PeerError(
+                ctx.active, "sent gradients of other rows than the tree's", message="TreeStart", step=(start.tree,)
+            )
         with ctx.phase("receive rows"):
             rows = self.public.rows(start.gradients)
         self.splitter.start_tree(start.tree)
@@ -96,7 +98,9 @@ class _Own:
         ctx, step = self.ctx, (level.tree, level.depth)
         for node in level.build:
             if not partition.knows(node):
-                raise PeerError(ctx.active, f"asks for sums of node {node}, which is no leaf", message="Level", step=step)
+                raise PeerError(
+                    ctx.active, f"asks for sums of node {node}, which is no leaf", message="Level", step=step
+                )
         with ctx.phase("aggregate"):
             slot = partition.slots(level.build)
             codes = self.splitter.level(slot, len(level.build))

@@ -24,7 +24,9 @@ BATCH = 1 << 16
 Bits = NDArray[np.bool_]
 
 
-def predict_active(ctx: Context, share: ModelShare, own: Mapping[str, tuple[Records, NDArray[np.float64]]], rows: int) -> NDArray[np.float64]:
+def predict_active(
+    ctx: Context, share: ModelShare, own: Mapping[str, tuple[Records, NDArray[np.float64]]], rows: int
+) -> NDArray[np.float64]:
     """Return the margin of each row.
 
     Args:

@@ -86,7 +86,13 @@ class PassiveOutcome:
 
 
 def run_active(
-    ctx: Context, task: Task, train: Columns, test: Floats, labels: NDArray[np.int64], classes: tuple[str, ...], engine: Engine
+    ctx: Context,
+    task: Task,
+    train: Columns,
+    test: Floats,
+    labels: NDArray[np.int64],
+    classes: tuple[str, ...],
+    engine: Engine,
 ) -> ActiveOutcome:
     """Run the active party's program.
 

@@ -87,7 +87,9 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
         extra = [name for name in names if name not in self.columns]
         if missing or extra or names != self.columns:
             told = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has {', '.join(extra)} besides"] * bool(extra)
-            raise DataError(f"party {self.party!r}: the table {' and '.join(told) or 'has its columns in another order'}")
+            raise DataError(
+                f"party {self.party!r}: the table {' and '.join(told) or 'has its columns in another order'}"
+            )
 
     def save(self, folder: Path) -> Path:
         """Write the share with a checksum; the folder gets mode 0700, the file 0600."""

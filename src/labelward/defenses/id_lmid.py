@@ -1,0 +1,69 @@
+"""ID-LMID: bound the mutual information between the label and every instance space that a passive party can see.
+
+Setting: the passive parties are curious; each sees the instance spaces of the nodes in which it takes part. A candidate of a passive
+party of which a child would exceed the bound is not chosen (its owner would learn the child); where a child of any other split
+would exceed it, the split's children are shown to nobody and the whole subtree is grown by the active party alone.
+
+Units: nats. The bound is over the whole training set, rows out of a tree's sample included; the root is not checked.
+
+What it does not promise: the bound holds for each node, not for all nodes together (Corollary 1 speaks of one indicator). The audit
+reports the joint information of all that was shown beside it.
+
+Reference: ID2Graph paper, Section 4.2, Eq. 3 and 6, Algorithms 5 and 6. Differences: class counts travel packed beside gradient and
+hessian, and the counts outside a node follow from the totals instead of being sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import JobError, PolicyError
+from labelward.kernels.information import node_bound
+from labelward.party.policy import CandidateSplits, Policy, SplitReveal
+
+__all__ = ["IdLmid"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdLmid(Policy):
+    """Show no instance space whose bound exceeds ``xi``.
+
+    Attributes:
+        xi: the bound in nats. There is no default: it is the choice that only the user can make.
+    """
+
+    kind: ClassVar[str] = "id-lmid"
+    purities: ClassVar[bool] = True
+
+    xi: float
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.xi, int | float) and not isinstance(self.xi, bool)
+        if not number or not 0 <= self.xi < float("inf"):
+            raise JobError(f"defense 'id-lmid', xi: must be a finite number of nats, at least 0, but got {self.xi!r}")
+
+    def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
+        """Refuse a passive party's candidates of which either child exceeds the bound (Algorithm 5, lines 2 to 4)."""
+        if candidates.owner_is_active:
+            return np.ones(candidates.left.shape[:-1], dtype=np.bool_)
+        right = candidates.node[:, None, None, :] - candidates.left
+        if (right < 0).any():
+            raise PolicyError("defense 'id-lmid': decrypted class counts exceed those of their node")
+        totals = candidates.totals
+        allowed: NDArray[np.bool_] = (node_bound(candidates.left, totals) <= self.xi) & (
+            node_bound(right, totals) <= self.xi
+        )
+        return allowed
+
+    def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:
+        """Hide the children from everyone where either exceeds the bound (lines 6 and 7)."""
+        shown = max(float(node_bound(child, reveal.totals)) for child in (reveal.left, reveal.right)) <= self.xi
+        return reveal.participants if shown else frozenset()
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the bound."""
+        return asdict(self)
