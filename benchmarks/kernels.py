@@ -52,7 +52,7 @@ def jobs(x: Floats, y: Floats) -> dict[str, Callable[[], object]]:
     halves = [np.ascontiguousarray(x[:, : columns // 2]), np.ascontiguousarray(x[:, columns // 2 :])]
     codes = [bin_columns(half, BINS).codes for half in halves]
     rng = np.random.default_rng(0)
-    slots: dict[int, NDArray[np.int32]] = {m: rng.integers(0, m, n).astype(np.int32) for m in (1, 32)}
+    slots = {nodes: np.asarray(rng.integers(0, nodes, n), dtype=np.int32) for nodes in (1, 32)}
     g, h = logistic_gradients(np.zeros(n), y)
     values = np.stack([encode(g, 30), encode(h, 30), np.ones(n, dtype=np.int64)], axis=1)
     own = level_sums(codes[0], slots[32], values, 32, BINS)
