@@ -7,6 +7,7 @@ have the rows, columns and classes of its entry, since a file that was converted
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
@@ -278,7 +279,8 @@ def _keep(table: pa.Table, file: Path) -> None:
     except OSError as error:
         raise DataError(f"{file}: cannot be kept in the cache ({error}); set XDG_CACHE_HOME") from error
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def _from_scikit_learn(name: str) -> pa.Table:

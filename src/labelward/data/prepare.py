@@ -173,8 +173,6 @@ def _party_data(
     test: NDArray[np.int64],
 ) -> PartyData:
     names, matrix = encode(table, columns, f"party {party.name!r}")
-    if not names and party.label is None and party.name != "active":
-        raise DataError(f"party {party.name!r}: none of its columns has more than one category, so it holds nothing")
     return PartyData(name=party.name, columns=names, train=matrix[train], test=matrix[test])
 
 
@@ -186,6 +184,9 @@ def _rehearsal(
     ids: NDArray[np.str_],
     rows: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> Rehearsal:
+    for party in parties[1:]:
+        if not party.columns:
+            raise DataError(f"party {party.name!r}: it has no column with more than one category, so it holds nothing")
     train, test = rows
     return Rehearsal(
         name=name,

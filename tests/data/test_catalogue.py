@@ -1,0 +1,140 @@
+"""Where data sets are looked for, and what is refused; no test opens a connection."""
+
+import os
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.utils import Bunch
+
+from labelward.data import catalogue, entries, load_source
+from labelward.data.openml import Download, download
+from labelward.errors import DataError
+from labelward.job import parse_job
+
+SETS = [name for name, entry in entries().items() if entry.sha256]
+needs_folder = pytest.mark.skipif("LABELWARD_DATA" not in os.environ, reason="LABELWARD_DATA is not set")
+
+
+@pytest.fixture
+def nowhere(tmp_path, monkeypatch):
+    """A machine without folder, cache and network."""
+    monkeypatch.delenv("LABELWARD_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def refuse(*args, **kwargs):
+        raise OSError("no network in tests")
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", refuse)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["breast_cancer", "digits"])
+def test_sets_of_scikit_learn_need_nothing(nowhere, name):
+    table = catalogue.load(name)  # checks rows, columns and classes against the entry
+    assert table.column_names[-1] == "label"
+
+
+@needs_folder
+@pytest.mark.parametrize("name", SETS)
+def test_sets_in_the_folder_are_what_their_entries_say(name):
+    assert catalogue.load(name).num_rows == entries()[name].rows
+
+
+TINY = catalogue.Entry(
+    name="tiny",
+    title="Two rows",
+    rows=2,
+    features=1,
+    classes={"no": 1, "yes": 1},
+    sha256="0" * 64,
+    source=Download(name="Tiny", version=1, columns=("x",), labels={"1": "no", "2": "yes"}),
+)
+ANSWER = Bunch(data=np.array([[0.0], [1.0]]), target=["1", "2"], feature_names=["V1"], categories={"V1": ["-1", "5"]})
+
+
+@pytest.fixture
+def tiny(nowhere, monkeypatch):
+    monkeypatch.setattr(catalogue, "_ENTRIES", (TINY,))
+    return nowhere
+
+
+def test_a_set_that_is_nowhere_says_where_it_was_looked_for(tiny):
+    with pytest.raises(DataError) as caught:
+        catalogue.load("tiny")
+    for words in ("'tiny'", "LABELWARD_DATA is not set", str(tiny / "cache"), "0" * 64, "OpenML (Tiny)", "no network"):
+        assert words in str(caught.value)
+
+
+def test_a_set_without_a_known_download_says_so(nowhere):
+    with pytest.raises(DataError, match="no download is known"):
+        catalogue.load("criteo_8k")
+
+
+def test_a_download_is_converted_checked_and_kept(tiny, monkeypatch):
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda *args, **kwargs: ANSWER)
+    expected = {"x": [-1, 5], "label": ["no", "yes"]}
+    assert catalogue.load("tiny").to_pydict() == expected
+    monkeypatch.delattr("sklearn.datasets.fetch_openml")
+    assert catalogue.load("tiny").to_pydict() == expected
+    assert [file.name for file in (tiny / "cache" / "labelward").iterdir()] == ["tiny.parquet"]
+
+
+def test_a_download_of_something_else_is_refused_and_not_kept(tiny, monkeypatch):
+    for wrong in ({"target": ["1", "1"]}, {"data": np.zeros((3, 1)), "target": ["1", "2", "2"]}):
+        monkeypatch.setattr(
+            "sklearn.datasets.fetch_openml", lambda *args, wrong=wrong, **kwargs: Bunch(**{**ANSWER, **wrong})
+        )
+        with pytest.raises(DataError, match="is not data set 'tiny'"):
+            catalogue.load("tiny")
+    assert not (tiny / "cache").exists()
+
+
+def test_columns_of_a_download(monkeypatch):
+    answer = Bunch(
+        data=np.array([[0.0, 1.5, 3.0], [1.0, np.nan, 4.0]]),
+        target=["b", "a"],
+        feature_names=["color", "size", "count"],
+        categories={"color": ["red", "blue"]},
+    )
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda *args, **kwargs: answer)
+    table = download(Download(name="any", version=1))
+    assert table.to_pydict() == {
+        "color": ["red", "blue"],
+        "size": [1.5, None],
+        "count": [3, 4],
+        "label": ["b", "a"],
+    }
+
+
+def test_a_folder_wins_over_the_cache_and_its_file_must_have_the_checksum(tiny, monkeypatch):
+    good = pa.table({"x": [1, 2], "label": ["no", "yes"]})
+    (tiny / "cache" / "labelward").mkdir(parents=True)
+    pq.write_table(good, tiny / "cache" / "labelward" / "tiny.parquet")
+    monkeypatch.setenv("LABELWARD_DATA", str(tiny))
+    assert catalogue.load("tiny").equals(good)  # the folder does not hold it, the cache does
+    shutil.copy(tiny / "cache" / "labelward" / "tiny.parquet", tiny / "tiny.parquet")
+    with pytest.raises(DataError, match="is not the expected file: sha256"):
+        catalogue.load("tiny")
+
+
+def test_a_cache_that_cannot_be_written_is_named(tiny, monkeypatch):
+    (tiny / "cache").write_text("a file in the way")
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda *args, **kwargs: ANSWER)
+    with pytest.raises(DataError, match="cannot be kept in the cache"):
+        catalogue.load("tiny")
+
+
+def test_names_that_do_not_exist(nowhere):
+    job = parse_job({"data": {"table": "breast_canser"}, "parties": {"active": 0.5, "telco": 0.5}})
+    with pytest.raises(DataError, match=r"'breast_canser' \(did you mean 'breast_cancer'\?\)"):
+        load_source(job)
+
+
+@needs_folder
+def test_a_quantity_is_no_class():
+    job = parse_job({"data": {"table": "appliances_energy"}, "parties": {"active": 0.5, "telco": 0.5}})
+    with pytest.raises(DataError, match="is a quantity"):
+        load_source(job)

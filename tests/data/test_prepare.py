@@ -1,0 +1,265 @@
+"""What each party holds: reference splits, shares, lists, importance, own tables, labels; and every refusal."""
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import csv
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_breast_cancer
+from sklearn.metrics import v_measure_score
+
+from labelward.data import Source, as_table, load_source, prepare, require_binary
+from labelward.data.partition import column_counts
+from labelward.errors import DataError
+from labelward.job import parse_job
+
+HALVES = {"active": 0.5, "telco": 0.5}
+
+
+def make_job(data=None, parties=None, **rest):
+    return parse_job({"data": {"table": "breast_cancer", **(data or {})}, "parties": parties or HALVES, **rest})
+
+
+def rows(count=40, **columns):
+    draw = np.random.default_rng(0)
+    table = {"a": draw.normal(size=count), "b": np.arange(count), "c": draw.normal(size=count)}
+    return Source(name="rows", tables=(as_table({**table, "label": np.arange(count) % 2, **columns}),))
+
+
+def refusal(job, source):
+    with pytest.raises(DataError) as caught:
+        prepare(job, 1, source)
+    return str(caught.value)
+
+
+def test_reference_splits_give_the_published_clustering_figures():
+    published = [0.634, 0.614, 0.577, 0.521, 0.424]
+    job = make_job({"split": "reference"})
+    for seed, expected in enumerate(published, 1):
+        data = prepare(job, seed)
+        held = data.parties[1].train
+        scaled = (held - held.min(axis=0)) / (held.max(axis=0) - held.min(axis=0))
+        found = KMeans(2, n_init=10, random_state=0).fit_predict(scaled)
+        # 10 starts of k-means end in the same optimum but for a few rows at the border
+        assert v_measure_score(data.train_labels, found) == pytest.approx(expected, abs=0.01)
+
+
+def test_reference_columns_are_head_and_tail_of_the_published_draw():
+    names = [str(name) for name in load_breast_cancer().feature_names]
+    drawn = random.Random(3).sample(range(30), 30)
+    data = prepare(make_job({"split": "reference"}), 3)
+    assert set(data.parties[0].columns) == {names[one] for one in drawn[:15]}
+    assert set(data.parties[1].columns) == {names[one] for one in drawn[15:]}
+
+
+@pytest.mark.parametrize("split", ["random", "reference"])
+def test_rows_stay_together_across_parties(split):
+    full = load_breast_cancer()
+    names = [str(name) for name in full.feature_names]
+    data = prepare(make_job({"split": split}, {"active": 0.2, "telco": 0.5, "shop": 0.3}), 4)
+    assert [len(party.columns) for party in data.parties] == [6, 15, 9]
+    assert sorted(name for party in data.parties for name in party.columns) == sorted(names)
+    train, test = data.train_ids.astype(int), data.test_ids.astype(int)
+    assert sorted([*train, *test]) == list(range(569))
+    assert len(test) == 114
+    assert np.array_equal(data.train_labels, full.target[train])
+    assert np.array_equal(data.test_labels, full.target[test])
+    for party in data.parties:
+        columns = [names.index(name) for name in party.columns]
+        assert np.array_equal(party.train, full.data[train][:, columns])
+        assert np.array_equal(party.test, full.data[test][:, columns])
+        assert party.train.flags.c_contiguous
+
+
+def test_a_seed_is_a_draw():
+    job = make_job()
+    first, again, other = prepare(job, 1), prepare(job, 1), prepare(job, 2)
+    assert np.array_equal(first.train_ids, again.train_ids)
+    assert first.parties[1].columns == again.parties[1].columns
+    assert not np.array_equal(first.train_ids, other.train_ids)
+    assert first.parties[1].columns != other.parties[1].columns
+
+
+def test_test_rows_are_stratified():
+    data = prepare(make_job({"test_size": 0.25}), 1)
+    share = load_breast_cancer().target.mean()
+    # stratified: each class is rounded to whole rows, so the share is off by less than one row
+    assert abs(data.test_labels.mean() - share) < 1 / len(data.test_labels)
+    assert len(data.test_labels) == 143
+
+
+def test_the_active_party_may_hold_no_column():
+    for held in ({"active": 0, "telco": 1.0}, {"active": [], "telco": ["mean radius", "mean area"]}):
+        data = prepare(make_job(parties=held), 1)
+        assert data.parties[0].train.shape == (455, 0)
+        assert data.parties[0].test.shape == (114, 0)
+
+
+def test_listed_columns_keep_their_order_and_may_overlap():
+    held = {"active": ["c", "a"], "telco": ["b", "a"]}
+    data = prepare(make_job({"overlap": True}, held), 1, rows())
+    assert [party.columns for party in data.parties] == [("c", "a"), ("b", "a")]
+    assert np.array_equal(data.parties[0].train[:, 1], data.parties[1].train[:, 1])
+
+
+def test_by_importance_the_passive_parties_get_the_most_telling_columns():
+    draw = np.random.default_rng(5)
+    label = draw.integers(0, 2, 400)
+    strength = {"n0": 0.0, "s3": 3.0, "n1": 0.0, "s1": 1.0, "n2": 0.0, "s9": 9.0}
+    columns = {name: draw.normal(size=400) + by * label for name, by in strength.items()}
+    source = Source(name="planted", tables=(as_table({**columns, "label": label}),))
+    parties = {"active": 0.5, "first": 1 / 6, "second": 2 / 6}
+    data = prepare(make_job({"partition": "importance"}, parties), 1, source)
+    assert [party.name for party in data.parties] == ["active", "first", "second"]
+    assert [party.columns for party in data.parties] == [("n0", "n1", "n2"), ("s9",), ("s3", "s1")]
+
+
+def test_importance_counts_categories_as_categories():
+    label = np.arange(300) % 2
+    scrambled = np.array(["p", "z", "k", "b"])[label + 2 * (np.arange(300) % 4 // 2)]  # tells all, in no order
+    source = rows(300, label=label, told=scrambled)
+    data = prepare(make_job({"partition": "importance"}, {"active": 0.75, "telco": 0.25}), 1, source)
+    assert {name.split("=")[0] for name in data.parties[1].columns} == {"told"}
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=6), st.integers(0, 200))
+def test_shares_that_sum_to_one_use_every_column(weights, columns):
+    shares = [weight / sum(weights) for weight in weights]
+    counts = column_counts(shares, columns)
+    assert sum(counts) == columns
+    # largest remainder: nobody is a whole column away from the exact share
+    assert all(abs(count - share * columns) < 1 + 1e-6 for count, share in zip(counts, shares, strict=True))
+
+
+def test_known_column_counts():
+    assert column_counts([0.5, 0.5], 31) == [15, 16]
+    assert column_counts([0.29, 0.71], 100) == [29, 71]
+    assert column_counts([0.3, 0.3], 10) == [3, 3]
+    assert column_counts([0.1, 0.2, 0.7], 10) == [1, 2, 7]
+
+
+def test_rows_with_ids_are_sorted_by_id():
+    ids = np.random.default_rng(1).permutation(40) + 5
+    data = prepare(make_job({"id": "who"}), 1, rows(who=ids))
+    assert "who" not in {name for party in data.parties for name in party.columns}
+    for found in (data.train_ids, data.test_ids):
+        assert found.tolist() == sorted(found.tolist())
+    by_id = {str(one): row for row, one in enumerate(ids)}
+    holder = next(party for party in data.parties if "b" in party.columns)  # column b is the row number
+    assert holder.train[:, holder.columns.index("b")].tolist() == [by_id[one] for one in data.train_ids]
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (np.arange(40) % 2, ("0", "1")),
+        (np.where(np.arange(40) % 2, -1, 1), ("-1", "1")),
+        (np.where(np.arange(40) % 2, 10, 9), ("9", "10")),
+        ((np.arange(40) % 2).astype(float), ("0", "1")),
+        (np.arange(40) % 2 == 1, ("False", "True")),
+        (np.where(np.arange(40) % 2, "yes", "no"), ("no", "yes")),
+        (pa.array(np.where(np.arange(40) % 2, "yes", "no")).dictionary_encode(), ("no", "yes")),
+        (np.arange(40) % 3, ("0", "1", "2")),
+    ],
+)
+def test_labels_become_positions_in_the_sorted_classes(labels, classes):
+    data = prepare(make_job(), 1, rows(label=labels))
+    assert data.classes == classes
+    values = np.asarray(pa.array(labels).to_pylist() if isinstance(labels, pa.Array) else labels)
+    texts = [str(int(one) if isinstance(one, float) else one) for one in values.tolist()]
+    assert [classes[one] for one in data.train_labels] == [texts[int(row)] for row in data.train_ids]
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"label": np.ones(40, int)}, "every label is '1'"),
+        ({"label": [None, None, *[0, 1] * 19]}, "2 labels are missing (the first in row 0)"),
+        ({"label": [0.0, np.nan, *[0.0, 1.0] * 19]}, "1 labels are missing (the first in row 1)"),
+        ({"label": [0.0, np.inf, *[0.0, 1.0] * 19]}, "row 1 is inf"),
+        ({"label": [0.0, 0.5, *[0.0, 1.0] * 19]}, "row 1 is 0.5"),
+        ({"label": [7, *[0, 1] * 19, 0]}, "class '7' has a single row"),
+        ({"label": [7, 7, *[0, 1] * 19]}, "no test row has class '7'"),
+        ({"a": [np.inf] * 40}, "column 'a': row 0 is inf"),
+    ],
+)
+def test_rows_that_cannot_be_used(columns, words):
+    assert words in refusal(make_job(), rows(**columns))
+
+
+@pytest.mark.parametrize(
+    ("data", "parties", "words"),
+    [
+        ({}, {"active": ["a"], "telco": ["bb"]}, "party 'telco': no column 'bb' (did you mean 'b'?)"),
+        ({"label": "lable"}, HALVES, "no column 'lable' (did you mean 'label'?)"),
+        ({"id": "who"}, HALVES, "no column 'who'"),
+        ({}, {"active": 0.9, "telco": 0.1}, "[parties] telco: a share of 0.1 of 3 columns"),
+        ({"test_size": 0.01}, HALVES, "[data] test_size: 0.01 of 40 rows"),
+    ],
+)
+def test_jobs_that_do_not_fit_the_table(data, parties, words):
+    assert words in refusal(make_job(data, parties), rows())
+
+
+def test_a_passive_party_of_one_category_holds_nothing():
+    held = {"active": ["a"], "telco": ["same"]}
+    assert "holds nothing" in refusal(make_job(parties=held), rows(same=["s"] * 40))
+
+
+def test_more_than_two_classes_are_refused_by_the_models_that_handle_two():
+    require_binary(("0", "1"), "secureboost")
+    with pytest.raises(DataError, match=r"3 classes .* 'secureboost' handles two"):
+        require_binary(("a", "b", "c"), "secureboost")
+
+
+@pytest.fixture
+def own_tables(tmp_path):
+    """Write two parties' tables with the same ids in different orders; return a function that makes the job."""
+    order = np.random.default_rng(2).permutation(30)
+    bank = pa.table({"customer": [f"{one:03}" for one in range(30)], "x": range(30), "y": ["no", "yes"] * 15})
+    telco = pa.table({"who": [f"{one:03}" for one in order], "minutes": order * 10.0, "plan": ["p", "q"] * 15})
+
+    def make(telco=telco, **sections):
+        pq.write_table(bank, tmp_path / "bank.parquet")
+        csv.write_csv(telco, tmp_path / "telco.csv")
+        parties = {
+            "telco": {"table": "telco.csv", "id": "who", **sections},
+            "bank": {"table": "bank.parquet", "id": "customer", "label": "y"},
+        }
+        return parse_job({"parties": parties}, base=tmp_path)
+
+    make.telco = telco
+    return make
+
+
+def test_own_tables_are_matched_by_id(own_tables):
+    data = prepare(own_tables(), 1)
+    bank, telco = data.parties
+    assert (bank.name, bank.columns) == ("bank", ("x",))
+    assert (telco.name, telco.columns) == ("telco", ("minutes", "plan=q"))
+    assert np.array_equal(telco.train[:, 0], 10 * bank.train[:, 0])
+    assert data.train_ids.tolist() == [f"{int(one):03}" for one in bank.train[:, 0]]
+    assert np.array_equal(data.train_labels, bank.train[:, 0] % 2)
+    assert data.name == "bank"
+    assert prepare(own_tables(columns=["minutes"]), 1).parties[1].columns == ("minutes",)
+
+
+def test_own_tables_with_other_rows_are_refused(own_tables):
+    short = own_tables.telco.slice(2)
+    assert "2 ids of 'bank' are missing at 'telco', and 0 ids" in refusal(own_tables(short), None)
+    doubled = pa.concat_tables([own_tables.telco, short])
+    assert "28 ids repeat" in refusal(own_tables(doubled), None)
+    assert "no column 'minute' (did you mean 'minutes'?)" in refusal(own_tables(columns=["minute"]), None)
+
+
+def test_a_table_from_a_file_is_read_once_for_all_seeds(tmp_path):
+    pq.write_table(rows().tables[0], tmp_path / "mine.parquet")
+    job = make_job({"table": str(tmp_path / "mine.parquet"), "label": "label"})
+    source = load_source(job)
+    (tmp_path / "mine.parquet").unlink()
+    assert prepare(job, 1, source).name == "mine"
