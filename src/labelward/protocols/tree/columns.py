@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +86,9 @@ class Splitter:
         if self._params.candidates == "global":
             everything = len(self.sample) == total
             chosen = self._codes if everything else np.ascontiguousarray(self._codes[:, self.sample])
-            self._level = LevelCodes(chosen, self.bins, (tuple(self._edges[column] for column in self.sample),))
+            self._level = LevelCodes(
+                cast("Codes", chosen), self.bins, (tuple(self._edges[column] for column in self.sample),)
+            )
 
     def level(self, slot: NDArray[np.int32], slots: int) -> LevelCodes:
         """Return the codes for a level whose rows lie in these slots (-1: in none)."""

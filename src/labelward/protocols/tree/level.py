@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.kernels.gain import GainRule, best_splits
-from labelward.party.policy import CandidateSplits
-from labelward.protocols.tree.partition import children
+from labelward.protocols.tree.partition import parent, sibling
 
-__all__ = ["LevelSums", "Winner", "builds", "class_counts", "complete", "winners"]
+__all__ = ["LevelSums", "Winner", "builds", "class_counts", "complete", "left_counts", "winners"]
 
 Integers = NDArray[np.int64]
 
@@ -35,11 +34,6 @@ class Winner:
     code: int
     gain: float
     left: Integers
-
-
-def sibling(node: int) -> int:
-    """Return the number of a node's sibling; the root has none."""
-    return node + 1 if node % 2 else node - 1
 
 
 def builds(wanted: Sequence[int], size: Mapping[int, int], *, subtract: bool) -> tuple[int, ...]:
@@ -69,16 +63,20 @@ def complete(wanted: Sequence[int], built: LevelSums, parents: LevelSums | None)
         if node in at:
             sums[:, position] = built.sums[:, at[node]]
         else:
-            parent = parents.sums[:, above[(node - 1) // 2]]
-            np.subtract(parent, built.sums[:, at[sibling(node)]], out=sums[:, position])
+            whole = parents.sums[:, above[parent(node)]]
+            np.subtract(whole, built.sums[:, at[sibling(node)]], out=sums[:, position])
     return LevelSums(tuple(wanted), sums)
 
 
-def class_counts(sums: Integers, first: int) -> Integers:
-    """Return class counts [..., C] from sums [..., k] whose entry 2 counts rows and whose entries from ``first`` on count
-    the rows of class 1, 2, …; class 0 is the rest."""
-    others = sums[..., first:]
+def class_counts(sums: Integers) -> Integers:
+    """Return class counts [..., C] from sums [..., k]: entry 2 counts rows, the further ones those of class 1, 2, …"""
+    others = sums[..., 3:]
     return np.concatenate([sums[..., 2:3] - others.sum(axis=-1, keepdims=True), others], axis=-1)
+
+
+def left_counts(level: LevelSums) -> Integers:
+    """Return int64 [nodes, columns, bins, C]: class counts of the left child of each candidate."""
+    return np.ascontiguousarray(class_counts(np.cumsum(level.sums, axis=2)).transpose(1, 0, 2, 3))
 
 
 def winners(
@@ -104,17 +102,3 @@ def winners(
                 code, left = int(found.code[position]), found.left[position]
                 best[node] = Winner(node, owner, column, code, gain, left)
     return best
-
-
-def candidate_splits(frame: CandidateSplits, level: LevelSums, first: int) -> CandidateSplits:
-    """Return the candidates of a level with their class counts filled in."""
-    cumulated = np.cumsum(level.sums, axis=2)
-    counts = class_counts(cumulated, first).transpose(1, 0, 2, 3)
-    return replace(frame, nodes=level.nodes, left=np.ascontiguousarray(counts))
-
-
-def open_nodes(split: Sequence[int], depth_left: bool, splittable: Mapping[int, bool]) -> list[int]:
-    """Return the children of the nodes just split that may be split themselves, ascending."""
-    if not depth_left:
-        return []
-    return sorted(child for node in split for child in children(node) if splittable[child])

@@ -9,14 +9,24 @@ from numpy.typing import NDArray
 
 from labelward.errors import PeerError
 
-__all__ = ["Partition", "children"]
+__all__ = ["Partition", "children", "parent", "sibling"]
 
-Rows = NDArray[np.int64]
+Rows = NDArray[np.int32]
 
 
 def children(node: int) -> tuple[int, int]:
     """Return the numbers of a node's children: left, right."""
     return 2 * node + 1, 2 * node + 2
+
+
+def parent(node: int) -> int:
+    """Return the number of a node's parent; -1 for the root."""
+    return (node - 1) // 2
+
+
+def sibling(node: int) -> int:
+    """Return the number of the other child of a node's parent."""
+    return node + 1 if node % 2 else node - 1
 
 
 class Partition:
@@ -27,9 +37,9 @@ class Partition:
         sample: rows that the tree grows on.
     """
 
-    def __init__(self, total: int, sample: Rows) -> None:
+    def __init__(self, total: int, sample: NDArray[np.int64]) -> None:
         self.total = total
-        self._rows = {0: sample}
+        self._rows: dict[int, Rows] = {0: sample.astype(np.int32)}
 
     def rows(self, node: int) -> Rows:
         """Return the rows of a node."""

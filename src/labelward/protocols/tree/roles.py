@@ -42,6 +42,7 @@ class Task:
         ids: row ids, training rows first; compared by HMAC.
         rows: training rows, and prediction rows after them.
         bits: of the key.
+        precision: bits behind the binary point of gradients and hessians.
         insecure: whether the job allows what protects nothing.
     """
 
@@ -52,6 +53,7 @@ class Task:
     rows: tuple[int, int]
     bits: int
     insecure: bool
+    precision: int = 30
 
     def model(self, seed: int) -> str:
         """Return the identifier of the model that this task and seed give."""
@@ -121,7 +123,7 @@ def run_active(
         private = engine.generate(task.bits, protection=ctx.protection, insecure=task.insecure)
     for peer in ctx.peers:
         ctx.send(peer, KeyOffer(private.public.material()), _STEP)
-    trained = train_active(ctx, task.params, {ctx.party: train}, labels, private)
+    trained = train_active(ctx, task.params, {ctx.party: train}, labels, private, precision=task.precision)
     share = ModelShare(
         model=task.model(ctx.seed),
         party=ctx.party,
