@@ -12,3 +12,11 @@ class TestPlain(EngineContract):
     @classmethod
     def make(cls) -> Engine:
         return engine("plain")
+
+
+class TestPaillier(EngineContract):
+    bits, insecure = 512, True
+
+    @classmethod
+    def make(cls) -> Engine:
+        return engine("paillier")

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labelward.errors import EncryptionError
@@ -75,6 +75,10 @@ def expected_sums(case: Case) -> Integers:
     return sums
 
 
+# each subclass runs the same generated tests, which keep nothing between examples
+_GENERATED = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+
+
 class EngineContract:
     """Subclass it as ``Test…`` and give :meth:`make`; see the module's docstring."""
 
@@ -111,7 +115,7 @@ class EngineContract:
     # -- values ------------------------------------------------------------------------------------------------
 
     @given(case=cases())
-    @settings(max_examples=40, deadline=None)
+    @_GENERATED
     def test_sums_equal_integer_sums(self, private: PrivateKey, public: PublicKey, case: Case) -> None:
         """Owner encrypts, a peer sums, the owner decrypts; everything passes through bytes."""
         rows = public.rows(_travel(private.encrypt(case.values, case.layout).block()))
@@ -122,7 +126,7 @@ class EngineContract:
         np.testing.assert_array_equal(decrypted, expected_sums(case))
 
     @given(case=cases())
-    @settings(max_examples=20, deadline=None)
+    @_GENERATED
     def test_rows_decrypt_to_what_was_encrypted(self, private: PrivateKey, public: PublicKey, case: Case) -> None:
         """With the secret and without it."""
         for key in (private, public):
@@ -131,7 +135,7 @@ class EngineContract:
             np.testing.assert_array_equal(private.decrypt(block), case.values[None])
 
     @given(case=cases())
-    @settings(max_examples=20, deadline=None)
+    @_GENERATED
     def test_sum_of_sums_is_the_sum_of_both(self, private: PrivateKey, public: PublicKey, case: Case) -> None:
         """Two shards of the rows; the layout holds the total row count."""
         half = len(case.values) // 2

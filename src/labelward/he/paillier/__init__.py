@@ -1,0 +1,26 @@
+"""Paillier's cryptosystem on gmpy2.
+
+========== ==============================================================================================
+module     what it holds
+========== ==============================================================================================
+primes     primes whose p-1 is factored, and bases of full order
+packing    the k numbers of a row as one signed plaintext; several sums in one ciphertext
+fixedbase  powers of one base by tables
+kernels    encrypting, obfuscating and decrypting, with and without the secret
+tasks      the units of work, run here or in a worker process
+pool       worker processes; ``worker`` is their program
+keys       the contract's keys
+sums       the contract's encrypted rows and sums
+engine     the engine
+========== ==============================================================================================
+
+Reference: P. Paillier, *Public-Key Cryptosystems Based on Composite Degree Residuosity Classes*, EUROCRYPT 1999,
+sections 3 and 6 (g = n+1; decryption by Chinese remainders). Security rests on the decisional composite residuosity
+assumption for the moduli that :mod:`~labelward.he.paillier.primes` makes, and on no other.
+
+Limit: gmpy2 does not run in constant time; who can measure the owner's machine is outside the setting.
+"""
+
+from labelward.he.paillier.engine import PaillierEngine
+
+__all__ = ["PaillierEngine"]

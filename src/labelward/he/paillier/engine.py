@@ -1,0 +1,76 @@
+"""Paillier as an engine."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gmpy2
+from gmpy2 import mpz
+
+from labelward.errors import EncryptionError
+from labelward.he._checks import check_material
+from labelward.he.contract import Engine, PrivateKey, PublicKey, PublicMaterial
+from labelward.he.paillier.keys import NAME, PaillierPrivateKey, PaillierPublicKey
+from labelward.he.paillier.pool import Executors
+from labelward.he.paillier.primes import draw_pair
+from labelward.rng import Protection
+
+__all__ = ["PaillierEngine"]
+
+_LEAST, _MOST = 256, 8192
+
+
+class PaillierEngine(Engine):
+    """Paillier on gmpy2: packing, fixed-base tables, compression, work shared by processes.
+
+    Args:
+        workers: processes that share heavy work; 1 means none beside this one.
+        inline_below: work that is done in this process even so, in products modulo n² (about 5 µs at 2048 bits).
+    """
+
+    name: ClassVar[str] = NAME
+    secure: ClassVar[bool] = True
+    bits_offered: ClassVar[tuple[int, ...]] = (2048, 3072, 4096)
+
+    def __init__(self, *, workers: int = 1, inline_below: int = 20_000) -> None:
+        super().__init__(workers=workers)
+        self._executors = Executors(workers, inline_below)
+
+    def generate(self, bits: int, *, protection: Protection, insecure: bool = False) -> PrivateKey:
+        """Make a new key of ``bits`` bits, a multiple of 16 from 256 to 8192; under 2048 only if ``insecure``."""
+        self._check_bits(bits, insecure)
+        first, second = draw_pair(bits, protection)
+        return PaillierPrivateKey(first, second, protection, self._executors)
+
+    def public(self, material: PublicMaterial, *, protection: Protection, insecure: bool = False) -> PublicKey:
+        """Open a peer's n; the same sizes as in :meth:`generate`."""
+        check_material(material, NAME)
+        self._check_bits(material.bits, insecure)
+        n = int.from_bytes(material.data, "big")
+        if n.bit_length() != material.bits or len(material.data) != material.bits // 8:
+            raise EncryptionError(f"a public key that claims {material.bits} bits has {n.bit_length()}")
+        if n % 2 == 0 or gmpy2.is_square(mpz(n)) or gmpy2.is_prime(mpz(n)):
+            raise EncryptionError("a public key is no product of two odd primes")
+        return PaillierPublicKey(n, protection, self._executors)
+
+    def security_level(self, bits: int) -> int:
+        """Return the largest level of NIST SP 800-57 part 1, table 2, that the modulus reaches; 0 below 1024 bits."""
+        levels = {1024: 80, 2048: 112, 3072: 128, 7680: 192}
+        return max((level for least, level in levels.items() if bits >= least), default=0)
+
+    def close(self) -> None:
+        """Stop the worker processes."""
+        self._executors.close()
+
+    def describe(self) -> dict[str, Any]:
+        """Return name, workers, kernel and its versions."""
+        versions = {"kernel": "gmpy2", "version": gmpy2.version(), "library": gmpy2.mp_version()}
+        return super().describe() | versions
+
+    def _check_bits(self, bits: int, insecure: bool) -> None:
+        if not _LEAST <= bits <= _MOST or bits % 16:
+            raise EncryptionError(f"bits must be a multiple of 16 from {_LEAST} to {_MOST} but got {bits}")
+        if bits < min(self.bits_offered) and not insecure:
+            raise EncryptionError(
+                f"a key of {bits} bits is too short; at least {min(self.bits_offered)}, or insecure = true"
+            )

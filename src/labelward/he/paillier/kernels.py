@@ -1,0 +1,136 @@
+"""Encrypting and decrypting numbers: with the secret, and without it.
+
+**With the secret.** Encryption multiplies 1 + m·n by r^n for a uniform r of Z_n*. Modulo p² these r^n fill the
+cyclic subgroup of order p-1 uniformly: r ↦ r^p maps onto it, and raising to q permutes it, since gcd(q, p-1) = 1.
+Likewise modulo q², independently. So tau_p^x and tau_q^y with x uniform in [0, p-1) and y in [0, q-1) have *exactly*
+the distribution of r^n, if tau_p and tau_q generate these subgroups, which key generation checks
+(:func:`~labelward.he.paillier.primes.full_order`). No assumption on short exponents enters.
+
+**Without it.** An obfuscator is h^x · w^a · (-1)^b, where h = r^n for one secret uniform r, w = y^n for the least y
+whose Jacobi symbol modulo n is -1, a and b are random bits, and x is 128 bits longer than n. With the primes of
+:mod:`~labelward.he.paillier.primes` the n-th residues are C_2 × C_2 × C_m, where m is a product of four large primes:
+h generates C_m unless r hits one of four subgroups of index 2^127 or more, w and -1 span C_2 × C_2 (p = q = 3 mod 4),
+and x modulo m is within 2^-128 of uniform. So obfuscators are within about 2^-124 of uniform n-th residues. (One base
+alone would show the key owner a coset, such as the Jacobi symbol, of what is re-randomized.) Keys under 768 bits, all
+of them insecure, have smaller factors and correspondingly weaker bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import gmpy2
+import numpy as np
+from gmpy2 import mpz
+
+from labelward.he.paillier.fixedbase import FixedBase
+from labelward.rng import Protection
+
+__all__ = ["OwnerKernel", "PublicKernel", "exponents_below", "public_bases"]
+
+_OWNER_WIDEST, _PUBLIC_WIDEST = 10, 8  # about 60 and 40 MB of tables at 2048 bits
+_SLACK = 16  # bytes of x beyond those of n
+
+
+class OwnerKernel:
+    """Encrypts and decrypts modulo p² and q².
+
+    Args:
+        p, q: the primes.
+        tau_p, tau_q: generators of the n-th residues modulo p² and q².
+        uses: how many encryptions are expected of this object.
+    """
+
+    def __init__(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, *, uses: int) -> None:
+        self.p, self.q = p, q
+        self._bases, self._uses = (tau_p, tau_q), uses
+        self._p2, self._q2 = p * p, q * q
+        self._p2_inverse = gmpy2.invert(self._p2, self._q2)
+        self._p_inverse = gmpy2.invert(p, q)
+        # 1 / L(g^(p-1) mod p²) with g = n+1, which is 1 / ((p-1)·q) modulo p
+        self._h_p, self._h_q = gmpy2.invert(-q, p), gmpy2.invert(-p, q)
+        self._tables: tuple[FixedBase, FixedBase] | None = None
+
+    def encrypt(self, plaintexts: Iterable[int], x: bytes, y: bytes) -> Iterator[mpz]:
+        """Yield a ciphertext for each signed plaintext; ``x`` and ``y`` are exponents (:func:`exponents_below`)."""
+        n, p2, q2 = self.p * self.q, self._p2, self._q2
+        n2, p2_inverse = n * n, self._p2_inverse
+        for_p, for_q = self._build()
+        size_p, size_q = ((prime.bit_length() + 7) // 8 for prime in (self.p, self.q))
+        powers = zip(for_p.powers(x, size_p), for_q.powers(y, size_q), strict=True)
+        for plaintext, (a, b) in zip(plaintexts, powers, strict=True):
+            residue = a + p2 * ((b - a) * p2_inverse % q2)
+            yield (1 + plaintext * n) * residue % n2
+
+    def decrypt(self, ciphertexts: Iterable[mpz]) -> Iterator[mpz]:
+        """Yield the plaintext of each ciphertext, in (-n/2, n/2)."""
+        p, q, p2, q2 = self.p, self.q, self._p2, self._q2
+        n = p * q
+        half = n >> 1
+        for ciphertext in ciphertexts:
+            m_p = (gmpy2.powmod(ciphertext % p2, p - 1, p2) - 1) // p * self._h_p % p
+            m_q = (gmpy2.powmod(ciphertext % q2, q - 1, q2) - 1) // q * self._h_q % q
+            plaintext = m_p + p * ((m_q - m_p) * self._p_inverse % q)
+            yield plaintext - n if plaintext > half else plaintext
+
+    def _build(self) -> tuple[FixedBase, FixedBase]:
+        if self._tables is None:
+            tau_p, tau_q = self._bases
+            self._tables = (
+                FixedBase(tau_p, self._p2, self.p.bit_length(), uses=self._uses, widest=_OWNER_WIDEST),
+                FixedBase(tau_q, self._q2, self.q.bit_length(), uses=self._uses, widest=_OWNER_WIDEST),
+            )
+        return self._tables
+
+
+class PublicKernel:
+    """Makes encryptions of zero without the secret.
+
+    Args:
+        n: the modulus.
+        h, w: as in the module's docstring (:func:`public_bases`).
+        uses: how many obfuscators are expected of this object.
+    """
+
+    def __init__(self, n: mpz, h: mpz, w: mpz, *, uses: int) -> None:
+        self.n, self.n2 = n, n * n
+        self._signs = (mpz(1), w % self.n2, self.n2 - 1, (self.n2 - w) % self.n2)
+        self._h, self._uses = h, uses
+        self._table: FixedBase | None = None
+
+    @staticmethod
+    def random_size(n: mpz) -> tuple[int, int]:
+        """Return the bytes of x, and those of x, a and b together."""
+        size = (n.bit_length() + 7) // 8 + _SLACK
+        return size, size + 1
+
+    def obfuscators(self, random: bytes) -> Iterator[mpz]:
+        """Yield an obfuscator for each ``random_size(n)[1]`` uniform bytes of ``random``."""
+        size, step = self.random_size(self.n)
+        if self._table is None:
+            self._table = FixedBase(self._h, self.n2, 8 * size, uses=self._uses, widest=_PUBLIC_WIDEST)
+        chunks = [random[i : i + step] for i in range(0, len(random), step)]
+        powers = self._table.powers(b"".join(chunk[:size] for chunk in chunks), size)
+        for chunk, power in zip(chunks, powers, strict=True):
+            yield power * self._signs[chunk[size] & 3] % self.n2
+
+
+def public_bases(n: mpz, protection: Protection) -> tuple[mpz, mpz]:
+    """Return h and w for a :class:`PublicKernel`."""
+    least = next(y for y in range(2, 1 << 16) if gmpy2.jacobi(y, n) == -1)
+    root = 1 + protection.below(int(n) - 1)
+    return gmpy2.powmod(root, n, n * n), gmpy2.powmod(least, n, n * n)
+
+
+def exponents_below(bound: int, count: int, protection: Protection) -> bytes:
+    """Return ``count`` uniform draws from ``range(bound)``, big-endian, each as long as ``bound``; by rejection."""
+    size = (bound.bit_length() + 7) // 8
+    limit, top = bound.to_bytes(size, "big"), 0xFF >> (-bound.bit_length() % 8)
+    kept: list[bytes] = []
+    while len(kept) < count:
+        missing = count - len(kept)
+        drawn = np.frombuffer(protection.bytes(missing * size), dtype=np.uint8).reshape(missing, size).copy()
+        drawn[:, 0] &= top
+        flat = drawn.tobytes()
+        kept += [chunk for i in range(0, len(flat), size) if (chunk := flat[i : i + size]) < limit]
+    return b"".join(kept)

@@ -1,0 +1,97 @@
+"""The k numbers of a row as one signed plaintext, and the sums of several groups in one ciphertext.
+
+A row is m = Σ v_j · 2^(offset_j), a signed total; slot j is wide enough for its largest sum and its sign
+(:meth:`Layout.widths`), so that sums never carry into a neighbor and no row count is needed to decode them. Where the
+slots of one row exceed a plaintext, the row is split into *parts* of consecutive slots, each a ciphertext of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from gmpy2 import mpz
+
+from labelward.errors import EncryptionError
+from labelward.he.contract import Integers, Layout
+
+__all__ = ["Packing", "Part"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Consecutive slots that share a ciphertext.
+
+    Attributes:
+        start: the first of its numbers; it holds as many as there are ``widths``.
+        widths: bits of each slot, lowest first.
+        fit: how many rows or sums one plaintext can hold, one beside the other.
+    """
+
+    start: int
+    widths: tuple[int, ...]
+    fit: int
+
+    @property
+    def width(self) -> int:
+        """Bits of one row."""
+        return sum(self.widths)
+
+    @property
+    def offsets(self) -> list[int]:
+        """The lowest bit of each slot."""
+        return [sum(self.widths[:j]) for j in range(len(self.widths))]
+
+    def encode(self, values: Integers) -> list[int]:
+        """Return the plaintext of each row of ``values[n, k]``."""
+        columns = values[:, self.start : self.start + len(self.widths)].T.tolist()
+        totals = [0] * len(values)
+        for column, offset in zip(columns, self.offsets, strict=True):
+            totals = [total + (value << offset) for total, value in zip(totals, column, strict=True)]
+        return totals
+
+    def decode(self, plaintexts: Sequence[mpz], entries: int, fit: int) -> Integers:
+        """Return int64 [entries, slots] of signed plaintexts that hold ``fit`` entries each, the first one lowest.
+
+        Raises:
+            EncryptionError: a plaintext holds more than its entries.
+        """
+        halves = [1 << (width - 1) for width in self.widths]
+        lift = sum(half << offset for half, offset in zip(halves, self.offsets, strict=True))
+        slots = [
+            (offset, (1 << width) - 1, half)
+            for offset, width, half in zip(self.offsets, self.widths, halves, strict=True)
+        ]
+        row_mask, decoded = (1 << self.width) - 1, []
+        for index, plaintext in enumerate(plaintexts):
+            held = min(fit, entries - index * fit)
+            # lifting every slot by half its range makes all digits positive: no borrow runs between them
+            rest = int(plaintext) + sum(lift << (self.width * j) for j in range(held))
+            for _ in range(held):
+                row, rest = rest & row_mask, rest >> self.width
+                decoded.append([((row >> offset) & mask) - half for offset, mask, half in slots])
+            if rest:
+                raise EncryptionError("a decrypted plaintext holds digits outside its slots")
+        return np.array(decoded, dtype=np.int64).reshape(entries, len(self.widths))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packing:
+    """How a layout lies in plaintexts of a key; both sides derive it, and it never travels."""
+
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, layout: Layout, bits: int) -> Packing:
+        """Return the packing for keys of ``bits`` bits: signed totals below 2^(bits-2), thus below n/2."""
+        capacity, widths = bits - 2, layout.widths()
+        parts, start = [], 0
+        while start < len(widths):
+            stop = start + 1
+            while stop < len(widths) and sum(widths[start : stop + 1]) <= capacity:
+                stop += 1
+            chosen = widths[start:stop]
+            parts.append(Part(start=start, widths=chosen, fit=capacity // sum(chosen)))
+            start = stop
+        return cls(parts=tuple(parts))
