@@ -1,0 +1,1 @@
+"""Stored results → one HTML page; and the figures that page and command line share."""

@@ -16,6 +16,7 @@ __all__ = [
     "insecure_warning",
     "metric_name",
     "reading_hint",
+    "spoken_of",
     "strongest",
     "unfinished_warning",
 ]
@@ -69,7 +70,7 @@ def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str
     undefended = [row for (defense, _), row in best.items() if defense == UNDEFENDED]
     if not undefended:
         return ["The undefended run is not finished: there is nothing yet to compare the defenses with."]
-    row = max(undefended, key=lambda each: (_adds(each), _gain(each).mean if _adds(each) else _leak(each).mean))
+    row = spoken_of(undefended)
     sentences = [_leak_sentence(row, training_rows)]
     if len(undefended) > 1:
         sentences.append(f"Of the {len(undefended)} parties audited, {row.party} is the one to look at first.")
@@ -77,6 +78,11 @@ def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str
     if row.seeds == 1:
         sentences.append("All this rests on a single seed: its spread is unknown, and another draw may differ.")
     return sentences
+
+
+def spoken_of(rows: Sequence[SummaryRow]) -> SummaryRow:
+    """Return the row of the attacker whom the headline speaks of, among the strongest attacks under one defense."""
+    return max(rows, key=lambda row: (_adds(row), _gain(row).mean if _adds(row) else _leak(row).mean))
 
 
 def reading_hint(primary: str) -> str:

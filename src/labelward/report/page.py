@@ -1,0 +1,196 @@
+"""The report: stored results → one self-contained HTML page. Nothing is run again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+from labelward.errors import DependencyError, OutputError
+from labelward.evaluate.results import ResultRow
+from labelward.report import evidence
+from labelward.report.figures import describe, trade_off
+from labelward.report.numbers import count, data_size, decimals, duration
+from labelward.report.sentences import (
+    UNDEFENDED,
+    headline,
+    insecure_warning,
+    metric_name,
+    reading_hint,
+    spoken_of,
+    strongest,
+    unfinished_warning,
+)
+from labelward.report.stored import StoredAudit, read_audit
+from labelward.report.summary import SummaryRow, summary_table
+from labelward.report.tables import Table, cost_table, leakage_table, spread_text, utility_table
+
+__all__ = ["REPORT_FILE", "write_report"]
+
+REPORT_FILE = "report.html"
+
+
+def write_report(folder: Path) -> Path:
+    """Write ``report.html`` into the folder of an audit, replacing it in one step; return its path.
+
+    The page has no scripts and fetches nothing; whatever stands in the results is escaped.
+
+    Raises:
+        FileFormatError: a stored file is missing, damaged or of another format version, or no run is finished.
+        DependencyError: Jinja or matplotlib is not installed.
+        OutputError: the page cannot be written.
+    """
+    page = _render(read_audit(folder))
+    target = folder / REPORT_FILE
+    partial = target.with_suffix(".partial")
+    try:
+        partial.write_text(page, encoding="utf-8")
+        os.replace(partial, target)
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {error.strerror}") from error
+    return target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """A key figure: what it is, its value, and what to compare it with."""
+
+    title: str
+    value: str
+    beside: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """A drawing as SVG, with its title and its description in words."""
+
+    title: str
+    svg: str
+    description: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What the report says of one data set, model and engine."""
+
+    title: str
+    sentences: tuple[str, ...]
+    hint: str
+    cards: tuple[Card, ...]
+    plots: tuple[Plot, ...]
+    tables: tuple[Table, ...]
+
+
+def _render(audit: StoredAudit) -> str:
+    try:
+        from jinja2 import Environment, StrictUndefined
+        from markupsafe import Markup
+    except ImportError as error:
+        raise DependencyError("the report needs Jinja: pip install 'labelward[report]'") from error
+    own = resources.files("labelward.report")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string((own / "page.html.j2").read_text(encoding="utf-8"))
+    subjects = [_subject(rows, audit, number) for number, rows in enumerate(_by_subject(audit.rows), start=1)]
+    first = next(iter(audit.runs), None)
+    runs = audit.runs
+    return template.render(
+        css=Markup((own / "page.css").read_text(encoding="utf-8")),
+        svg=Markup,
+        title=", ".join(dict.fromkeys(row.dataset for row in audit.rows)),
+        insecure=insecure_warning(audit.insecure),
+        unfinished=unfinished_warning(audit.finished, audit.expected, audit.cut_off),
+        subjects=subjects,
+        wires=[evidence.wire_table(label, found) for label, found in runs.items()],
+        seen=[evidence.seen_table(label, found) for label, found in runs.items()],
+        information=evidence.information_table(runs),
+        keys=evidence.key_table(runs),
+        phases=evidence.phase_table(first, runs[first]) if first else (),
+        phase_label=first or "",
+        applied=evidence.applied_table(runs),
+        auxiliary=evidence.auxiliary_table(runs),
+        processors=list(dict.fromkeys(run.processor for found in runs.values() for run in found)),
+        versions=_versions(audit.rows),
+        job=audit.job,
+    )
+
+
+def _by_subject(rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
+    groups: dict[bytes, list[ResultRow]] = {}
+    for row in rows:
+        key = msgspec.json.encode([row.dataset, row.model, row.engine], order="deterministic")
+        groups.setdefault(key, []).append(row)
+    return list(groups.values())
+
+
+def _subject(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Subject:
+    table = summary_table(rows)
+    best = strongest(table)
+    primary = next((row.primary for row in best.values()), None)
+    parties = list(dict.fromkeys(party for _, party in best))
+    plots = []
+    for position, party in enumerate(parties):
+        marks = [row for (_, attacker), row in best.items() if attacker == party]
+        svg = trade_off(party, marks, f"plot-{number}-{position}")
+        plots.append(Plot(title=f"Attacker: {party}", svg=svg, description=describe(party, marks)))
+    first = rows[0]
+    engine = f"{first.engine.name}, {first.engine.bits:,} bits" if first.engine.bits else first.engine.name
+    return Subject(
+        title=f"{first.dataset} · {first.model['kind']} · {engine}",
+        sentences=tuple(headline(table, audit.training_rows)),
+        hint=reading_hint(primary) if primary else "",
+        cards=tuple(_cards(table)),
+        plots=tuple(plots),
+        tables=(*((leakage_table(table),) if best else ()), utility_table(table), cost_table(table)),
+    )
+
+
+def _cards(table: Sequence[SummaryRow]) -> list[Card]:
+    cards = []
+    undefended = [row for row in table if row.defense == UNDEFENDED] or list(table)
+    best = list(strongest(undefended).values())
+    if best:
+        worst = spoken_of(best)
+        primary = worst.primary or ""
+        own, chance = worst.without_view[primary].mean, worst.chance[primary].mean
+        cards.append(
+            Card(
+                title=f"Leakage to {worst.party} ({worst.defense})",
+                value=spread_text(worst.leakage[primary], lambda value: decimals(value, 2)),
+                beside=f"{metric_name(primary)} of {worst.attack}; its own columns alone {decimals(own, 2)}, "
+                f"chance {decimals(chance, 2)}",
+            )
+        )
+    row = undefended[0]
+    metric, spread = next(iter(row.utility.items()))
+    baselines = (("active party alone", row.alone), ("joined table", row.joined))
+    against = [f"{name} {decimals(have[metric].mean, 3)}" for name, have in baselines if metric in have]
+    cards.append(
+        Card(
+            title=f"Utility ({row.defense})",
+            value=f"{spread_text(spread)}",
+            beside="; ".join([f"{metric_name(metric)} on the test rows", *against]),
+        )
+    )
+    cost = {name: each.mean for name, each in row.cost.items()}
+    cards.append(
+        Card(
+            title=f"Cost of one training ({row.defense})",
+            value=duration(cost["seconds"]),
+            beside=f"{data_size(cost['bytes'])} in {count(cost['messages'])} messages",
+        )
+    )
+    return cards
+
+
+def _versions(rows: Sequence[ResultRow]) -> dict[str, str]:
+    """Return the versions of all rows; where rows differ, all that occur."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for name, version in row.versions.items():
+            if version not in found.setdefault(name, []):
+                found[name].append(version)
+    return {name: ", ".join(versions) for name, versions in found.items()}

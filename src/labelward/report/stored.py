@@ -1,0 +1,82 @@
+"""What lies in the folder of an audit, read and checked in one place; nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from labelward.errors import FileFormatError, JobError
+from labelward.evaluate.results import ResultRow, RunDetails, defense_label, has_cut_off_row, read_rows, read_run
+from labelward.job.parse import parse_job
+
+__all__ = ["JOB_FILE", "StoredAudit", "read_audit"]
+
+JOB_FILE = "job.toml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredAudit:
+    """An audit as it lies on disk.
+
+    Attributes:
+        job: the job file's text.
+        runs: details of the finished runs by defense (in words), in the order of the rows; the undefended run first.
+        finished, expected: (defense, seed) pairs that have rows, and that the job asks for.
+        cut_off: whether the last row was lost to a kill.
+    """
+
+    job: str
+    rows: tuple[ResultRow, ...]
+    runs: dict[str, tuple[RunDetails, ...]]
+    finished: int
+    expected: int
+    cut_off: bool
+
+    @property
+    def insecure(self) -> tuple[str, ...]:
+        """Why runs of this audit protect nothing; empty where all of them do."""
+        reasons = [reason for runs in self.runs.values() for run in runs for reason in run.key.insecure]
+        if not reasons and any(row.engine.insecure for row in self.rows):
+            reasons = [f"{row.engine.name} engine" for row in self.rows if row.engine.insecure]
+        return tuple(dict.fromkeys(reasons))
+
+    @property
+    def training_rows(self) -> int | None:
+        """Training rows of the runs, where any stored one says so."""
+        return next((s.rows for runs in self.runs.values() for run in runs for s in run.seen.values()), None)
+
+
+def read_audit(folder: Path) -> StoredAudit:
+    """Read ``job.toml``, ``results.jsonl`` and each run's ``run.json``.
+
+    Raises:
+        FileFormatError: one of them is missing, damaged or of another format version, or no run is finished.
+    """
+    try:
+        text = (folder / JOB_FILE).read_text(encoding="utf-8")
+        job = parse_job(text, str(folder / JOB_FILE))
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{folder / JOB_FILE} cannot be read: {error}") from error
+    except JobError as error:
+        raise FileFormatError(f"damaged job: {error}") from error
+    rows = read_rows(folder)
+    if not rows:
+        raise FileFormatError(f"{folder} holds no results yet")
+    pairs: dict[tuple[str, int], Sequence[dict[str, Any]]] = {
+        (defense_label(row.defense), row.seed): row.defense for row in rows
+    }
+    runs: dict[str, list[RunDetails]] = {}
+    for (label, seed), defense in sorted(pairs.items(), key=lambda pair: bool(pair[1])):
+        run = read_run(folder, defense, seed)
+        if run is not None:
+            runs.setdefault(label, []).append(run)
+    return StoredAudit(
+        job=text,
+        rows=tuple(rows),
+        runs={label: tuple(found) for label, found in runs.items()},
+        finished=len(pairs),
+        expected=len(job.variants()) * len(job.run.seeds),
+        cut_off=has_cut_off_row(folder),
+    )

@@ -1,0 +1,110 @@
+"""The tables of result figures: leakage, utility, cost; a table is plain text, made for the page's one macro."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from labelward.report.numbers import count, data_size, decimals, duration
+from labelward.report.sentences import metric_name
+from labelward.report.summary import Spread, SummaryRow
+
+__all__ = ["Table", "cost_table", "leakage_table", "spread_text", "utility_table"]
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table as text.
+
+    Attributes:
+        words: how many of the first columns are words (left-aligned); the others are numbers.
+    """
+
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: int = 1
+    note: str = ""
+
+
+def spread_text(spread: Spread | None, form: Callable[[float], str] = lambda value: decimals(value, 3)) -> str:
+    """Return ``mean ± std``, the mean alone for a single seed, a dash for nothing."""
+    if spread is None:
+        return NOTHING
+    return form(spread.mean) if spread.std is None else f"{form(spread.mean)} ± {form(spread.std)}"
+
+
+def leakage_table(table: Sequence[SummaryRow]) -> Table:
+    """Return leakage by defense, attacker and attack: each metric beside its value without the view and by chance."""
+    attacked = [row for row in table if row.attack is not None]
+    metrics = list(dict.fromkeys(name for row in attacked for name in row.leakage))
+    header = ["defense", "attacker", "attack", "seeds"]
+    for metric in metrics:
+        header += [metric_name(metric), "without the view", "chance"]
+    rows = []
+    for row in attacked:
+        cells = [row.defense, row.party or NOTHING, row.attack or NOTHING, str(row.seeds)]
+        for metric in metrics:
+            cells += [spread_text(each.get(metric)) for each in (row.leakage, row.without_view, row.chance)]
+        rows.append(tuple(cells))
+    return Table(
+        caption="Leakage: what each attack got out of one party's view",
+        header=tuple(header),
+        rows=tuple(rows),
+        words=3,
+        note="Mean ± standard deviation over the seeds. Without the view: the same attack on the party's own columns "
+        "alone. Chance: the same guess against shuffled labels.",
+    )
+
+
+def utility_table(table: Sequence[SummaryRow]) -> Table:
+    """Return utility by defense, with the active party alone and the joined table below."""
+    by_defense = _longest_by_defense(table)
+    metrics = list(dict.fromkeys(name for row in by_defense for name in row.utility))
+    first = by_defense[0]
+    lines = [(row.defense, str(row.seeds), row.utility) for row in by_defense]
+    lines += [("active party alone (no federation)", str(first.seeds), first.alone)] if first.alone else []
+    lines += [("joined table (no privacy)", str(first.seeds), first.joined)] if first.joined else []
+    return Table(
+        caption="Utility of the model on the test rows",
+        header=("defense", "seeds", *map(metric_name, metrics)),
+        rows=tuple((name, seeds, *(spread_text(have.get(m)) for m in metrics)) for name, seeds, have in lines),
+    )
+
+
+_COSTS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "seconds": ("time", duration),
+    "bytes": ("on the wire", data_size),
+    "messages": ("messages", count),
+    "encryptions": ("encryptions", count),
+    "additions": ("additions", count),
+    "decryptions": ("decryptions", count),
+    "ciphertexts": ("ciphertexts", count),
+    "logical_sums": ("sums before packing", count),
+}
+
+
+def cost_table(table: Sequence[SummaryRow]) -> Table:
+    """Return the cost of one training by defense."""
+    rows = [
+        (row.defense, str(row.seeds), *(spread_text(row.cost.get(name), form) for name, (_, form) in _COSTS.items()))
+        for row in _longest_by_defense(table)
+    ]
+    return Table(
+        caption="Cost of one training, over all parties",
+        header=("defense", "seeds", *(title for title, _ in _COSTS.values())),
+        rows=tuple(rows),
+        note="Additions, decryptions and ciphertexts count packed ciphertexts; “sums before packing” is what a "
+        "protocol without packing would have sent.",
+    )
+
+
+def _longest_by_defense(table: Sequence[SummaryRow]) -> list[SummaryRow]:
+    """Return for each defense the row with most seeds: utility and cost do not depend on the attack."""
+    best: dict[str, SummaryRow] = {}
+    for row in table:
+        if row.defense not in best or row.seeds > best[row.defense].seeds:
+            best[row.defense] = row
+    return list(best.values())
