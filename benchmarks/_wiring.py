@@ -1,0 +1,121 @@
+"""Train from arrays in memory, all parties in this process: what the benchmarks time."""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.he.contract import Engine
+from labelward.party.context import Context, Meter
+from labelward.party.local import run_parties
+from labelward.party.transcript import FORMAT, Header, Transcript
+from labelward.protocols.tree.columns import Columns
+from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.tree.roles import ActiveOutcome, PassiveOutcome, Task, run_active, run_passive
+from labelward.transport.base import Transport
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one training took and left."""
+
+    seconds: float
+    active: ActiveOutcome
+    passive: dict[str, PassiveOutcome]
+    meters: dict[str, Meter]
+
+
+def train(
+    params: SecureBoost,
+    train_columns: Mapping[str, Floats],
+    test_columns: Mapping[str, Floats],
+    labels: NDArray[np.int64],
+    engine: Engine,
+    bits: int,
+) -> Run:
+    """Train and predict; the first party is the active one."""
+    names = tuple(train_columns)
+    active, n = names[0], len(labels)
+    rows = (n, len(test_columns[active]))
+    insecure = not engine.secure
+    task = Task(
+        params=params, parties=names, job={}, ids=[str(i) for i in range(sum(rows))], rows=rows, bits=bits, insecure=insecure
+    )
+    meters: dict[str, Meter] = {}
+
+    def context(name: str) -> Callable[[Transport], Context]:
+        def make(end: Transport) -> Context:
+            peers = tuple(other for other in names if other != name)
+            role: Any = "active" if name == active else "passive"
+            reasons = ("plain engine",) if insecure else ()
+            header = Header(FORMAT, version("labelward"), name, role, peers, rows, engine.name, bits, reasons, {})
+            ctx = Context(end, active=active, peers=peers, transcript=Transcript(header), seed=1)
+            meters[name] = ctx.meter
+            return ctx
+
+        return make
+
+    columns = {name: Columns(tuple(f"{name}{i}" for i in range(x.shape[1])), x) for name, x in train_columns.items()}
+
+    def program(name: str) -> Callable[[Context], ActiveOutcome | PassiveOutcome]:
+        if name == active:
+            return lambda ctx: run_active(ctx, task, columns[name], test_columns[name], labels, ("0", "1"), engine)
+        return lambda ctx: run_passive(ctx, task, columns[name], test_columns[name], engine)
+
+    start = time.perf_counter()
+    outcomes = run_parties({name: (context(name), program(name)) for name in names})
+    seconds = time.perf_counter() - start
+    first = outcomes[active]
+    assert isinstance(first, ActiveOutcome)
+    passive = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, PassiveOutcome)}
+    return Run(seconds, first, passive, meters)
+
+
+def interleaved(rounds: int, **jobs: Callable[[], float]) -> dict[str, list[float]]:
+    """Run the jobs in turn, ``rounds`` times after one warm-up, and return the seconds of each."""
+    for job in jobs.values():
+        job()
+    found: dict[str, list[float]] = {name: [] for name in jobs}
+    for _ in range(rounds):
+        for name, job in jobs.items():
+            found[name].append(job())
+    return found
+
+
+def median(values: list[float]) -> float:
+    """Return the median."""
+    return statistics.median(values)
+
+
+def spread(values: list[float]) -> str:
+    """Return median and range as text."""
+    return f"{median(values):.3f} s ({min(values):.3f} to {max(values):.3f})"
+
+
+def processor() -> str:
+    """Return the processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def report(name: str, figures: dict[str, Any], path: Path | None) -> None:
+    """Print the figures, and store them as JSON where a path is given."""
+    figures = {"benchmark": name, "processor": processor(), **figures}
+    print(json.dumps(figures, indent=2))
+    if path is not None:
+        path.write_text(json.dumps(figures, indent=2) + "\n")

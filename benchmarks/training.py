@@ -1,0 +1,146 @@
+"""Training speed: the plain engine beside XGBoost, growth with the rows, and job A under Paillier.
+
+Usage: python benchmarks/training.py plain | linear | job-a [--json FILE]
+
+``plain``: 100,000 × 30, 5 trees of depth 6, from arrays in memory to model, beside XGBoost ``hist`` with its matrix construction.
+``linear``: the same shape from 10,000 to 1,000,000 rows, with the exponent of seconds in rows and the peak of memory.
+``job-a``: 30,000 × (12 + 11), 5 trees of depth 3, Paillier 2048, with seconds by phase and AUC beside XGBoost on the same bins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xgboost
+from _wiring import Run, interleaved, median, report, spread, train
+from numpy.typing import NDArray
+from sklearn.datasets import make_classification
+from sklearn.metrics import roc_auc_score
+
+from labelward.he import engine
+from labelward.kernels.binning import bin_columns, code_columns
+from labelward.protocols.tree.params import SecureBoost
+
+Floats = NDArray[np.float64]
+
+
+def halves(x: Floats, active: int) -> dict[str, Floats]:
+    """Return the first columns for the active party, the others for the passive one."""
+    return {"bank": np.ascontiguousarray(x[:, :active]), "telco": np.ascontiguousarray(x[:, active:])}
+
+
+def make(rows: int, columns: int) -> tuple[Floats, NDArray[np.int64]]:
+    """Return generated rows of two classes, of the hardness of job A."""
+    x, y = make_classification(
+        rows, columns, n_informative=10, n_redundant=4, class_sep=0.8, flip_y=0.05, random_state=0
+    )
+    return x, y.astype(np.int64)
+
+
+def boosted(x: Floats, y: NDArray[np.int64], params: SecureBoost) -> xgboost.Booster:
+    """Train XGBoost ``hist`` with the same parameters, matrix construction included."""
+    same = {
+        "tree_method": "hist",
+        "max_bin": params.bins,
+        "max_depth": params.depth,
+        "eta": params.learning_rate,
+        "lambda": params.reg_lambda,
+        "gamma": params.gamma,
+        "min_child_weight": params.min_child_weight,
+        "objective": "binary:logistic",
+        "base_score": 0.5,
+        "nthread": 2,
+    }
+    return xgboost.train(same, xgboost.QuantileDMatrix(x, y, max_bin=params.bins), params.trees)
+
+
+def ours(x: Floats, y: NDArray[np.int64], params: SecureBoost) -> float:
+    """Return seconds from arrays to model under the plain engine, two parties."""
+    parts = halves(x, x.shape[1] // 2)
+    test = {name: part[:1] for name, part in parts.items()}
+    return train(params, parts, test, y, engine("plain"), 0).seconds
+
+
+def theirs(x: Floats, y: NDArray[np.int64], params: SecureBoost) -> float:
+    """Return seconds of XGBoost."""
+    start = time.perf_counter()
+    boosted(x, y, params)
+    return time.perf_counter() - start
+
+
+def plain() -> dict[str, Any]:
+    """Compare with XGBoost: the median of 5 interleaved runs."""
+    x, y = make(100_000, 30)
+    params = SecureBoost(trees=5, depth=6)
+    found = interleaved(5, ours=lambda: ours(x, y, params), xgboost=lambda: theirs(x, y, params))
+    ratio = median(found["ours"]) / median(found["xgboost"])
+    texts = {name: spread(values) for name, values in found.items()}
+    return {"shape": "100,000 x 30, 5 trees of depth 6", **texts, "ratio": round(ratio, 2), "limit": 3.0, **memory()}
+
+
+def linear() -> dict[str, Any]:
+    """Measure the growth of seconds with the rows."""
+    params = SecureBoost(trees=5, depth=6)
+    sizes = (10_000, 30_000, 100_000, 300_000, 1_000_000)
+    x, y = make(max(sizes), 30)
+    seconds = {n: median(interleaved(3, ours=lambda n=n: ours(x[:n], y[:n], params))["ours"]) for n in sizes}  # type: ignore[misc]
+    large = [n for n in sizes if n >= 30_000]
+    slope = np.polyfit(np.log(large), np.log([seconds[n] for n in large]), 1)[0]
+    rounded = {str(n): round(value, 3) for n, value in seconds.items()}
+    return {"seconds": rounded, "exponent from 30,000 rows on": round(float(slope), 3), **memory()}
+
+
+def job_a() -> dict[str, Any]:
+    """Run job A once under Paillier 2048."""
+    x, y = make(40_000, 23)
+    parts, test = halves(x[:30_000], 12), halves(x[30_000:], 12)
+    params = SecureBoost(trees=5, depth=3)
+    paillier = engine("paillier", workers=2)
+    try:
+        run = train(params, parts, test, y[:30_000], paillier, 2048)
+    finally:
+        paillier.close()
+    without = train(params, parts, test, y[:30_000], engine("plain"), 0)
+    binned = bin_columns(x[:30_000], params.bins)
+    codes = code_columns(x[30_000:], binned.edges)
+    model = boosted(binned.codes.astype(np.float64), y[:30_000], params)
+    margins = model.predict(xgboost.DMatrix(codes.astype(np.float64)), output_margin=True)
+    raw = boosted(x[:30_000], y[:30_000], params).predict(xgboost.DMatrix(x[30_000:]), output_margin=True)
+    truth = y[30_000:]
+    return {
+        "seconds": round(run.seconds, 1),
+        "limit": 60.0,
+        "phases": phases(run),
+        "bytes": sum(sum(meter.bytes.values()) for meter in run.meters.values()),
+        "operations": {"active": run.active.counts.as_dict(), "passive": run.passive["telco"].counts.as_dict()},
+        "equals plain": run.active.share.trees == without.active.share.trees,
+        "auc": round(float(roc_auc_score(truth, run.active.margins)), 5),
+        "auc of XGBoost on the same bins": round(float(roc_auc_score(truth, margins)), 5),
+        "auc of XGBoost on its own bins": round(float(roc_auc_score(truth, raw)), 5),
+    }
+
+
+def phases(run: Run) -> dict[str, dict[str, float]]:
+    """Return seconds by party and phase."""
+    return {
+        name: {phase: round(seconds, 2) for phase, seconds in meter.seconds.items()} for name, meter in run.meters.items()
+    }
+
+
+def memory() -> dict[str, float]:
+    """Return the process's peak of memory."""
+    return {"peak GB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["plain", "linear", "job-a"])
+    parser.add_argument("--json", type=Path)
+    chosen = parser.parse_args()
+    figures = {"plain": plain, "linear": linear, "job-a": job_a}[chosen.what]()
+    report(f"training {chosen.what}", figures, chosen.json)
