@@ -1,7 +1,7 @@
 """A list of names that a file may use: ``kind -> class``, each module imported only when it is asked for.
 
-An entry is ``"module:Class"``, relative to the package that holds the list. A kind's class is a dataclass of parameters; an unknown kind or
-parameter is refused with the known ones.
+An entry is ``"module:Class"``, relative to the package that holds the list. A kind's class is a dataclass of
+parameters; an unknown kind or parameter is refused with the known ones.
 """
 
 from __future__ import annotations

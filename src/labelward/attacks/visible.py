@@ -15,12 +15,12 @@ __all__ = ["visible_leaves"]
 
 
 def visible_leaves(view: View) -> NDArray[np.int32]:
-    """Return int32 [trees, rows]: the finest node of each tree that the party knows for each training row, -1 out of the sample.
+    """Return int32 [trees, rows]: the finest node that the party knows for each row, -1 out of the sample.
 
-    A node counts as a leaf for the party when it knows no split of it: its own splits, and those whose rows it was told. When
-    the active party's split yields two leaves, the party was not told and knows only their parent; a leaf beside a told sibling
-    follows by subtraction. Trees in which it takes no part are absent. Of a tree that was begun again, the last attempt counts
-    where both attempts tell a node's rows.
+    A node counts as a leaf for the party when it knows no split of it: its own splits, and those whose rows it was
+    told. When the active party's split yields two leaves, the party was not told and knows only their parent; a leaf
+    beside a told sibling follows by subtraction. Trees in which it takes no part are absent. Of a tree that was begun
+    again, the last attempt counts where both attempts tell a node's rows.
 
     Reference: Section 3 of the ID2Graph paper, "from the viewpoint of the attacker".
     """

@@ -1,16 +1,17 @@
 """ID-LMID: bound the mutual information between the label and every instance space that a passive party can see.
 
-Setting: the passive parties are curious; each sees the instance spaces of the nodes in which it takes part. A candidate of a passive
-party of which a child would exceed the bound is not chosen (its owner would learn the child); where a child of any other split
-would exceed it, the split's children are shown to nobody and the whole subtree is grown by the active party alone.
+Setting: the passive parties are curious; each sees the instance spaces of the nodes in which it takes part. A
+candidate of a passive party of which a child would exceed the bound is not chosen (its owner would learn the child);
+where a child of any other split would exceed it, the split's children are shown to nobody and the whole subtree is
+grown by the active party alone.
 
 Units: nats. The bound is over the whole training set, rows out of a tree's sample included; the root is not checked.
 
-What it does not promise: the bound holds for each node, not for all nodes together (Corollary 1 speaks of one indicator). The audit
-reports the joint information of all that was shown beside it.
+What it does not promise: the bound holds for each node, not for all nodes together (Corollary 1 speaks of one
+indicator). The audit reports the joint information of all that was shown beside it.
 
-Reference: ID2Graph paper, Section 4.2, Eq. 3 and 6, Algorithms 5 and 6. Differences: class counts travel packed beside gradient and
-hessian, and the counts outside a node follow from the totals instead of being sent.
+Reference: ID2Graph paper, Section 4.2, Eq. 3 and 6, Algorithms 5 and 6. Differences: class counts travel packed
+beside gradient and hessian, and the counts outside a node follow from the totals instead of being sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Local trees: the active party grows the first trees alone, so that passive parties see only what later trees add.
 
-Setting: the passive parties are curious; they see no message of a local tree, and the first tree that they do see fits what the
-local ones left over.
+Setting: the passive parties are curious; they see no message of a local tree, and the first tree that they do see
+fits what the local ones left over.
 
 Reference: "reduced leakage" of SecureBoost (Cheng et al. 2021, Section V), which replaces the first tree; FATE's
 ``complete_secure`` replaces the first k; the CMOSB paper's variable adds them. Both forms are here.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import ClassVar, Literal, Self, TypeVar
 
 import msgspec
@@ -88,26 +89,34 @@ class RowMask(msgspec.Struct, frozen=True):
         return mask
 
 
+DType = Literal["int32", "int64", "float32", "float64"]
+_DTYPES: dict[str, DType] = {"int32": "int32", "int64": "int64", "float32": "float32", "float64": "float64"}
+
+
 class Array(msgspec.Struct, frozen=True):
     """A numeric array as it travels: one of a few dtypes, C order, little-endian."""
 
-    dtype: Literal["int32", "int64", "float32", "float64"]
+    dtype: DType
     shape: tuple[int, ...]
     data: bytes
 
     @classmethod
     def pack(cls, values: NDArray[np.generic]) -> Self:
         """Pack an array; :class:`CodecError` for a dtype that may not travel."""
-        name = values.dtype.name
-        if name not in ("int32", "int64", "float32", "float64"):
-            raise CodecError(f"arrays of {name} may not travel")
+        name = _DTYPES.get(values.dtype.name)
+        if name is None:
+            raise CodecError(f"arrays of {values.dtype.name} may not travel")
         return cls(name, values.shape, values.astype(values.dtype.newbyteorder("<")).tobytes())
 
     def unpack(self) -> NDArray[np.generic]:
         """Return a read-only array; :class:`CodecError` where the data does not fit the shape."""
-        values = np.frombuffer(self.data, np.dtype(self.dtype).newbyteorder("<"))
-        if any(size < 0 for size in self.shape) or values.size != int(np.prod(self.shape, dtype=np.int64)):
-            raise CodecError(f"an array of shape {self.shape} has {values.size} values")
+        dtype = np.dtype(self.dtype).newbyteorder("<")
+        fits = all(0 <= size < 1 << 63 for size in self.shape) and len(self.data) == dtype.itemsize * math.prod(
+            self.shape
+        )
+        if not fits:
+            raise CodecError(f"an array of {self.dtype} and shape {self.shape} has {len(self.data)} bytes")
+        values = np.frombuffer(self.data, dtype)
         return values.reshape(self.shape)
 
 

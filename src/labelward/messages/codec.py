@@ -1,7 +1,7 @@
 """Bytes ↔ messages, by schema and never by pickle.
 
-A frame is ``magic · version · envelope``; the envelope is MessagePack ``[type, step, fields]``. Only classes listed here can be
-decoded; an object without an encoding (unsealed sums, a private key) raises :class:`CodecError`.
+A frame is ``magic · version · envelope``; the envelope is MessagePack ``[type, step, fields]``. Only classes listed
+here can be decoded; an object without an encoding (unsealed sums, a private key) raises :class:`CodecError`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def decode_fields(name: str, body: bytes | msgspec.Raw) -> Any:
         _decoders[name] = msgspec.msgpack.Decoder(kind)
     try:
         return _decoders[name].decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CodecError(f"a damaged {name}: {error}") from error
 
 
@@ -85,7 +85,7 @@ def decode(frame: bytes) -> tuple[Message, tuple[int, ...]]:
         raise CodecError(f"a frame of wire version {frame[2:3].hex() or 'none'}; this is version {WIRE_VERSION:02x}")
     try:
         envelope = _envelopes.decode(memoryview(frame)[3:])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CodecError(f"a damaged frame: {error}") from error
     message = decode_fields(envelope.type, envelope.body)
     if not isinstance(message, Message):

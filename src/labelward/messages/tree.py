@@ -108,7 +108,7 @@ class TrainingEnd(Message, frozen=True):
 
 
 class PredictRequest(Message, frozen=True):
-    """Rows ``start`` to ``stop`` of the aligned prediction table are to be routed; empty: no further request follows."""
+    """Rows ``start`` to ``stop`` of the prediction table are to be routed; empty: no further request follows."""
 
     start: int
     stop: int

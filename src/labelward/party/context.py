@@ -1,4 +1,4 @@
-"""A context: what one party's program can do. Send, receive, observe, tell progress; everything is recorded and counted."""
+"""A context: what one party's program can do: send, receive, observe, tell progress. All is recorded."""
 
 from __future__ import annotations
 

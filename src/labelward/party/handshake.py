@@ -37,7 +37,9 @@ def greet_passives(ctx: Context, job: dict[str, str], rows: tuple[int, int], ids
     for peer in ctx.peers:
         theirs = ctx.recv(peer, Ready, _STEP).ids
         if not hmac.compare_digest(mine, theirs):
-            raise HandshakeError(f"parties {ctx.party!r} and {peer!r} hold {len(ids)} rows each, but not the same row ids")
+            raise HandshakeError(
+                f"parties {ctx.party!r} and {peer!r} hold {len(ids)} rows each, but not the same row ids"
+            )
 
 
 def greet_active(ctx: Context, job: dict[str, str], rows: tuple[int, int], ids: Sequence[str]) -> None:

@@ -24,8 +24,8 @@ def run_parties(programs: Mapping[str, tuple[Callable[[Transport], Context], Pro
         programs: for each party how its context is made from its end of the transport, and its program.
 
     Raises:
-        LabelwardError: the first error of a party that was not merely told of another's failure. A keyboard interrupt ends all
-            parties and is raised again.
+        LabelwardError: the first error of a party that was not merely told of another's failure. A keyboard interrupt
+            ends all parties and is raised again.
     """
     ends = connect(programs)
     results: dict[str, T] = {}

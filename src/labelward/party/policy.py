@@ -1,8 +1,8 @@
 """Policies: what decides what leaves a party. Below protocols and defenses, so that neither imports the other.
 
-A policy overrides the points that it needs; each point has an identity default. A protocol declares the points that it visits;
-:func:`require_points` refuses, at set-up, a policy whose point it never reaches. A policy that cannot act raises
-:class:`~labelward.errors.PolicyError`: nothing unprotected leaves.
+A policy overrides the points that it needs; each point has an identity default. A protocol declares the points that
+it visits; :func:`require_points` refuses, at set-up, a policy whose point it never reaches. A policy that cannot act
+raises :class:`~labelward.errors.PolicyError`: nothing unprotected leaves.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class Policy:
 
 
 class PolicyChain:
-    """Several policies in order: targets, schedule and weights pass through each; candidates and viewers must please all."""
+    """Several policies in order: values pass through each; candidates and viewers must please all."""
 
     def __init__(self, policies: Iterable[Policy] = ()) -> None:
         self.policies = tuple(policies)

@@ -1,8 +1,9 @@
 """The append-only, hash-chained record of one party's run.
 
-A transcript file is ``magic`` followed by records: a little-endian uint32 length, a MessagePack body ``[kind, peer, type, step,
-payload]``, and the SHA-256 of the previous record's hash and this body. Kinds: ``header``, ``received`` (the message, ciphertexts as
-digests), ``sent`` (type and size only), ``observed``, ``applied`` (a policy, with parameters and what it did).
+A transcript file is ``magic`` followed by records: a little-endian uint32 length, a MessagePack body ``[kind, peer,
+type, step, payload]``, and the SHA-256 of the previous record's hash and this body. Kinds: ``header``, ``received``
+(the message, ciphertexts as digests), ``sent`` (type and size only), ``observed``, ``applied`` (a policy, with
+parameters and what it did).
 
 Folders get mode 0700 and files 0600: a transcript is as sensitive as what it records.
 """
@@ -36,7 +37,8 @@ class Header(msgspec.Struct, frozen=True):
 
     Attributes:
         rows: training rows, and prediction rows after them.
-        insecure: why the run protects nothing (``"plain engine"``, ``"512-bit key"``, ``"seeded protection"``); empty otherwise.
+        insecure: why the run protects nothing (``"plain engine"``, ``"512-bit key"``, ``"seeded protection"``); empty
+            otherwise.
         job: the shared part of the job, as JSON text by key.
     """
 
@@ -121,7 +123,8 @@ def read_entries(path: Path) -> Iterator[Entry]:
     """Yield the records of a file, verifying the chain; the first is the header.
 
     Raises:
-        FileFormatError: no transcript, a record that is cut off, altered, missing or of an unknown kind; names its number.
+        FileFormatError: no transcript, a record that is cut off, altered, missing or of an unknown kind; names its
+            number.
     """
     try:
         data = path.read_bytes()

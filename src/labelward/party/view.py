@@ -1,4 +1,4 @@
-"""A view: all that one party received, with what it computed from its own secrets. Frozen; the only input of an attack."""
+"""A view: all that one party received, with what it computed from its own secrets. Frozen."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class View:
                 yield [entry.kind, entry.peer, entry.type, list(entry.step), _readable(_decode(entry))]
 
     def digest(self) -> str:
-        """Return a SHA-256 of the view content in canonical order: equal for equal runs, on one machine or between companies."""
+        """Return a SHA-256 of the view content in canonical order: equal for equal runs, wherever they ran."""
         lines = sorted(msgspec.msgpack.encode(record) for record in self.content())
         total = hashlib.sha256()
         for line in lines:

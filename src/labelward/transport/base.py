@@ -11,7 +11,8 @@ class Transport(ABC):
     """One party's end.
 
     Frames from one peer arrive in the order in which it sent them, each exactly once. ``send`` may block on a full
-    channel but never on the peer's program. One thread uses an end at a time, except :meth:`fail`, which any thread may call.
+    channel but never on the peer's program. One thread uses an end at a time, except :meth:`fail`, which any thread
+    may call.
     """
 
     party: str

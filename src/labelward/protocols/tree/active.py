@@ -1,12 +1,13 @@
 """SecureBoost, the active party: it holds the labels, and may hold columns of its own.
 
-Setting: semi-honest parties. The active party encrypts gradients, hessians (and, where a policy needs them, the classes) of
-each row, decrypts the sums of each candidate bin, and decides. It learns those sums and which party owns which split; both
-are in its own view. What leaves: ciphertexts, the rows of nodes that a party needs, and which of a party's own candidates won.
+Setting: semi-honest parties. The active party encrypts gradients, hessians (and, where a policy needs them, the
+classes) of each row, decrypts the sums of each candidate bin, and decides. It learns those sums and which party owns
+which split; both are in its own view. What leaves: ciphertexts, the rows of nodes that a party needs, and which of a
+party's own candidates won.
 
-Reference: Cheng et al., SecureBoost (2021); Algorithms 2, 5 and 6 of the ID2Graph paper. Differences: level-wise, one message
-per party and level; the larger of two siblings follows by subtraction after decryption; the active party's own sums are
-of the same integers, unencrypted, so that a split never depends on the engine.
+Reference: Cheng et al., SecureBoost (2021); Algorithms 2, 5 and 6 of the ID2Graph paper. Differences: level-wise, one
+message per party and level; the larger of two siblings follows by subtraction after decryption; the active party's
+own sums are of the same integers, unencrypted, so that a split never depends on the engine.
 
 This module goes from tree to tree; :mod:`.growth` grows one.
 """

@@ -1,4 +1,4 @@
-"""One party's own columns while trees grow: candidates, codes, thresholds. The same for the active and a passive party."""
+"""One party's own columns while trees grow: candidates, codes, thresholds. The same for both roles."""
 
 from __future__ import annotations
 

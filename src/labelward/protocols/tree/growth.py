@@ -1,8 +1,8 @@
 """How the active party grows one tree: announce a level, gather its sums, choose, have the owners split.
 
-A node stops when its targets are all equal, at the depth, or when no split gains. Who sees a node's children is asked before the
-split's owner is told, since an owner learns its split's children; where the owner may not see them, the active party goes on with the
-best of its own columns.
+A node stops when its targets are all equal, at the depth, or when no split gains. Who sees a node's children is asked
+before the split's owner is told, since an owner learns its split's children; where the owner may not see them, the
+active party goes on with the best of its own columns.
 """
 
 from __future__ import annotations

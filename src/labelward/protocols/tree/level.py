@@ -1,4 +1,4 @@
-"""The active party's decisions on one level, as functions of decrypted sums: what to sum, what follows by subtraction, who wins."""
+"""The active party's decisions on a level as functions of sums: what to sum, what follows, who wins."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def winners(
     """Return the best split of each node that has one, over all sources.
 
     Args:
-        sources: the sums of each party, in party order; ties in gain go to the first, then to the lowest column and bin.
+        sources: the sums of each party, in party order; ties in gain go to the first, then to the lowest column and
+            bin.
         allowed: for some sources bool [nodes, columns, bins]: which candidates may be chosen.
     """
     best: dict[int, Winner] = {}

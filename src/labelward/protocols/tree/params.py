@@ -1,4 +1,4 @@
-"""Parameters of federated boosted trees, under the names that XGBoost's scikit-learn face gives them where they mean the same."""
+"""Parameters of federated boosted trees, named as in XGBoost's scikit-learn face where they mean the same."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """SecureBoost, a passive party: it has columns and no label.
 
-Setting: semi-honest parties. The passive party sees which rows each node holds (the instance spaces, which is what ID2Graph reads),
-and ciphertexts; never a label, a gradient or a leaf weight. What it returns are sealed sums, and the rows of its own splits.
+Setting: semi-honest parties. The passive party sees which rows each node holds (the instance spaces, which is what
+ID2Graph reads), and ciphertexts; never a label, a gradient or a leaf weight. What it returns are sealed sums, and the
+rows of its own splits.
 
 Reference: Cheng et al., SecureBoost (2021); Algorithm 1 of the ID2Graph paper. Differences: one message per level
 instead of per node; sums packed and compressed; only the smaller of two siblings is summed.
@@ -138,7 +139,7 @@ class _Own:
             self._split(partition, answer, ctx.party)
 
     def _route_others(self, tree: int, first_record: int, sample: np.ndarray) -> None:
-        """Answer the tree's own splits for the rows out of its sample, so that the active party can update their margins."""
+        """Answer for the rows out of the tree's sample, so that the active party can update their margins."""
         others = np.ones(len(self.x), dtype=np.bool_)
         others[sample] = False
         own = Records(tuple(self.columns[first_record:]), tuple(self.thresholds[first_record:]))

@@ -1,8 +1,8 @@
 """Prediction with shares: one round per batch of rows.
 
-Setting: each passive party answers, for all of its splits and each row, whether the row goes left; the active party walks. A
-passive party learns which rows are predicted, and nothing of their way; the active party learns on which side of each split
-every row lies, also for splits that the row never meets.
+Setting: each passive party answers, for all of its splits and each row, whether the row goes left; the active party
+walks. A passive party learns which rows are predicted, and nothing of their way; the active party learns on which
+side of each split every row lies, also for splits that the row never meets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A party's share of a tree model, on disk and in memory.
 
-The active party keeps shape, leaf weights and who owns which split; every party keeps column and threshold of its own splits
-under record numbers. No share alone is a model.
+The active party keeps shape, leaf weights and who owns which split; every party keeps column and threshold of its own
+splits under record numbers. No share alone is a model.
 """
 
 from __future__ import annotations

@@ -1,0 +1,74 @@
+"""What an attack is: a function of one party's recorded view, its own data, and stated auxiliary knowledge."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.party.view import View
+
+__all__ = ["Attack", "Aux", "Guess", "Own"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """What the attacker holds itself.
+
+    Attributes:
+        features: float64 [rows, columns]: its own columns of the training rows, in the view's row order.
+        columns: their names.
+    """
+
+    features: NDArray[np.float64]
+    columns: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aux:
+    """What the attacker is assumed to know besides; the report prints it.
+
+    Attributes:
+        classes: number of classes.
+    """
+
+    classes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guess:
+    """What the attacker infers of each training row.
+
+    Attributes:
+        values: int64 [rows]: cluster numbers, without names of classes.
+        kind: ``"clusters"``.
+        notes: what else the attack found out (modularity, number of communities); printed, never scored.
+    """
+
+    values: NDArray[np.int64]
+    kind: Literal["clusters"] = "clusters"
+    notes: dict[str, float] = field(default_factory=dict)
+
+
+class Attack(ABC):
+    """The base of attacks: a frozen keyword-only dataclass of parameters that can be called.
+
+    Attributes:
+        kind: the name in a job file.
+        primary: the metric that ranks its guesses.
+    """
+
+    kind: ClassVar[str]
+    primary: ClassVar[str] = "v_measure"
+
+    @abstractmethod
+    def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
+        """Return a guess for every training row; an :class:`InputError` for a view that it cannot read."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters by name, as results keep them."""
+        return asdict(self)  # type: ignore[call-overload,no-any-return]
