@@ -1,0 +1,55 @@
+# Needs Python 3.11 or later and make, nothing else. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV   ?= .venv
+SMALL  ?=
+OUT    ?= $(if $(SMALL),runs/demo-small,demo)
+JOBS   ?= 2
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench clean
+
+help:
+	@echo "make demo           audit a shipped example under real encryption; SMALL=1 for a short one, OUT=DIR for another folder"
+	@echo "make test           run all tests, in JOBS=2 processes"
+	@echo "make check          formatter, linter, strict types"
+	@echo "make bench          time what the notes state"
+	@echo "make clean          remove the environment and what tools leave; audits stay"
+	@echo "PYTHON=python3.12   another Python than python3; VENV=DIR another place than .venv"
+
+demo: $(VENV)/.for-use
+	@$(BIN)/labelward demo --out "$(OUT)" $(if $(SMALL),--small)
+
+test: $(VENV)/.for-development
+	$(BIN)/python -m pytest -n $(JOBS)
+
+check: $(VENV)/.for-development
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.for-development
+	@for each in benchmarks/[a-z]*.py; do echo "== $$each"; $(BIN)/python "$$each" || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# a stamp for each set of packages: a second call installs nothing
+$(VENV)/.for-use: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
+	@echo "installing labelward with its report, as pinned in constraints.txt ..."
+	@$(PIP) --editable '.[report]'
+	@touch $@
+
+$(VENV)/.for-development: pyproject.toml constraints.txt | $(VENV)/pyvenv.cfg
+	@echo "installing labelward with all that tests and checks need, as pinned in constraints.txt ..."
+	@$(PIP) --editable '.[test,check]'
+	@touch $@ $(VENV)/.for-use
+
+$(VENV)/pyvenv.cfg:
+	@command -v "$(PYTHON)" > /dev/null || { echo "there is no $(PYTHON); give another: make PYTHON=/path/to/python" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("labelward needs Python 3.11 or later, but $(PYTHON) is %d.%d; give another: make PYTHON=/path/to/python" % v[:2])'
+	@"$(PYTHON)" -m venv "$(VENV)"

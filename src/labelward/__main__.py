@@ -1,0 +1,5 @@
+"""``python -m labelward`` is the command line."""
+
+from labelward.cli import main
+
+main()

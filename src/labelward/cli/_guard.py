@@ -1,0 +1,64 @@
+"""Errors as one clear line on stderr, and the exit code that belongs to them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from labelward.errors import LabelwardError, OutputError
+
+__all__ = ["DEBUG_VARIABLE", "Guarded", "end", "refuse_existing"]
+
+DEBUG_VARIABLE = "LABELWARD_DEBUG"
+
+
+def end(message: str, code: int, word: str = "error") -> NoReturn:
+    """Say why on stderr, in one line, and end with an exit code."""
+    typer.echo(f"{word}: {' '.join(message.split())}", err=True)
+    raise typer.Exit(code)
+
+
+def refuse_existing(path: Path, *, force: bool) -> None:
+    """Raise :class:`OutputError` for a file that exists, or whose folder does not; before any work is done."""
+    if path.exists() and not force:
+        raise OutputError(f"{path} exists already; --force overwrites it")
+    if path.is_dir():
+        raise OutputError(f"{path} is a folder; a file is wanted")
+    if not path.parent.is_dir():
+        raise OutputError(f"{path} cannot be written: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise OutputError(f"{path} cannot be written: the folder {path.parent} is read-only")
+
+
+class Guarded(TyperGroup):
+    """The root group: every error of a command below it ends here, without a traceback unless one is asked for."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, translating what it raises."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            end("nothing half-written is left", 2, "interrupted")
+        except (LabelwardError, MemoryError, OSError) as error:
+            if isinstance(error, BrokenPipeError):
+                raise  # whoever reads stdout has heard enough; typer ends quietly
+            if ctx.params.get("debug") or os.environ.get(DEBUG_VARIABLE, "0") not in ("", "0"):
+                traceback.print_exc()
+            end(*_told(error))
+
+
+def _told(error: LabelwardError | MemoryError | OSError) -> tuple[str, int]:
+    if isinstance(error, LabelwardError):
+        return str(error), error.exit_code
+    if isinstance(error, MemoryError):
+        return "out of memory; fewer rows, a smaller depth or fewer workers need less", 1
+    place = f": {error.filename}" if error.filename else ""
+    if error.errno == errno.ENOSPC:
+        return f"the disk is full{place}; what is finished stays, and the same command goes on with the rest", 2
+    return f"{error.strerror or error}{place}", 2

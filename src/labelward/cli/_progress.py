@@ -1,0 +1,86 @@
+"""Progress on stderr: runs done of all, what runs now, and an estimate of the time left."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+import typer
+
+__all__ = ["Board"]
+
+_RUNS, _TREES = "runs", "trees"
+
+
+class Board:
+    """Receives what an audit tells; see :data:`labelward.evaluate.watch.Watch`.
+
+    On a terminal this is a bar with the current phase; elsewhere one line for each run.
+
+    Args:
+        quiet: say nothing at all.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet, self._live = quiet, not quiet and sys.stderr.isatty()
+        self._began = time.monotonic()
+        self._first = self._done = self._total = 0
+        self._part, self._known, self._what = 0.0, False, ""
+        self._bar = None
+        if self._live:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+            columns = (SpinnerColumn(), TextColumn("{task.fields[what]}", markup=False), BarColumn())
+            left = TextColumn("{task.fields[left]}", markup=False)
+            self._bar = Progress(*columns, MofNCompleteColumn(), left, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("runs", total=None, what="starting", left="")
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, event: str, done: int, total: int, detail: str) -> None:
+        """Take one piece of news."""
+        if self._quiet:
+            return
+        if event == _RUNS:
+            self._run(done, total, detail)
+            phase = ""
+        else:
+            if event == _TREES and total:
+                self._part = done / total
+            phase = f" · {event} {done}/{total}" if total else f" · {event}"
+        if self._bar is not None:
+            what = f"{self._what}{phase}"
+            self._bar.update(
+                self._task, completed=self._done, total=self._total or None, what=what, left=self.time_left()
+            )
+
+    def _run(self, done: int, total: int, detail: str) -> None:
+        if not self._known:
+            self._first, self._known, self._began = done, True, time.monotonic()
+        new = detail and (done, detail) != (self._done, self._what)
+        self._done, self._total, self._part, self._what = done, total, 0.0, detail
+        if self._bar is None and new and done < total:
+            left = self.time_left()
+            typer.echo(f"run {done + 1} of {total}: {detail}{', ' + left if left else ''}", err=True)
+
+    def time_left(self) -> str:
+        """Return the estimate in words; empty while nothing is known."""
+        from labelward.report.numbers import duration
+
+        worked = self._done - self._first + self._part
+        if worked <= 0 or not self._total:
+            return ""
+        seconds = (time.monotonic() - self._began) / worked * (self._total - self._done - self._part)
+        return f"about {duration(round(seconds))} left"

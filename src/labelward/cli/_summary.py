@@ -1,0 +1,95 @@
+"""What an audit ends in: sentences and a table of figures, or one JSON object with the names of ``results.jsonl``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from labelward.cli._output import print_table
+
+if TYPE_CHECKING:
+    from labelward.evaluate.results import ResultRow
+    from labelward.report.summary import Spread, SummaryRow
+
+__all__ = ["as_json", "print_summary"]
+
+
+def print_summary(rows: Sequence[ResultRow]) -> None:
+    """Print a table of figures for each (data set, model, engine), and what they mean."""
+    from labelward.report.sentences import headline
+    from labelward.report.summary import summary_table
+
+    subjects: dict[tuple[str, ...], list[SummaryRow]] = {}
+    for row in summary_table(rows):
+        subjects.setdefault((row.dataset, repr(row.model), repr(row.engine)), []).append(row)
+    for table in subjects.values():
+        first = table[0]
+        bits = f" {first.engine.bits} bits" if first.engine.bits else ""
+        title = f"{first.dataset}, {first.model['kind']}, {first.engine.name}{bits}"
+        print_table(title, *_cells(table), words=3)
+        for sentence in headline(table, None):
+            typer.echo(sentence)
+
+
+def _cells(table: Sequence[SummaryRow]) -> tuple[list[str], list[list[str]]]:
+    from labelward.report.numbers import data_size, duration
+    from labelward.report.sentences import metric_name
+    from labelward.report.tables import spread_text
+
+    leak = next((row.primary for row in table if row.primary), None)
+    use = next(iter(table[0].utility), None)
+    header = ["defense", "attacker", "attack"]
+    header += [metric_name(leak), "without the view", "chance"] if leak else []
+    header += [metric_name(use)] if use else []
+    lines = []
+    for row in table:
+        line = [row.defense, row.party or "–", row.attack or "–"]
+        if leak:
+            line += [spread_text(each.get(leak)) for each in (row.leakage, row.without_view, row.chance)]
+        if use:
+            line.append(spread_text(row.utility.get(use)))
+        seconds, size = row.cost.get("seconds"), row.cost.get("bytes")
+        lines.append([*line, duration(seconds.mean) if seconds else "–", data_size(size.mean) if size else "–"])
+    return [*header, "training", "on the wire"], lines
+
+
+def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dict[str, Any]:
+    """Return the summary: means and standard deviations over the seeds, under the names of ``results.jsonl``."""
+    import msgspec
+
+    from labelward.evaluate.results import FORMAT, kind_label
+    from labelward.report.summary import summary_table
+
+    attacks = {kind_label(row.attack): row.attack for row in rows if row.attack is not None}
+    figures = []
+    for row in summary_table(rows):
+        leakage = _figures(row.leakage) | {
+            "chance": _figures(row.chance),
+            "without_view": _figures(row.without_view),
+            "primary": row.primary,
+        }
+        utility = _figures(row.utility) | {"alone": _figures(row.alone), "joined": _figures(row.joined)}
+        figures.append(
+            {
+                "dataset": row.dataset,
+                "model": row.model,
+                "engine": msgspec.to_builtins(row.engine),
+                "seeds": row.seeds,
+                "defense": list(row.chain),
+                "party": row.party,
+                "attack": None if row.attack is None else attacks[row.attack],
+                "leakage": None if row.attack is None else leakage,
+                "utility": utility,
+                "cost": _figures(row.cost),
+            }
+        )
+    versions = rows[0].versions if rows else {}
+    where = {"folder": str(folder), "report": None if report is None else str(report)}
+    return {"format": FORMAT, **where, "summary": figures, "versions": versions}
+
+
+def _figures(spreads: dict[str, Spread]) -> dict[str, Any]:
+    return {name: {"mean": spread.mean, "std": spread.std} for name, spread in spreads.items()}

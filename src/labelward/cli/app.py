@@ -1,0 +1,55 @@
+"""All commands, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from labelward.cli._guard import Guarded
+from labelward.cli.attack import attack, score
+from labelward.cli.audit import audit, demo, report
+from labelward.cli.start import init, list_kinds
+from labelward.cli.train import predict, train
+from labelward.cli.view import view
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    cls=Guarded,
+    help="Train across parties under encryption, and measure what the labels give away.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"labelward {version('labelward')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", hidden=True, help="Show the traceback of an error.")] = False,
+) -> None:
+    pass
+
+
+app.command()(init)
+app.command()(audit)
+app.command()(demo)
+app.command()(train)
+app.command()(predict)
+app.command()(attack)
+app.command()(score)
+app.command("list")(list_kinds)
+app.command()(report)
+app.add_typer(view, name="view")

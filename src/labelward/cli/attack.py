@@ -1,0 +1,81 @@
+"""``labelward attack`` and ``labelward score``: a stored view, one party's own features, and later the truth."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from labelward.cli._guard import refuse_existing
+from labelward.cli._output import insecure_warning, print_json
+from labelward.errors import JobError
+
+__all__ = ["attack", "score"]
+
+
+def attack(
+    view_dir: Annotated[Path, typer.Argument(help="The folder of a stored view.")],
+    features: Annotated[Path, typer.Option(help="The attacker's own columns of the training rows (.csv, .parquet).")],
+    attack: Annotated[str, typer.Option(help="Kind of the attack; labelward list attacks shows them.")],
+    classes: Annotated[int, typer.Option(min=2, help="How many classes the attacker knows the labels to have.")],
+    seed: Annotated[int, typer.Option(min=0, help="Of the attack's own random draws.")],
+    out: Annotated[Path, typer.Option(help="Where the guess goes (.parquet).")],
+    param: Annotated[list[str] | None, typer.Option(help="A parameter of the attack, as name=value.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Attack a stored view with that party's features alone; the labels play no part."""
+    from labelward.evaluate.offline import attack_view, write_guess
+    from labelward.party.view import View
+
+    refuse_existing(out, force=force)
+    parameters = _parameters(param or [])
+    header = View.load(view_dir).header
+    insecure_warning(header.insecure)
+    ids, guess = attack_view(view_dir, features, attack, parameters, classes=classes, seed=seed)
+    about = {"attack": {"kind": attack} | parameters, "party": header.party, "seed": seed, "classes": classes}
+    write_guess(out, ids, guess, about)
+    typer.echo(f"wrote {out}: {attack} by {header.party}, a guess for {len(ids)} rows")
+
+
+def score(
+    guess: Annotated[Path, typer.Argument(help="A guess that labelward attack wrote.")],
+    truth: Annotated[Path, typer.Option(help="The table with the true labels (.csv, .parquet).")],
+    label: Annotated[str, typer.Option(help="Its label column.")] = "label",
+    id_column: Annotated[str | None, typer.Option("--id", help="Its column of row ids.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compare a guess with the true labels."""
+    from labelward.evaluate.offline import score_guess
+
+    scores = score_guess(guess, truth, label=label, id_column=id_column)
+    if json:
+        print_json(scores)
+        return
+    chance = scores.get("chance", {})
+    for name, value in scores.items():
+        if isinstance(value, int | float):
+            beside = f"  (chance {chance[name]:.4f})" if name in chance else ""
+            typer.echo(f"{name}  {value!r}{beside}")
+
+
+def _parameters(given: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for one in given:
+        name, equals, text = one.partition("=")
+        if not equals or not name:
+            raise JobError(f"--param: must be name=value but got {one!r}")
+        if name in found:
+            raise JobError(f"--param: {name!r} is given twice")
+        found[name] = _value(text)
+    return found
+
+
+def _value(text: str) -> Any:
+    """Return the value as a job file would hold it; what is no TOML value is a text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

@@ -1,0 +1,113 @@
+"""``labelward audit``, ``labelward demo`` and ``labelward report``: from a job to figures and a page."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from labelward.cli._guard import end
+from labelward.cli._output import insecure_warning, print_json, warn
+from labelward.cli._progress import Board
+from labelward.cli._summary import as_json, print_summary
+from labelward.errors import DependencyError
+
+if TYPE_CHECKING:
+    from labelward.job import Job
+
+__all__ = ["audit", "demo", "demo_job", "demo_text", "insecure_reasons", "report"]
+
+DEMO_JOB = "quickstart.toml"
+
+Force = Annotated[bool, typer.Option("--force", help="Throw away what an earlier audit left in the folder.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object in place of the table.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
+
+
+def audit(
+    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What to train, defend and attack.")],
+    out: Annotated[Path, typer.Option(help="The folder for results; an unfinished run of the same job goes on there.")],
+    force: Force = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train, let each party attack what it saw, compare the defenses, and write a report."""
+    from labelward.job import load_job
+
+    _audit(load_job(job_file), out, force=force, json=json, quiet=quiet)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder for results.")] = Path("demo"),
+    small: Annotated[bool, typer.Option("--small", help="One seed, few trees: a minute at most.")] = False,
+    force: Force = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Audit a shipped example on real data, under real encryption."""
+    _audit(demo_job(small=small), out, force=force, json=json, quiet=quiet)
+
+
+def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of an audit.")]) -> None:
+    """Write the report of an audit again from its stored results."""
+    from labelward.report.page import write_report
+
+    typer.echo(str(write_report(folder)))
+
+
+def demo_text() -> str:
+    """Return the shipped job file, which ``examples/quickstart.toml`` repeats."""
+    return (resources.files("labelward.cli") / DEMO_JOB).read_text(encoding="utf-8")
+
+
+def demo_job(*, small: bool) -> Job:
+    """Return the shipped job; ``small`` keeps its data, key and first defense, with one seed and little trees."""
+    from dataclasses import replace
+
+    from labelward.job import Kind, parse_job
+
+    job = parse_job(demo_text(), DEMO_JOB)
+    if not small:
+        return job
+    model = Kind(job.model.kind, {**job.model.params, "trees": 2, "depth": 3})
+    return replace(job, model=model, defenses=job.defenses[:1], run=replace(job.run, seeds=job.run.seeds[:1]))
+
+
+def _audit(job: Job, out: Path, *, force: bool, json: bool, quiet: bool) -> None:
+    insecure_warning(insecure_reasons(job))
+    from labelward.evaluate.audit import audit as run_audit
+
+    try:
+        with Board(quiet=quiet) as board:
+            rows = run_audit(job, out, force=force, watch=board)
+        page = _written(out)
+    except KeyboardInterrupt:
+        end(f"what is finished stays in {out}; the same command goes on with the rest", 2, "interrupted")
+    if json:
+        print_json(as_json(out, page, rows))
+        return
+    print_summary(rows)
+    if page is not None:
+        typer.echo(f"report: {page}")
+
+
+def _written(out: Path) -> Path | None:
+    """Write the report; without its libraries, say what is missing: the figures are there all the same."""
+    from labelward.report.page import write_report
+
+    try:
+        return write_report(out)
+    except DependencyError as error:
+        warn(f"no report: {error}; then: labelward report {out}")
+        return None
+
+
+def insecure_reasons(job: Job) -> list[str]:
+    """Return why the job protects nothing, in the words that its views will hold; empty for a secure one."""
+    if not job.encryption.insecure:
+        return []
+    if job.encryption.engine == "plain":
+        return ["plain engine"]
+    return [f"{job.encryption.bits}-bit key"] if job.encryption.bits < 2048 else []

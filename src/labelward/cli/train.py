@@ -1,0 +1,95 @@
+"""``labelward train`` and ``labelward predict``: one model, as shares of the parties."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from labelward.cli._guard import end, refuse_existing
+from labelward.cli._output import insecure_warning
+from labelward.cli._progress import Board
+from labelward.errors import InputError, unknown_name
+
+__all__ = ["predict", "train"]
+
+
+def train(
+    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What to train.")],
+    out: Annotated[Path, typer.Option(help="The folder for the parties' views and model shares.")],
+    seed: Annotated[int | None, typer.Option(min=0, help="One of the job's seeds, or any other; the first.")] = None,
+    defense: Annotated[str | None, typer.Option(help="Which variant, where the job has several.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Throw away what an earlier training left there.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+) -> None:
+    """Train one model and keep each party's view and model share."""
+    from labelward.cli.audit import insecure_reasons
+    from labelward.evaluate.train import train as run_train
+    from labelward.job import load_job
+
+    job = load_job(job_file)
+    insecure_warning(insecure_reasons(job))
+    try:
+        with Board(quiet=quiet) as board:
+            done = run_train(
+                job,
+                out,
+                seed=job.run.seeds[0] if seed is None else seed,
+                variant=defense,
+                force=force,
+                watch=board,
+            )
+    except KeyboardInterrupt:
+        end(f"no model was finished in {out}; begin again with --force", 2, "interrupted")
+    for name, value in done.utility.items():
+        if isinstance(value, int | float):
+            typer.echo(f"{name}  {value:.4f}")
+    typer.echo(f"wrote {out}")
+
+
+def predict(
+    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="What labelward train wrote.")],
+    out: Annotated[Path, typer.Option(help="Where the predictions go (.parquet).")],
+    table: Annotated[Path | None, typer.Option(help="One table with all parties' columns.")] = None,
+    party: Annotated[list[str] | None, typer.Option(help="One party's own table, as NAME=TABLE.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Predict new rows with all parties' shares of a model."""
+    refuse_existing(out, force=force)
+    tables = _tables(_parties(run_dir), table, party or [])
+    from labelward.evaluate.train import predict as run_predict
+
+    rows = run_predict(run_dir, tables, out)
+    typer.echo(f"wrote {out}: {rows} rows")
+
+
+def _parties(run: Path) -> tuple[str, ...]:
+    if not run.is_dir():
+        raise InputError(f"{run}: no such folder")
+    found = tuple(sorted(folder.parent.name for folder in run.glob("*/model") if folder.is_dir()))
+    if not found:
+        raise InputError(f"{run} holds no model: there is no PARTY/model in it")
+    return found
+
+
+def _tables(parties: Sequence[str], table: Path | None, given: Sequence[str]) -> dict[str, Path]:
+    if (table is None) == (not given):
+        raise InputError("give either --table, or --party NAME=TABLE for every party")
+    if table is not None:
+        return dict.fromkeys(parties, table)
+    found: dict[str, Path] = {}
+    for one in given:
+        name, equals, path = one.partition("=")
+        if not equals or not path:
+            raise InputError(f"--party: must be NAME=TABLE but got {one!r}")
+        if name not in parties:
+            raise InputError(f"--party: {unknown_name('party', name, parties)}")
+        if name in found:
+            raise InputError(f"--party: {name!r} is given twice")
+        found[name] = Path(path)
+    missing = [name for name in parties if name not in found]
+    if missing:
+        raise InputError(f"--party: no table for {', '.join(map(repr, missing))}")
+    return found

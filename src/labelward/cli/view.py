@@ -1,0 +1,87 @@
+"""``labelward view``: look into what one party received."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from labelward.cli._output import insecure_warning, print_table
+
+if TYPE_CHECKING:
+    from labelward.party.view import View
+
+__all__ = ["view"]
+
+_LONGEST_LIST = 8
+_KINDS = ("received", "observed", "sent", "applied")
+
+view = typer.Typer(help="Look into a stored view: show, digest, verify.", no_args_is_help=True)
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a stored view.")]
+
+
+@view.command()
+def show(
+    folder: Folder,
+    messages: Annotated[int, typer.Option(min=0, help="Print the first so many records as well.")] = 0,
+) -> None:
+    """Print who recorded the view, and its records by type."""
+    from labelward.party.view import View
+
+    opened = View.load(folder)
+    header = opened.header
+    if header.insecure:
+        typer.echo(f"INSECURE: {', '.join(header.insecure)}; this run protected nothing")
+    typer.echo(f"view of {header.party!r} ({header.role}), with {', '.join(map(repr, header.peers)) or 'nobody'}")
+    typer.echo(f"labelward {header.version}, format {header.format}; engine {header.engine}, {header.bits} bits")
+    typer.echo(f"{header.rows[0]} training rows, {header.rows[1]} prediction rows")
+    for key, value in sorted(header.job.items()):
+        typer.echo(f"  {key} = {value}")
+    _print_counts(opened)
+    for kind, peer, name, step, fields in islice(opened.content(), messages):
+        whence = f" from {peer}" if peer else ""
+        told = ", ".join(f"{key}={_brief(value)}" for key, value in fields.items())
+        typer.echo(f"{kind}{whence}: {name} {list(step)} {told}")
+
+
+@view.command()
+def digest(folder: Folder) -> None:
+    """Print a SHA-256 of the view content: equal for equal runs, whatever keys and machines."""
+    from labelward.party.view import View
+
+    typer.echo(View.load(folder).digest())
+
+
+@view.command()
+def verify(folder: Folder) -> None:
+    """Check the hash chain and every record; exit code 2 where anything is damaged."""
+    from labelward.party.view import View
+
+    opened = View.load(folder)
+    insecure_warning(opened.header.insecure)
+    readable = sum(1 for _ in opened.content())
+    records = sum(number for number, _ in opened.counts().values())
+    typer.echo(f"whole: {records} records of {opened.party!r}, {readable} of them view content")
+
+
+def _print_counts(opened: View) -> None:
+    counts = sorted(opened.counts().items(), key=lambda item: (_KINDS.index(item[0][0]), item[0][1]))
+    rows = [(kind, name, f"{number:,}", f"{size:,}") for (kind, name), (number, size) in counts]
+    print_table("", ("record", "type", "number", "bytes"), rows, words=2)
+
+
+def _brief(value: Any) -> str:
+    """Return a field in a few characters: sizes in place of bytes, the head of long lists."""
+    if isinstance(value, bytes):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, tuple | list):
+        head = ", ".join(_brief(one) for one in value[:_LONGEST_LIST])
+        return f"[{head}{', …' if len(value) > _LONGEST_LIST else ''}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_brief(one)}" for key, one in value.items()) + "}"
+    if hasattr(value, "__struct_fields__"):
+        told = ", ".join(f"{name}={_brief(getattr(value, name))}" for name in value.__struct_fields__)
+        return f"{type(value).__name__}({told})"
+    return repr(value)
