@@ -1,6 +1,6 @@
 """Boosted trees on the joined table, written from the definition: slow, recursive, one candidate after the other.
 
-No histogram, no sibling subtraction, no message. What it shares with the protocol is what a run is defined by: the candidates
+No histogram, no sibling subtraction, no message. What it shares with the protocol is what defines a run: the candidates
 of a column (``kernels.binning``), the derivatives of the loss, and the documented draws of rows and columns.
 """
 

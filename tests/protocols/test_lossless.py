@@ -7,9 +7,9 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wiring import Run, Setting, joined, make_labels, make_parts, readable_content
 
 from labelward.protocols.tree.params import SecureBoost
+from wiring import Run, Setting, joined, make_labels, make_parts, readable_content
 
 
 def as_reference(run: Run) -> list[reference.Tree]:
@@ -28,7 +28,7 @@ def as_reference(run: Run) -> list[reference.Tree]:
 
 
 def assert_lossless(setting: Setting) -> Run:
-    """The run's trees and margins equal the reference's, and the joined training's records and weights, to the last bit."""
+    """Trees and margins equal the reference, records and weights the joined training, to the last bit."""
     run = setting.run()
     expected = reference.train(setting.parts, setting.labels, setting.params, setting.seed)
     assert as_reference(run) == expected

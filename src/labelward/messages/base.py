@@ -111,13 +111,14 @@ class Array(msgspec.Struct, frozen=True):
     def unpack(self) -> NDArray[np.generic]:
         """Return a read-only array; :class:`CodecError` where the data does not fit the shape."""
         dtype = np.dtype(self.dtype).newbyteorder("<")
-        fits = all(0 <= size < 1 << 63 for size in self.shape) and len(self.data) == dtype.itemsize * math.prod(
-            self.shape
-        )
-        if not fits:
-            raise CodecError(f"an array of {self.dtype} and shape {self.shape} has {len(self.data)} bytes")
-        values = np.frombuffer(self.data, dtype)
-        return values.reshape(self.shape)
+        size = dtype.itemsize * math.prod(self.shape)
+        try:
+            if len(self.data) != size or any(length < 0 for length in self.shape):
+                raise ValueError
+            return np.frombuffer(self.data, dtype).reshape(self.shape)
+        except (ValueError, OverflowError):
+            told = f"an array of {self.dtype} and shape {self.shape} has {len(self.data)} bytes"
+            raise CodecError(told) from None
 
 
 Record = TypeVar("Record", bound="Message | Observation")

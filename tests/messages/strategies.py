@@ -1,0 +1,79 @@
+"""Hypothesis strategies for every message class, built from the schema itself, so that a new message is tested at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import msgspec.inspect as inspect
+from hypothesis import strategies as st
+
+from labelward.he.contract import PublicMaterial
+from labelward.messages import setup, tree
+from labelward.messages.base import Message, Observation
+
+_NUMBERS = st.integers(-(2**63), 2**64 - 1)  # what MessagePack holds
+_TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
+
+
+def classes(base: type) -> list[type]:
+    """Return the message (or observation) classes of all families, by name."""
+    found = {
+        kind
+        for family in (setup, tree)
+        for kind in vars(family).values()
+        if isinstance(kind, type) and issubclass(kind, base) and kind is not base
+    }
+    return sorted(found, key=lambda kind: kind.__name__)
+
+
+MESSAGES = classes(Message)
+OBSERVATIONS = classes(Observation)
+
+
+def of(kind: type) -> st.SearchStrategy[Any]:
+    """Return a strategy for a struct class."""
+    return _strategy(inspect.type_info(kind))
+
+
+def _strategy(info: inspect.Type) -> st.SearchStrategy[Any]:
+    match info:
+        case inspect.StructType(cls=cls, fields=fields):
+            return st.builds(cls, **{field.name: _strategy(field.type) for field in fields})
+        case inspect.UnionType(types=types):
+            return st.one_of([_strategy(each) for each in types])
+        case inspect.VarTupleType(item_type=item):
+            return st.lists(_strategy(item), max_size=3).map(tuple)
+        case inspect.TupleType(item_types=items):
+            return st.tuples(*[_strategy(item) for item in items])
+        case inspect.DictType(key_type=key, value_type=value):
+            return st.dictionaries(_strategy(key), _strategy(value), max_size=3)
+        case inspect.LiteralType(values=values):
+            return st.sampled_from(values)
+    simple = {
+        inspect.IntType: _NUMBERS,
+        inspect.StrType: _TEXT,
+        inspect.BytesType: st.binary(max_size=20),
+        inspect.FloatType: st.floats(allow_nan=False),
+    }
+    return simple[type(info)]
+
+
+def leaves(info: inspect.Type, path: str) -> dict[str, inspect.Type]:
+    """Return every readable value of a type by its path; a struct's values stand under the struct's name."""
+    match info:
+        case inspect.StructType(cls=cls, fields=fields):
+            found: dict[str, inspect.Type] = {}
+            for field in fields:
+                found |= leaves(field.type, f"{cls.__name__}.{field.name}")
+            return found
+        case inspect.UnionType(types=types) | inspect.TupleType(item_types=types):
+            return {key: leaf for each in types for key, leaf in leaves(each, path).items()}
+        case inspect.VarTupleType(item_type=item):
+            return leaves(item, path)
+        case inspect.DictType(key_type=key, value_type=value):
+            return leaves(key, f"{path}.key") | leaves(value, f"{path}.value")
+    return {path: info}
+
+
+__all__ = ["MESSAGES", "OBSERVATIONS", "PublicMaterial", "classes", "leaves", "msgspec", "of"]
