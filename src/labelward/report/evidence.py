@@ -21,6 +21,10 @@ __all__ = [
 ]
 
 Runs = Mapping[str, Sequence[RunDetails]]
+Phase = tuple[str, str, float, int]
+"""Name, mean time as text, share of the busiest party's total in percent, number of the color."""
+
+_COLORS = 6
 
 
 def wire_table(label: str, runs: Sequence[RunDetails]) -> Table:
@@ -67,7 +71,10 @@ def seen_table(label: str, runs: Sequence[RunDetails]) -> Table:
     ]
     return Table(
         caption=f"{label}: one training, mean of {_seeds(len(runs))}",
-        header=("", *(f"{party} ({roles[party]})" for party in parties)),
+        header=(
+            "",
+            *(f"{roles[party]} party" if party == roles[party] else f"{party} ({roles[party]})" for party in parties),
+        ),
         rows=tuple(rows),
     )
 
@@ -115,7 +122,7 @@ def key_table(runs: Runs) -> Table:
     for label, found in runs.items():
         for run in found:
             key = run.key
-            bits = (f"{key.bits:,}", f"{key.security_level}") if key.bits else (NOTHING, NOTHING)
+            bits = (str(key.bits), str(key.security_level)) if key.bits else (NOTHING, NOTHING)
             rows.append((label, str(run.seed), key.engine, key.kernel, _fingerprint(key.fingerprint), *bits))
     return Table(
         caption="Keys: each run made a new one",
@@ -125,23 +132,25 @@ def key_table(runs: Runs) -> Table:
     )
 
 
-def phase_table(label: str, runs: Sequence[RunDetails]) -> tuple[tuple[str, tuple[tuple[str, str, float], ...]], ...]:
-    """Return by party its phases: name, mean time as text, and share of the longest party's total in percent."""
+def phase_table(runs: Sequence[RunDetails]) -> tuple[tuple[str, tuple[Phase, ...]], ...]:
+    """Return by party its phases; each has the same color with every party."""
     parties = list(dict.fromkeys(party for run in runs for party in run.phases))
+    names = list(dict.fromkeys(phase for run in runs for phases in run.phases.values() for phase in phases))
     means = {
         party: {
-            phase: sum(run.phases.get(party, {}).get(phase, 0.0) for run in runs) / len(runs)
-            for phase in dict.fromkeys(phase for run in runs for phase in run.phases.get(party, {}))
+            name: _mean(run.phases.get(party, {}).get(name, 0.0) for run in runs)
+            for name in names
+            if any(name in run.phases.get(party, {}) for run in runs)
         }
         for party in parties
     }
-    longest = max((sum(phases.values()) for phases in means.values()), default=0.0)
+    longest = max((sum(phases.values()) for phases in means.values()), default=0.0) or 1.0
     return tuple(
         (
             party,
             tuple(
-                (phase, duration(seconds), round(100 * seconds / longest, 2) if longest else 0.0)
-                for phase, seconds in phases.items()
+                (name, duration(seconds), round(100 * seconds / longest, 2), names.index(name) % _COLORS + 1)
+                for name, seconds in phases.items()
             ),
         )
         for party, phases in means.items()

@@ -20,6 +20,7 @@ from labelward.report.summary import Spread, SummaryRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 __all__ = ["describe", "trade_off"]
 
@@ -29,7 +30,8 @@ _VARIABLES = {_INK: "var(--ink)", _FAINT: "var(--faint)"} | {
     color: f"var(--mark-{number})" for number, color in enumerate(_FAMILIES, start=1)
 }
 _MARKERS = ("s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d")
-_WIDTH, _AXES_HEIGHT, _LINE_HEIGHT, _MARGIN = 5.2, 3.5, 0.19, 0.62  # inches
+_SIZE = (5.2, 3.9)  # inches, without the legend below
+_PLAIN = {"Date": None, "Creator": None}
 
 
 def describe(party: str, rows: Sequence[SummaryRow]) -> str:
@@ -58,32 +60,23 @@ def trade_off(party: str, rows: Sequence[SummaryRow], prefix: str) -> str:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise DependencyError("the report needs matplotlib: pip install 'labelward[report]'") from error
-    labels = [_wrapped(row.defense) for row in rows]
-    legend_height = _LINE_HEIGHT * (4 + sum(1 + label.count("\n") for label in labels)) + 0.1
-    height = _AXES_HEIGHT + _MARGIN + legend_height
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": prefix, "font.size": 10, "text.parse_math": False}):
-        figure = Figure(figsize=(_WIDTH, height))
+        figure = Figure(figsize=_SIZE)
         FigureCanvasSVG(figure)
-        axes = figure.add_axes((0.135, (legend_height + _MARGIN) / height, 0.84, (_AXES_HEIGHT - 0.12) / height))
+        axes = figure.add_axes((0.12, 0.12, 0.86, 0.86))
         _style(axes, rows[0])
-        _reference_lines(axes, rows[0])
-        _marks(axes, rows, labels)
-        axes.margins(0.09, 0.1)
-        handles, names = axes.get_legend_handles_labels()
         figure.legend(
-            handles,
-            names,
-            loc="lower left",
-            bbox_to_anchor=(0.06, 0.0),
+            handles=[*_reference_lines(axes, rows[0]), *_marks(axes, rows)],
+            loc="upper left",
+            bbox_to_anchor=(0.0, 0.0),
             frameon=False,
             labelcolor=_INK,
-            fontsize=9,
-            labelspacing=0.35,
-            borderpad=0,
-            handlelength=2.6,
+            labelspacing=0.4,
+            handlelength=2.4,
         )
+        axes.margins(0.09, 0.1)
         buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        figure.savefig(buffer, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.04, metadata=_PLAIN)
     titles = {f"defense-{number}": describe(party, [row]).partition(". ")[2] for number, row in enumerate(rows)}
     return _inline(buffer.getvalue(), prefix, describe(party, rows), titles)
 
@@ -99,54 +92,67 @@ def _style(axes: Axes, first: SummaryRow) -> None:
         spine.set_color(_INK)
 
 
-def _reference_lines(axes: Axes, undefended: SummaryRow) -> None:
+def _reference_lines(axes: Axes, undefended: SummaryRow) -> list[Line2D]:
+    """Draw what the marks are to be compared with; return the lines as the legend names them."""
     metric, primary = _utility(undefended)[0], undefended.primary or ""
-    if primary in undefended.without_view:
-        own = undefended.without_view[primary].mean
-        axes.axhline(own, color=_INK, linewidth=1.2, linestyle="--", label="leakage without the view", gid="line-own")
-    if primary in undefended.chance:
-        chance = undefended.chance[primary].mean
-        axes.axhline(chance, color=_INK, linewidth=1.2, linestyle=":", label="leakage by chance", gid="line-chance")
-    if metric in undefended.alone:
-        alone = undefended.alone[metric].mean
-        axes.axvline(
-            alone, color=_FAINT, linewidth=1.4, linestyle="-.", label="utility: active party alone", gid="line-alone"
-        )
-    if metric in undefended.joined:
-        joined = undefended.joined[metric].mean
-        axes.axvline(
-            joined, color=_FAINT, linewidth=1.4, linestyle="-", label="utility: joined table", gid="line-joined"
-        )
+    lines: list[Line2D] = []
+    for label, style, leak in (
+        ("leakage without the view", "--", undefended.without_view),
+        ("leakage by chance", ":", undefended.chance),
+    ):
+        if primary in leak:
+            lines.append(axes.axhline(leak[primary].mean, color=_INK, linewidth=1.2, linestyle=style, label=label))
+    for label, style, utility in (
+        ("utility of the active party alone", "-.", undefended.alone),
+        ("utility of the joined table", "-", undefended.joined),
+    ):
+        if metric in utility:
+            lines.append(axes.axvline(utility[metric].mean, color=_FAINT, linewidth=1.4, linestyle=style, label=label))
+    return lines
 
 
-def _marks(axes: Axes, rows: Sequence[SummaryRow], labels: Sequence[str]) -> None:
+def _marks(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
+    """Draw one mark for each defense, and a thin line through those of a kind; return the marks for the legend."""
     families = list(dict.fromkeys(_family(row) for row in rows if row.chain))
-    for number, (row, label) in enumerate(zip(rows, labels, strict=True)):
+    marks = []
+    for number, row in enumerate(rows):
         utility, leak = _utility(row)[1], row.leakage[row.primary or ""]
         bare = row.defense == UNDEFENDED
         color = _INK if bare else _FAMILIES[families.index(_family(row)) % len(_FAMILIES)]
-        container = axes.errorbar(
+        axes.errorbar(
             [utility.mean],
             [leak.mean],
             xerr=[utility.std or 0.0],
             yerr=[leak.std or 0.0],
             linestyle="none",
-            marker="o" if bare else _MARKERS[(number - 1) % len(_MARKERS)],
-            markersize=6 if bare else 8.5,
-            markerfacecolor=color if bare else "none",
-            markeredgecolor=color,
-            markeredgewidth=1.6,
             ecolor=color,
             elinewidth=0.9,
             capsize=2.5,
-            label=label,
-            zorder=3,
         )
-        container[0].set_gid(f"defense-{number}")
-    for family in families:
-        path = [(_utility(row)[1].mean, row.leakage[row.primary or ""].mean) for row in rows if _family(row) == family]
-        color = _FAMILIES[families.index(family) % len(_FAMILIES)]
-        axes.plot(*zip(*path, strict=True), color=color, linewidth=0.8, alpha=0.5, zorder=2)
+        (mark,) = axes.plot(
+            [utility.mean],
+            [leak.mean],
+            linestyle="none",
+            marker="o" if bare else _MARKERS[(number - 1) % len(_MARKERS)],
+            markersize=6.5 if bare else 9,
+            markerfacecolor=color if bare else "none",
+            markeredgecolor=color,
+            markeredgewidth=1.7,
+            label=textwrap.fill(row.defense, 56),
+            zorder=4,
+            gid=f"defense-{number}",
+        )
+        marks.append(mark)
+    for number, family in enumerate(families):
+        sweep = [row for row in rows if _family(row) == family]
+        axes.plot(
+            [_utility(row)[1].mean for row in sweep],
+            [row.leakage[row.primary or ""].mean for row in sweep],
+            color=_FAMILIES[number % len(_FAMILIES)],
+            linewidth=0.8,
+            alpha=0.55,
+        )
+    return marks
 
 
 def _family(row: SummaryRow) -> str:
@@ -160,10 +166,6 @@ def _utility(row: SummaryRow) -> tuple[str, Spread]:
 def _figure(spread: Spread) -> str:
     mean = decimals(spread.mean, 3)
     return mean if spread.std is None else f"{mean} ± {decimals(spread.std, 3)}"
-
-
-def _wrapped(label: str) -> str:
-    return textwrap.fill(label, 56)
 
 
 def _inline(svg: str, prefix: str, description: str, titles: dict[str, str]) -> str:

@@ -13,26 +13,27 @@ def decimals(value: float, digits: int) -> str:
     return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text.replace("-", "\N{MINUS SIGN}")
 
 
-def count(value: float) -> str:
-    """Return a number of things: whole where it is, one decimal where a mean below 100 is not."""
-    whole = abs(value) >= 100 or float(value).is_integer()
-    return decimals(value, 0 if whole else 1)
+def count(value: float, spread: float | None = None) -> str:
+    """Return a number of things: whole where it is, one decimal where a mean below 100 is not; a spread beside it."""
+    digits = 0 if abs(value) >= 100 or float(value).is_integer() else 1
+    beside = "" if not spread else f" ± {decimals(spread, digits)}"
+    return f"{decimals(value, digits)}{beside}"
 
 
-def data_size(size: float) -> str:
-    """Return bytes in B, kB, MB or GB (powers of 1000) with three digits."""
+def data_size(size: float, spread: float | None = None) -> str:
+    """Return bytes in B, kB, MB or GB (powers of 1000) with three digits, and its spread in the same unit."""
     for unit, name in _SIZES:
         if size >= 0.9995 * unit:
-            return f"{_three_digits(size / unit)} {name}"
-    return f"{size:.0f} B"
+            return _with_unit(size / unit, None if spread is None else spread / unit, name)
+    return _with_unit(size, spread, "B", whole=True)
 
 
-def duration(seconds: float) -> str:
-    """Return a time in ms, s, min or h."""
+def duration(seconds: float, spread: float | None = None) -> str:
+    """Return a time in ms or s (with its spread in the same unit), a long one in minutes and hours."""
     if seconds < 0.9995:
-        return "0 s" if seconds == 0 else f"{_three_digits(seconds * 1000)} ms"
-    if seconds < 99.95:
-        return f"{_three_digits(seconds)} s"
+        return _with_unit(seconds * 1000, None if spread is None else spread * 1000, "ms")
+    if seconds < 99.95 or spread is not None:
+        return _with_unit(seconds, spread, "s")
     minutes, rest = divmod(round(seconds), 60)
     hours, left = divmod(minutes, 60)
     return f"{hours} h {left} min" if hours else f"{minutes} min {rest} s"
@@ -44,5 +45,7 @@ def points(difference: float) -> str:
     return f"{text} point" if text == "1.0" else f"{text} points"
 
 
-def _three_digits(value: float) -> str:
-    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+def _with_unit(value: float, spread: float | None, unit: str, *, whole: bool = False) -> str:
+    digits = 0 if whole or value >= 99.95 or value == 0 else 1 if value >= 9.995 else 2
+    beside = "" if spread is None else f" ± {decimals(spread, digits)}"
+    return f"{decimals(value, digits)}{beside} {unit}"

@@ -108,7 +108,7 @@ def _render(audit: StoredAudit) -> str:
         seen=[evidence.seen_table(label, found) for label, found in runs.items()],
         information=evidence.information_table(runs),
         keys=evidence.key_table(runs),
-        phases=evidence.phase_table(first, runs[first]) if first else (),
+        phases=evidence.phase_table(runs[first]) if first else (),
         phase_label=first or "",
         applied=evidence.applied_table(runs),
         auxiliary=evidence.auxiliary_table(runs),
@@ -137,7 +137,7 @@ def _subject(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Subj
         svg = trade_off(party, marks, f"plot-{number}-{position}")
         plots.append(Plot(title=f"Attacker: {party}", svg=svg, description=describe(party, marks)))
     first = rows[0]
-    engine = f"{first.engine.name}, {first.engine.bits:,} bits" if first.engine.bits else first.engine.name
+    engine = f"{first.engine.name} {first.engine.bits} bits" if first.engine.bits else first.engine.name
     return Subject(
         title=f"{first.dataset} · {first.model['kind']} · {engine}",
         sentences=tuple(headline(table, audit.training_rows)),
@@ -159,7 +159,7 @@ def _cards(table: Sequence[SummaryRow]) -> list[Card]:
         cards.append(
             Card(
                 title=f"Leakage to {worst.party} ({worst.defense})",
-                value=spread_text(worst.leakage[primary], lambda value: decimals(value, 2)),
+                value=spread_text(worst.leakage[primary], 2),
                 beside=f"{metric_name(primary)} of {worst.attack}; its own columns alone {decimals(own, 2)}, "
                 f"chance {decimals(chance, 2)}",
             )

@@ -72,9 +72,10 @@ def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str
         return ["The undefended run is not finished: there is nothing yet to compare the defenses with."]
     row = spoken_of(undefended)
     sentences = [_leak_sentence(row, training_rows)]
-    if len(undefended) > 1:
-        sentences.append(f"Of the {len(undefended)} parties audited, {row.party} is the one to look at first.")
     sentences += _defense_sentences(row, [each for (_, party), each in best.items() if party == row.party])
+    if len(undefended) > 1:
+        others = [_other_attacker(each) for each in undefended if each is not row]
+        sentences.append(f"Other attackers audited: {'; '.join(others)}.")
     if row.seeds == 1:
         sentences.append("All this rests on a single seed: its spread is unknown, and another draw may differ.")
     return sentences
@@ -160,6 +161,11 @@ def _leak_sentence(row: SummaryRow, training_rows: int | None) -> str:
     return text
 
 
+def _other_attacker(row: SummaryRow) -> str:
+    reached, own = decimals(_leak(row).mean, 2), decimals(row.without_view[row.primary or ""].mean, 2)
+    return f"{row.party}, {reached} ({own} from its own columns alone)"
+
+
 def _defense_sentences(undefended: SummaryRow, rows: Sequence[SummaryRow]) -> list[str]:
     defended = [row for row in rows if row.defense != UNDEFENDED]
     if not defended:
@@ -197,6 +203,8 @@ def _price(undefended: SummaryRow, defended: SummaryRow) -> str:
     lost = before.mean - defended.utility[metric].mean
     if abs(lost) < 0.0005:
         return f"costs no {metric_name(metric)}"
+    spread = max(before.std or 0.0, defended.utility[metric].std or 0.0)
+    within = "less than its spread over the seeds" if abs(lost) < spread else ""
     if lost > 0:
-        return f"costs {points(lost)} of {metric_name(metric)}"
-    return f"costs no {metric_name(metric)} (which rose by {points(-lost)})"
+        return f"costs {points(lost)} of {metric_name(metric)}" + (f" ({within})" if within else "")
+    return f"costs no {metric_name(metric)} (it rose by {points(-lost)}{', ' if within else ''}{within})"

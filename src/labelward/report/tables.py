@@ -29,29 +29,31 @@ class Table:
     note: str = ""
 
 
-def spread_text(spread: Spread | None, form: Callable[[float], str] = lambda value: decimals(value, 3)) -> str:
+def spread_text(spread: Spread | None, digits: int = 3) -> str:
     """Return ``mean ± std``, the mean alone for a single seed, a dash for nothing."""
     if spread is None:
         return NOTHING
-    return form(spread.mean) if spread.std is None else f"{form(spread.mean)} ± {form(spread.std)}"
+    mean = decimals(spread.mean, digits)
+    return mean if spread.std is None else f"{mean} ± {decimals(spread.std, digits)}"
 
 
 def leakage_table(table: Sequence[SummaryRow]) -> Table:
     """Return leakage by defense, attacker and attack: each metric beside its value without the view and by chance."""
     attacked = [row for row in table if row.attack is not None]
     metrics = list(dict.fromkeys(name for row in attacked for name in row.leakage))
-    header = ["defense", "attacker", "attack", "seeds"]
+    header = ["defense", "attacker", "attack"]
     for metric in metrics:
         header += [metric_name(metric), "without the view", "chance"]
     rows = []
     for row in attacked:
-        cells = [row.defense, row.party or NOTHING, row.attack or NOTHING, str(row.seeds)]
+        cells = [row.defense, row.party or NOTHING, row.attack or NOTHING]
         for metric in metrics:
-            cells += [spread_text(each.get(metric)) for each in (row.leakage, row.without_view, row.chance)]
-        rows.append(tuple(cells))
+            cells += [spread_text(row.leakage.get(metric)), spread_text(row.without_view.get(metric))]
+            cells.append(decimals(row.chance[metric].mean, 3) if metric in row.chance else NOTHING)
+        rows.append((*cells, str(row.seeds)))
     return Table(
         caption="Leakage: what each attack got out of one party's view",
-        header=tuple(header),
+        header=(*header, "seeds"),
         rows=tuple(rows),
         words=3,
         note="Mean ± standard deviation over the seeds. Without the view: the same attack on the party's own columns "
@@ -74,7 +76,7 @@ def utility_table(table: Sequence[SummaryRow]) -> Table:
     )
 
 
-_COSTS: dict[str, tuple[str, Callable[[float], str]]] = {
+_COSTS: dict[str, tuple[str, Callable[[float, float | None], str]]] = {
     "seconds": ("time", duration),
     "bytes": ("on the wire", data_size),
     "messages": ("messages", count),
@@ -89,7 +91,7 @@ _COSTS: dict[str, tuple[str, Callable[[float], str]]] = {
 def cost_table(table: Sequence[SummaryRow]) -> Table:
     """Return the cost of one training by defense."""
     rows = [
-        (row.defense, str(row.seeds), *(spread_text(row.cost.get(name), form) for name, (_, form) in _COSTS.items()))
+        (row.defense, str(row.seeds), *(form(row.cost[n].mean, row.cost[n].std) for n, (_, form) in _COSTS.items()))
         for row in _longest_by_defense(table)
     ]
     return Table(

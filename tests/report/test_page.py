@@ -1,0 +1,218 @@
+"""The page: self-contained, escaped, complete, and refused for damaged input."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from stored_audit import JOB, LOCAL, make_leakage, make_row, make_run, write_audit
+
+from labelward.errors import DependencyError, FileFormatError
+from labelward.evaluate.results import RESULTS_FILE, EngineInfo, append_row, run_folder, write_run
+from labelward.report.page import write_report
+
+VOID = {"meta", "br", "hr", "img", "link", "input", "use", "path"}
+
+
+class Page(HTMLParser):
+    """Collects what the tests ask for, and that every element is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_report(write_audit(tmp_path_factory.mktemp("audit"))).read_text(encoding="utf-8")
+
+
+def test_nothing_is_fetched(text: str) -> None:
+    page = Page(text)
+    assert not {"script", "link", "iframe", "object", "embed", "base", "form"} & page.tags.keys()
+    fetching = ("src", "srcset", "href", "xlink:href", "action", "poster", "data", "background")
+    references = [value for _, name, value in page.attributes if name in fetching]
+    assert references
+    assert all(value.startswith("#") for value in references)
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+    assert "@import" not in text
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", text))
+    namespaces = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert set(re.findall(r"https?://[^\s\"'<)]+", text)) <= namespaces
+
+
+def test_every_id_is_there_once_and_every_reference_has_one(text: str) -> None:
+    page = Page(text)
+    ids = Counter(value for _, name, value in page.attributes if name == "id")
+    assert [name for name, number in ids.items() if number > 1] == []
+    links = {value[1:] for _, name, value in page.attributes if name in ("href", "xlink:href")}
+    links |= set(re.findall(r"url\(#([^)]*)\)", text))
+    assert links <= ids.keys()
+
+
+def test_the_page_can_be_read_without_eyes(text: str) -> None:
+    page = Page(text)
+    assert page.tags["svg"] == 2
+    labels = [value for tag, name, value in page.attributes if tag == "svg" and name == "aria-label"]
+    assert len(labels) == 2
+    assert labels[0].startswith("Leakage to telco against utility. no defense: AUC 0.98")
+    assert page.tags["caption"] == page.tags["table"] > 10
+    assert all(value in ("col", "row") for tag, name, value in page.attributes if tag == "th" and name == "scope")
+    assert sum(tag == "th" and name == "scope" for tag, name, _ in page.attributes) == page.tags["th"]
+    assert ("html", "lang", "en") in page.attributes
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+
+
+def test_each_defense_has_its_mark_with_a_title(text: str) -> None:
+    for plot in (0, 1):
+        titles = re.findall(rf'<g id="plot-1-{plot}-defense-\d"><title>(.*?): AUC [\d.]+ ± [\d.]+, leakage', text)
+        assert titles == [
+            *("no defense", "id-lmid (xi 0.1)", "id-lmid (xi 0.5)", "id-lmid (xi 1.0)", "id-lmid (xi 2.0)"),
+            "local-trees (count 1, mode replace)",
+        ]
+    for line in ("without the view", "by chance", "of the active party alone", "of the joined table"):
+        assert len(re.findall(rf"(leakage|utility) {line}</text>", text)) == 2
+
+
+def test_no_number_is_missing(text: str) -> None:
+    body = text.partition("<body>")[2]
+    assert not re.search(r"\b(nan|NaN|inf|None|undefined)\b", body)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "From what it received during training, telco could group the 455 training rows by their secret label",
+        "Leakage: what each attack got out of one party&#39;s view",
+        "active party alone (no federation)",
+        "sums before packing",
+        "rows of the tree; gradients are ciphertexts",
+        "holds for each node on its own and not for their union",
+        "9f3a 61c0 4be2 d758",
+        "gmpy2 2.2.1 (GMP 6.3.0)",
+        "classes = 2",
+        "hidden splits 31",
+        "refused candidates 815",
+        "AMD EPYC 9V74, 2 cores",
+        "labelward 0.1.0",
+        "xi = [0.1, 0.5, 1.0, 2.0]",
+        "semi-honest",
+    ],
+)
+def test_what_the_page_must_say(text: str, content: str) -> None:
+    assert content in text
+
+
+def test_a_complete_secure_audit_has_no_banner(text: str) -> None:
+    assert 'class="banner' not in text
+
+
+def test_hostile_names_are_escaped(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>"
+    (tmp_path / "job.toml").write_text(JOB + f"# {evil}\n")
+    attack = {"kind": "id2graph", "note": "'\"><img src=x onerror=alert(1)> --> ]]> $x_1$ <title>"}
+    append_row(tmp_path, make_row(dataset=evil, party=evil, attack=attack, versions={evil: evil}))
+    append_row(tmp_path, make_row(dataset=evil, party=evil, attack=attack, defense=({"kind": evil, "x": "$a_b^"},)))
+    seen = {evil: make_run().seen["telco"]}
+    write_run(tmp_path, make_run(processor=evil, seen=seen, phases={evil: {evil: 1.0}}, applied=({"kind": evil},)))
+    text = write_report(tmp_path).read_text(encoding="utf-8")
+    page = Page(text)
+    assert not {"script", "img"} & page.tags.keys()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+
+
+def test_a_single_row_is_enough(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB)
+    append_row(tmp_path, make_row())
+    text = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "This audit is unfinished: 1 of 30 runs are stored." in text
+    assert "All this rests on a single seed" in text
+    assert not re.search(r"\d ±", text)
+    Page(text)
+
+
+def test_without_any_attack(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB)
+    append_row(tmp_path, make_row(attack=None, leakage=None, party=None))
+    text = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "No attack was run, so this report says nothing of what the labels give away." in text
+    assert "<svg" not in text
+
+
+def test_an_insecure_run_says_so_on_the_first_line(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB)
+    engine = EngineInfo(name="plain", bits=0, insecure=True, security_level=0)
+    append_row(tmp_path, make_row(engine=engine))
+    body = write_report(tmp_path).read_text(encoding="utf-8").partition("<body>")[2]
+    assert body.lstrip().startswith(
+        '<p class="banner alarm" role="alert">This run was made with no encryption (plain engine); do not use it'
+    )
+
+
+def test_two_models_have_a_section_each(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB)
+    for trees, leak in ((5, 0.7), (10, 0.8)):
+        model = {"kind": "secureboost", "trees": trees}
+        append_row(tmp_path, make_row(model=model, leakage=make_leakage(leak, 0.5)))
+        append_row(tmp_path, make_row(model=model, leakage=make_leakage(leak - 0.1, 0.5), defense=LOCAL))
+    page = Page(write_report(tmp_path).read_text(encoding="utf-8"))
+    assert page.tags["h1"] == page.tags["svg"] == 2
+
+
+def test_writing_twice_gives_the_same_page(audit: Callable[..., Path]) -> None:
+    folder = audit(seeds=2)
+    first = write_report(folder).read_bytes()
+    assert write_report(folder).read_bytes() == first
+    assert not list(folder.glob("*.partial"))
+
+
+@pytest.mark.parametrize("name", ["job.toml", RESULTS_FILE, "run.json"])
+@pytest.mark.parametrize("damage", [b"{]\n", b"\xff\xfe\n", b'{"format": 9}\n'])
+def test_damaged_input_is_refused(audit: Callable[..., Path], name: str, damage: bytes) -> None:
+    folder = audit(seeds=1)
+    path = run_folder(folder, LOCAL, 1) / name if name == "run.json" else folder / name
+    path.write_bytes(damage)
+    with pytest.raises(FileFormatError, match=re.escape(name)):
+        write_report(folder)
+    assert not (folder / "report.html").exists()
+
+
+@pytest.mark.parametrize("name", ["job.toml", RESULTS_FILE])
+def test_missing_input_is_refused(audit: Callable[..., Path], name: str) -> None:
+    folder = audit(seeds=1)
+    (folder / name).unlink()
+    with pytest.raises(FileFormatError, match=r"job\.toml|no results yet"):
+        write_report(folder)
+
+
+@pytest.mark.parametrize("library", ["jinja2", "matplotlib"])
+def test_a_missing_library_is_named(audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+    folder = audit(seeds=1)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(DependencyError, match=r"labelward\[report\]"):
+        write_report(folder)
