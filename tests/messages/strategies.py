@@ -1,4 +1,4 @@
-"""Hypothesis strategies for every message class, built from the schema itself, so that a new message is tested at once."""
+"""Hypothesis strategies for every message class, built from the schema, so that a new message is tested too."""
 
 from __future__ import annotations
 

@@ -112,6 +112,7 @@ def test_arrays_that_may_not_travel(dtype: str) -> None:
         ((1,), bytes(7)),
         ((2**32, 2**32), b""),
         ((0, 2**63), b""),
+        ((1,) * 70, bytes(8)),
     ],
 )
 def test_arrays_that_cannot_be(shape: tuple[int, ...], data: bytes) -> None:
