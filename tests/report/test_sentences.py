@@ -79,7 +79,14 @@ def test_a_reduction_that_the_spread_does_not_bear_out() -> None:
 def test_a_defense_that_raises_the_leakage() -> None:
     assert said(LEAK, rows([0.71, 0.73], OWN, defense=LOCAL)) == [
         GROUPED,
-        "No defense tried lowers it: with the best of them, local-trees (count 1, mode replace), it is 0.72.",
+        "No defense tried lowers it: with the best of them, local-trees (count 1, mode replace), it rises to 0.72.",
+    ]
+
+
+def test_some_defenses_raise_the_leakage() -> None:
+    parts = [rows([0.71, 0.73], OWN, defense=LOCAL), rows([0.70, 0.70], OWN, defense=lmid(2.0))]
+    assert said(LEAK, *parts)[1:] == [
+        "No defense tried lowers it: with the best of them, id-lmid (xi 2.0), it is 0.70.",
         "Not every defense protects: measured here, the leakage rose under local-trees (count 1, mode replace) "
         "(to 0.72).",
     ]

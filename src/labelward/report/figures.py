@@ -87,6 +87,7 @@ def _style(axes: Axes, first: SummaryRow) -> None:
     axes.tick_params(colors=_INK, which="both")
     axes.grid(True, color=_FAINT, linewidth=0.5, alpha=0.35)
     axes.set_axisbelow(True)
+    axes.locator_params(axis="x", nbins=6)
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(_INK)

@@ -186,8 +186,9 @@ def _defense_sentences(undefended: SummaryRow, rows: Sequence[SummaryRow]) -> li
     elif not _adds(undefended):
         text = "So there was nothing that a defense could have taken back."
     else:
-        text = f"No defense tried lowers it: with the best of them, {best.defense}, it is {reached}."
-    worse = [row for row in defended if _leak(row).mean > bare.mean + _NOTICEABLE]
+        verb = "it is" if _leak(best).mean <= bare.mean + _NOTICEABLE else "it rises to"
+        text = f"No defense tried lowers it: with the best of them, {best.defense}, {verb} {reached}."
+    worse = [row for row in defended if row is not best and _leak(row).mean > bare.mean + _NOTICEABLE]
     if not worse:
         return [text]
     named = ", ".join(f"{row.defense} (to {decimals(_leak(row).mean, 2)})" for row in worse)
