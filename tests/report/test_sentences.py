@@ -156,7 +156,7 @@ def test_another_ranking_metric_and_an_unknown_number_of_rows() -> None:
 
 def test_insecure_runs() -> None:
     rehearsal = (
-        "; do not use it between companies: it is a rehearsal, and whoever sees the messages can read what encryption "
+        "; do not use it between companies: it is a rehearsal, and whoever sees the messages could read what encryption "
         "should hide."
     )
     assert insecure_warning([]) is None

@@ -101,7 +101,7 @@ def insecure_warning(reasons: Sequence[str]) -> str | None:
     words = ", ".join(_insecurity(reason) for reason in reasons)
     return (
         f"This run was made with {words}; do not use it between companies: it is a rehearsal, and whoever sees "
-        "the messages can read what encryption should hide."
+        "the messages could read what encryption should hide."
     )
 
 
