@@ -156,8 +156,8 @@ def test_another_ranking_metric_and_an_unknown_number_of_rows() -> None:
 
 def test_insecure_runs() -> None:
     rehearsal = (
-        "; do not use it between companies: it is a rehearsal, and whoever sees the messages could read what encryption "
-        "should hide."
+        "; do not use it between companies: it is a rehearsal, and whoever sees the messages could read what "
+        "encryption should hide."
     )
     assert insecure_warning([]) is None
     assert insecure_warning(["plain engine"]) == f"This run was made with no encryption (plain engine){rehearsal}"
