@@ -191,6 +191,17 @@ class TransportContract:
                 there.receive(self.patience)
             assert caught.value.peer == "here"
 
+    def test_closing_after_a_failure_is_no_end(self, trio: tuple[Transport, Transport, Transport]) -> None:
+        """Neither of the party that failed nor of one that closes because of it: nobody is told that they were done."""
+        one, two, three = trio
+        one.fail("DataError")
+        one.close()
+        for end in (two, three):
+            with pytest.raises(PeerError, match="DataError") as caught:
+                end.receive(self.patience)
+            assert caught.value.peer == "one"
+            end.close()
+
     def test_nothing_is_sent_after_a_failure(self, pair: tuple[Transport, Transport]) -> None:
         """A party that has not heard of it yet hears of it when it sends."""
         here, there = pair

@@ -59,7 +59,8 @@ class _End(Transport):
         with room.changed:
             if self.party not in room.left:
                 room.left.add(self.party)
-                for peer in room.boxes.keys() - {self.party}:
+                done = room.boxes.keys() - {self.party} if room.failed is None else ()
+                for peer in done:  # after a failure nobody is done, and the failure is what peers must hear of
                     room.boxes[peer].append((self.party, b""))
             room.changed.notify_all()
 

@@ -1,0 +1,392 @@
+"""Contexts and handshakes: who fails is named to all at once, who differs is told where, nothing private is said."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labelward.errors import HandshakeError, LabelwardError, PeerError
+from labelward.he import Layout, engine
+from labelward.messages import setup
+from labelward.messages.base import RowMask
+from labelward.messages.codec import encode
+from labelward.messages.setup import Hello, Ready
+from labelward.messages.tree import OwnSplit, PredictRequest, TrainingEnd, TreeStart
+from labelward.party import handshake
+from labelward.party.context import Context
+from labelward.party.local import run_parties
+from labelward.party.transcript import Header, Transcript
+from labelward.party.view import View
+from labelward.rng import Protection
+from labelward.transport.base import Transport
+from labelward.transport.inprocess import connect
+
+NAMES = ("active", "left", "right")
+SOON = 2.0  # seconds within which a failure must have ended all parties
+Program = Callable[[Context], Any]
+
+
+def context(end: Transport, names: tuple[str, ...] = NAMES, timeout: float = 30.0) -> Context:
+    others = tuple(name for name in names if name != end.party)
+    role = "active" if end.party == names[0] else "passive"
+    header = Header(1, "test", end.party, role, others, (3, 0), "plain", 0, ("test",), {})
+    return Context(end, active=names[0], peers=others, transcript=Transcript(header), seed=1, timeout=timeout)
+
+
+def live(programs: dict[str, Program], timeout: float = 30.0) -> dict[str, Any]:
+    return run_parties(
+        {name: (lambda end: context(end, tuple(programs), timeout), programs[name]) for name in programs}
+    )
+
+
+def errors_of(programs: dict[str, Program], timeout: float = 30.0) -> dict[str, BaseException]:
+    """Run to the end and return what each party raised."""
+    raised: dict[str, BaseException] = {}
+
+    def caught(name: str) -> Program:
+        def program(ctx: Context) -> None:
+            try:
+                programs[name](ctx)
+            except BaseException as error:
+                raised[name] = error
+                raise
+
+        return program
+
+    with pytest.raises(BaseException):  # noqa: B017, PT011
+        live({name: caught(name) for name in programs}, timeout)
+    return raised
+
+
+def pair() -> tuple[Context, Context, dict[str, Transport]]:
+    ends = connect(("active", "left"))
+    return context(ends["active"], ("active", "left")), context(ends["left"], ("active", "left"), 0.3), ends
+
+
+def wait_for_active(ctx: Context) -> None:
+    ctx.recv("active", TrainingEnd, (7,))
+
+
+class Secret(Exception):  # noqa: N818
+    """An error whose text says what it should not."""
+
+
+# -- sending and receiving -------------------------------------------------------------------------------------------
+
+
+def test_messages_wait_for_their_turn() -> None:
+    """Keyed by peer, type and step: the order of arrival does not matter."""
+    active, left, _ = pair()
+    for step in (2, 0, 1):
+        active.send("left", TrainingEnd(step), (step,))
+    active.send("left", PredictRequest(0, 5), (0,))
+    assert left.recv("active", PredictRequest, (0,)) == PredictRequest(0, 5)
+    assert [left.recv("active", TrainingEnd, (step,)).trees for step in range(3)] == [0, 1, 2]
+
+
+def test_one_of_several_types() -> None:
+    active, left, _ = pair()
+    active.send("left", TrainingEnd(0), (0,))
+    assert left.recv("active", (TreeStart, TrainingEnd), (0,)) == TrainingEnd(0)
+
+
+def test_what_is_sent_is_counted_as_it_travels() -> None:
+    active, left, _ = pair()
+    message = TrainingEnd(5)
+    active.send("left", message, (5,))
+    left.recv("active", TrainingEnd, (5,))
+    size = len(encode(message, (5,)))
+    assert (active.meter.messages, active.meter.bytes) == ({"TrainingEnd": 1}, {"TrainingEnd": size})
+    view = View(active.transcript.header, active.transcript.entries)
+    assert view.counts()["sent", "TrainingEnd"] == (1, size)
+    assert list(view.content()) == []  # what a party sent is no part of what it saw
+    assert left.meter.messages == {}
+    assert left.meter.seconds.keys() == {"wait"}
+
+
+def test_a_silent_peer_is_named_with_message_and_step() -> None:
+    _, left, _ = pair()
+    start = time.monotonic()
+    with pytest.raises(
+        PeerError, match=r"party 'active': silent for 0\.3 s \(message TrainingEnd, step \[3\]\)"
+    ) as caught:
+        left.recv("active", TrainingEnd, (3,))
+    assert time.monotonic() - start < SOON
+    assert (caught.value.peer, caught.value.message, caught.value.step) == ("active", "TrainingEnd", (3,))
+
+
+def test_chatter_does_not_extend_the_time_limit() -> None:
+    """The limit is for the awaited message, whatever else arrives."""
+    active, left, _ = pair()
+    start = time.monotonic()
+    for step in range(20):
+        active.send("left", TrainingEnd(step), (step,))
+    with pytest.raises(PeerError, match="silent"):
+        left.recv("active", PredictRequest, (0,))
+    assert time.monotonic() - start < SOON
+
+
+def test_the_same_message_twice() -> None:
+    active, left, _ = pair()
+    for _ in range(2):
+        active.send("left", TrainingEnd(1), (1,))
+    active.send("left", TrainingEnd(2), (2,))
+    with pytest.raises(PeerError, match=r"'active': sent the same message twice \(message TrainingEnd, step \[1\]\)"):
+        left.recv("active", TrainingEnd, (2,))
+
+
+def test_a_peer_that_has_ended() -> None:
+    active, left, _ = pair()
+    active.send("left", TrainingEnd(1), (1,))
+    active.close()
+    assert left.recv("active", TrainingEnd, (1,)) == TrainingEnd(1)
+    with pytest.raises(
+        PeerError, match=r"'active': ended while a message was awaited \(message TrainingEnd, step \[2\]\)"
+    ):
+        left.recv("active", TrainingEnd, (2,))
+    with pytest.raises(PeerError, match=r"'active': has already ended \(message TrainingEnd, step \[0\]\)"):
+        left.send("active", TrainingEnd(0), (0,))
+
+
+@pytest.mark.parametrize("frame", [b"no frame", b"LW\x01\x93\xa1\xff", encode(TrainingEnd(1), (1,))[:-1]])
+def test_bytes_that_are_no_message(frame: bytes) -> None:
+    _, left, ends = pair()
+    ends["active"].send("left", frame)
+    with pytest.raises(PeerError, match="'active': sent no valid message"):
+        left.recv("active", TrainingEnd, (1,))
+
+
+def test_observations_are_kept_and_ciphertexts_are_not() -> None:
+    active, left, _ = pair()
+    private = engine("plain").generate(0, protection=Protection(), insecure=True)
+    block = private.encrypt(np.arange(3)[:, None], Layout((9,), 3, 1)).block()
+    active.send("left", TreeStart(0, RowMask(3, "bits", b"\x07"), block), (0,))
+    assert left.recv("active", TreeStart, (0,)).gradients == block
+    seen = OwnSplit(0, 0, "c", 0.25, 0, RowMask(3, "bits", b"\x01"))
+    left.observe(seen)
+    view = View(left.transcript.header, left.transcript.entries)
+    kept = next(view.received(TreeStart)).message.gradients
+    assert (type(kept).__name__, kept.size) == ("CipherDigest", len(block.data))
+    assert list(view.observed(OwnSplit)) == [seen]
+    assert not any(block.data in entry.payload for entry in left.transcript.entries)
+
+
+# -- failures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("culprit", NAMES)
+def test_a_party_that_raises_ends_all_and_is_named(culprit: str) -> None:
+    """At once, by the error's type only: its text may hold a label."""
+
+    def fail(ctx: Context) -> None:
+        time.sleep(0.1)
+        raise Secret("row 17 has label 1")
+
+    def wait(ctx: Context) -> None:
+        ctx.recv(next(peer for peer in ctx.peers if peer != culprit), TrainingEnd, (7,))
+
+    start = time.monotonic()
+    raised = errors_of({name: fail if name == culprit else wait for name in NAMES})
+    assert time.monotonic() - start < SOON
+    for name in set(NAMES) - {culprit}:
+        error = raised[name]
+        assert isinstance(error, PeerError)
+        assert error.peer == culprit
+        assert "Secret" in str(error)
+        told = [str(error), repr(error.__cause__), repr(error.__context__)]
+        assert not any("label 1" in text or "row 17" in text for text in told)
+
+
+def test_the_error_of_the_culprit_is_raised() -> None:
+    """Not that of a party that was merely told."""
+
+    def fail(ctx: Context) -> None:
+        time.sleep(0.1)
+        raise Secret("here it may be read")
+
+    with pytest.raises(Secret, match="here it may be read"):
+        live({"active": wait_for_left, "left": fail})
+
+
+def wait_for_left(ctx: Context) -> None:
+    ctx.recv("left", TrainingEnd, (7,))
+
+
+def test_a_silent_peer_ends_the_run() -> None:
+    """The one that waited says whom it waited for; the silent one is told when it speaks again."""
+
+    def dawdle(ctx: Context) -> None:
+        time.sleep(1.0)
+        ctx.send("active", TrainingEnd(7), (7,))
+
+    raised = errors_of({"active": wait_for_left, "left": dawdle}, timeout=0.3)
+    assert str(raised["active"]) == "party 'left': silent for 0.3 s (message TrainingEnd, step [7])"
+    assert str(raised["left"]) == "party 'active': failed: PeerError (message TrainingEnd, step [7])"
+
+
+def test_results_of_all_parties() -> None:
+    def lead(ctx: Context) -> str:
+        for peer in ctx.peers:
+            ctx.send(peer, TrainingEnd(7), (7,))
+        return "led"
+
+    def follow(ctx: Context) -> str:
+        wait_for_active(ctx)
+        return "followed " + ctx.active
+
+    assert live({"active": lead, "left": follow, "right": follow}) == {
+        "active": "led",
+        "left": "followed active",
+        "right": "followed active",
+    }
+
+
+_INTERRUPTED = """
+import sys, time
+sys.path.insert(0, {folder!r})
+from test_conversation import live
+from labelward.messages.tree import TrainingEnd
+
+def wait(ctx):
+    try:
+        ctx.recv(ctx.peers[0], TrainingEnd, (1,))
+    finally:
+        sys.stdout.write(f"ended {{ctx.party}}\\n")
+
+print("started", flush=True)
+try:
+    live({{"active": wait, "left": wait, "right": wait}}, 600.0)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    sys.exit(130)
+"""
+
+
+def test_ctrl_c_ends_all_parties() -> None:
+    folder = __file__.rpartition("/")[0]
+    script = [sys.executable, "-c", _INTERRUPTED.format(folder=folder)]
+    with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        time.sleep(0.5)
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert time.monotonic() - start < 5.0  # threads are joined every 0.2 s; the rest is the interpreter's end
+    assert process.returncode == 130, err
+    lines = out.split("\n")
+    assert sorted(lines[:3]) == ["ended active", "ended left", "ended right"]
+    assert lines[3] == "interrupted"
+    assert err == ""
+
+
+# -- handshake -------------------------------------------------------------------------------------------------------
+
+JOB = {"model.kind": '"secureboost"', "model.trees": "5", "run.seeds": "[1]"}
+IDS = ["x", "y", "z"]
+
+
+def greet(
+    active: tuple[dict[str, str], tuple[int, int], list[str]] = (JOB, (2, 1), IDS),
+    passive: tuple[dict[str, str], tuple[int, int], list[str]] = (JOB, (2, 1), IDS),
+) -> dict[str, BaseException]:
+    programs: dict[str, Program] = {
+        "active": lambda ctx: handshake.greet_passives(ctx, *active),
+        "left": lambda ctx: handshake.greet_active(ctx, *(passive if ctx.party == "left" else active)),
+        "right": lambda ctx: handshake.greet_active(ctx, *active),
+    }
+    if active == passive:
+        live(programs)
+        return {}
+    return errors_of(programs)
+
+
+def first(raised: dict[str, BaseException]) -> str:
+    """Return the message of those parties that found out themselves; they agree on what differs."""
+    found = [error for error in raised.values() if not isinstance(error, PeerError)]
+    assert found
+    assert all(isinstance(error, HandshakeError) for error in found)
+    return str(found[0])
+
+
+def test_parties_that_agree() -> None:
+    assert greet() == {}
+
+
+def test_every_differing_key_is_named_with_both_values() -> None:
+    other = {"model.kind": '"secureboost"', "model.trees": "7", "model.depth": "3"}
+    told = first(greet(passive=(other, (2, 1), IDS)))
+    for part in ("model.trees", "5", "7", "model.depth", "3", "absent", "run.seeds", "[1]", "'active'", "'left'"):
+        assert part in told
+    assert "model.kind" not in told
+
+
+def test_row_counts() -> None:
+    told = first(greet(passive=(JOB, (3, 0), IDS)))
+    for part in ("'active'", "2", "1", "'left'", "3", "0"):
+        assert part in told
+
+
+@pytest.mark.parametrize("ids", [["x", "y", "w"], ["y", "x", "z"], ["xy", "", "z"]])
+def test_row_ids(ids: list[str]) -> None:
+    """Other ids, another order, other borders between ids; the ids themselves are not told."""
+    told = first(greet(passive=(JOB, (2, 1), ids)))
+    assert "'left'" in told
+    assert "not the same row ids" in told
+
+
+def test_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lie(ctx: Context) -> None:
+        ctx.send("active", Hello("0.0.1", "left", JOB, (2, 1), b""), (0,))
+        ctx.recv("active", Hello, (0,))
+        ctx.send("active", Ready(b""), (0,))
+
+    raised = errors_of({"active": lambda ctx: handshake.greet_passives(ctx, JOB, (2, 1), IDS), "left": lie})
+    assert isinstance(raised["active"], HandshakeError)
+    assert "'left' runs 0.0.1" in str(raised["active"])
+
+
+def test_a_peer_under_another_name() -> None:
+    def lie(ctx: Context) -> None:
+        from importlib.metadata import version
+
+        ctx.send("active", Hello(version("labelward"), "right", JOB, (2, 1), b""), (0,))
+
+    raised = errors_of({"active": lambda ctx: handshake.greet_passives(ctx, JOB, (2, 1), IDS), "left": lie})
+    assert "'left' calls itself 'right'" in str(raised["active"])
+
+
+def test_ids_travel_only_as_a_digest_under_a_fresh_key() -> None:
+    """Two runs give two digests, and no frame holds an id."""
+    ids = ["patient-8431", "patient-1207"]
+    digests = []
+    for _ in range(2):
+        contexts: dict[str, Context] = {}
+
+        def keep(ctx: Context, contexts: dict[str, Context] = contexts) -> Context:
+            contexts[ctx.party] = ctx
+            return ctx
+
+        live(
+            {
+                "active": lambda ctx: handshake.greet_passives(keep(ctx), JOB, (2, 0), ids),
+                "left": lambda ctx: handshake.greet_active(keep(ctx), JOB, (2, 0), ids),
+            }
+        )
+        entries = [entry for ctx in contexts.values() for entry in ctx.transcript.entries]
+        assert not any(name.encode() in entry.payload for entry in entries for name in ids)
+        view = View(contexts["active"].transcript.header, contexts["active"].transcript.entries)
+        digests.append(next(view.received(setup.Ready)).message.ids)
+    assert digests[0] != digests[1]
+
+
+def test_errors_have_exit_codes() -> None:
+    assert issubclass(PeerError, LabelwardError)
+    assert (PeerError("a", "b").exit_code, HandshakeError("x").exit_code) == (3, 2)
