@@ -17,7 +17,7 @@ of them insecure, have smaller factors and correspondingly weaker bounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import gmpy2
 import numpy as np
@@ -28,7 +28,7 @@ from labelward.rng import Protection
 
 __all__ = ["OwnerKernel", "PublicKernel", "exponents_below", "public_bases"]
 
-_OWNER_WIDEST, _PUBLIC_WIDEST = 10, 8  # about 60 and 40 MB of tables at 2048 bits
+_OWNER_WIDEST, _PUBLIC_WIDEST = 9, 8  # about 45 and 50 MB of tables at 2048 bits
 _SLACK = 16  # bytes of x beyond those of n
 
 
@@ -51,16 +51,16 @@ class OwnerKernel:
         self._h_p, self._h_q = gmpy2.invert(-q, p), gmpy2.invert(-p, q)
         self._tables: tuple[FixedBase, FixedBase] | None = None
 
-    def encrypt(self, plaintexts: Iterable[int], x: bytes, y: bytes) -> Iterator[mpz]:
+    def encrypt(self, plaintexts: Sequence[int], x: bytes, y: bytes) -> Iterator[mpz]:
         """Yield a ciphertext for each signed plaintext; ``x`` and ``y`` are exponents (:func:`exponents_below`)."""
-        n, p2, q2 = self.p * self.q, self._p2, self._q2
-        n2, p2_inverse = n * n, self._p2_inverse
+        p, q, p2, q2, p2_inverse = self.p, self.q, self._p2, self._q2, self._p2_inverse
+        size_p, size_q = ((prime.bit_length() + 7) // 8 for prime in (p, q))
         for_p, for_q = self._build()
-        size_p, size_q = ((prime.bit_length() + 7) // 8 for prime in (self.p, self.q))
-        powers = zip(for_p.powers(x, size_p), for_q.powers(y, size_q), strict=True)
-        for plaintext, (a, b) in zip(plaintexts, powers, strict=True):
-            residue = a + p2 * ((b - a) * p2_inverse % q2)
-            yield (1 + plaintext * n) * residue % n2
+        # 1 + m·n is 1 + p·(m·q) modulo p², and 1 + q·(m·p) modulo q²
+        modulo_p = for_p.powers(x, size_p, [m * q for m in plaintexts])
+        modulo_q = for_q.powers(y, size_q, [m * p for m in plaintexts])
+        for a, b in zip(modulo_p, modulo_q, strict=True):
+            yield a + p2 * ((b - a) * p2_inverse % q2)
 
     def decrypt(self, ciphertexts: Iterable[mpz]) -> Iterator[mpz]:
         """Yield the plaintext of each ciphertext, in (-n/2, n/2)."""
@@ -77,14 +77,14 @@ class OwnerKernel:
         if self._tables is None:
             tau_p, tau_q = self._bases
             self._tables = (
-                FixedBase(tau_p, self._p2, self.p.bit_length(), uses=self._uses, widest=_OWNER_WIDEST),
-                FixedBase(tau_q, self._q2, self.q.bit_length(), uses=self._uses, widest=_OWNER_WIDEST),
+                FixedBase(tau_p, self.p, self.p.bit_length(), uses=self._uses, widest=_OWNER_WIDEST),
+                FixedBase(tau_q, self.q, self.q.bit_length(), uses=self._uses, widest=_OWNER_WIDEST),
             )
         return self._tables
 
 
 class PublicKernel:
-    """Makes encryptions of zero without the secret.
+    """Encrypts without the secret, zero above all.
 
     Args:
         n: the modulus.
@@ -104,13 +104,13 @@ class PublicKernel:
         size = (n.bit_length() + 7) // 8 + _SLACK
         return size, size + 1
 
-    def obfuscators(self, random: bytes) -> Iterator[mpz]:
-        """Yield an obfuscator for each ``random_size(n)[1]`` uniform bytes of ``random``."""
+    def encrypt(self, plaintexts: Sequence[int], random: bytes) -> Iterator[mpz]:
+        """Yield a ciphertext for each signed plaintext and ``random_size(n)[1]`` uniform bytes of ``random``."""
         size, step = self.random_size(self.n)
         if self._table is None:
-            self._table = FixedBase(self._h, self.n2, 8 * size, uses=self._uses, widest=_PUBLIC_WIDEST)
+            self._table = FixedBase(self._h, self.n, 8 * size, uses=self._uses, widest=_PUBLIC_WIDEST)
         chunks = [random[i : i + step] for i in range(0, len(random), step)]
-        powers = self._table.powers(b"".join(chunk[:size] for chunk in chunks), size)
+        powers = self._table.powers(b"".join(chunk[:size] for chunk in chunks), size, plaintexts)
         for chunk, power in zip(chunks, powers, strict=True):
             yield power * self._signs[chunk[size] & 3] % self.n2
 

@@ -158,8 +158,7 @@ def run(task: Task, state: State) -> bytes:
         case EncryptPublic():
             public = state.publics[task.key]
             plaintexts = read(task.plaintexts, task.size, signed=True)
-            pairs = zip(plaintexts, public.obfuscators(task.random), strict=True)
-            return write(((1 + m * public.n) * r % public.n2 for m, r in pairs), _size(public.n2))
+            return write(public.encrypt(plaintexts, task.random), _size(public.n2))
         case SumRows():
             return _sum_rows(task, *state.rows[task.rows])
         case Seal():
@@ -190,13 +189,13 @@ def _sum_rows(task: SumRows, n2: mpz, rows: list[mpz]) -> bytes:
 def _seal(task: Seal, public: PublicKernel) -> bytes:
     n2, size = public.n2, _size(public.n2)
     cells, shift = read(task.cells, size), mpz(1) << task.shift
-    sealed = []
-    for index, obfuscator in enumerate(public.obfuscators(task.random)):
+    zeros, sealed = public.encrypt([0] * -(-len(cells) // task.fit), task.random), []
+    for index, zero in enumerate(zeros):
         combined = mpz(1)
         for cell in reversed(cells[index * task.fit : (index + 1) * task.fit]):
             combined = gmpy2.powmod(combined, shift, n2) if combined != 1 else combined
             combined = combined * cell % n2 if cell != 1 else combined
-        sealed.append(combined * obfuscator % n2)
+        sealed.append(combined * zero % n2)
     return write(sealed, size)
 
 
