@@ -145,7 +145,7 @@ def read_entries(path: Path) -> Iterator[Entry]:
             raise FileFormatError(f"{path}: record {number} is damaged (its hash does not fit)")
         try:
             yield _entries.decode(memoryview(data)[start:end])
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise FileFormatError(f"{path}: record {number} cannot be read: {error}") from error
         position, number = end + _HASH, number + 1
 
@@ -154,11 +154,11 @@ def decode_header(entry: Entry) -> Header:
     """Return the header of a transcript's first record; :class:`FileFormatError` for another format version."""
     if entry.kind != "header":
         raise FileFormatError(f"a transcript begins with a record of kind {entry.kind!r}, not a header")
-    found: Any = msgspec.msgpack.decode(entry.payload)
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        version = found.get("format") if isinstance(found, dict) else None
-        raise FileFormatError(f"a view of format {version!r}; this version reads format {FORMAT}")
     try:
+        found: Any = msgspec.msgpack.decode(entry.payload)
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            version = found.get("format") if isinstance(found, dict) else None
+            raise FileFormatError(f"a view of format {version!r}; this version reads format {FORMAT}")
         return _headers.decode(entry.payload)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise FileFormatError(f"a damaged view header: {error}") from error

@@ -120,7 +120,7 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.json.decode(stored.share, type=cls)
         except OSError as error:
             raise FileFormatError(f"no model share can be read at {path}: {error.strerror}") from error
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise FileFormatError(f"{path}: a damaged model share: {error}") from error
 
 

@@ -1,0 +1,265 @@
+"""What is kept is found again or named as damaged: the hash chain, format versions, modes of files, the digest."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelward.errors import FileFormatError, OutputError
+from labelward.messages.base import Array, CipherDigest, RowMask
+from labelward.messages.codec import encode_fields
+from labelward.messages.setup import Hello, Ready
+from labelward.messages.tree import DecryptedSums, LevelSums, OwnSplit, TrainingEnd
+from labelward.party.transcript import FILE_NAME, Header, Transcript, read_entries
+from labelward.party.view import View
+
+HEADER = Header(1, "test", "left", "passive", ("active",), (3, 1), "plain", 0, ("plain engine",), {"model.trees": "5"})
+MAGIC = b"labelward transcript\n"
+
+
+def fill(transcript: Transcript) -> Transcript:
+    """Some records of each kind."""
+    for step in range(3):
+        transcript.append("received", "active", "TrainingEnd", (step,), encode_fields(TrainingEnd(step)))
+        transcript.append("sent", "active", "Ready", (step,), (40).to_bytes(8, "little"))
+    seen = OwnSplit(0, 0, "c", 0.5, 0, RowMask(3, "bits", b"\x05"))
+    transcript.append("observed", "left", "OwnSplit", (), encode_fields(seen))
+    transcript.append("applied", "left", "Policy", (), msgspec.msgpack.encode({"kind": "none"}))
+    transcript.close()
+    return transcript
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "view"
+    fill(Transcript(HEADER, folder))
+    return folder
+
+
+def records(data: bytes) -> list[bytes]:
+    """Cut a file into its records, hashes included."""
+    found, position = [], len(MAGIC)
+    while position < len(data):
+        end = position + 4 + int.from_bytes(data[position : position + 4], "little") + 32
+        found.append(data[position:end])
+        position = end
+    return found
+
+
+def loaded(tmp: Path, data: bytes) -> View:
+    tmp.write_bytes(data)
+    return View.load(tmp)
+
+
+def test_stored_and_in_memory_views_are_equal(stored: Path) -> None:
+    memory = fill(Transcript(HEADER))
+    view, other = View.load(stored), View(memory.header, memory.entries[1:])
+    assert list(view.content()) == list(other.content())
+    assert view.digest() == other.digest()
+    assert view.header == HEADER
+    assert (view.party, view.rows, view.parameter("model.trees"), view.parameter("model.depth", 6)) == ("left", 3, 5, 6)
+    assert [received.message.trees for received in view.received(TrainingEnd)] == [0, 1, 2]
+    assert next(view.observed(OwnSplit)).column == "c"
+    assert list(view.applied()) == [{"kind": "none"}]
+    assert view.counts()["sent", "Ready"] == (3, 120)
+    assert View.load(stored / FILE_NAME).digest() == view.digest()
+
+
+def test_the_empty_view(stored: Path) -> None:
+    view = View.load(stored)
+    empty = view.without_records()
+    assert empty.header == view.header
+    assert list(empty.content()) == []
+    assert empty.digest() != view.digest()
+
+
+def test_only_the_owner_may_read(stored: Path) -> None:
+    assert stat.S_IMODE(stored.stat().st_mode) == 0o700
+    assert stat.S_IMODE((stored / FILE_NAME).stat().st_mode) == 0o600
+
+
+def test_a_transcript_is_never_overwritten(stored: Path) -> None:
+    before = (stored / FILE_NAME).read_bytes()
+    with pytest.raises(OutputError, match="holds a transcript already"):
+        Transcript(HEADER, stored)
+    assert (stored / FILE_NAME).read_bytes() == before
+
+
+def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError, match="cannot be written"):
+        Transcript(HEADER, tmp_path / "file" / "view")
+
+
+# -- the chain -------------------------------------------------------------------------------------------------------
+
+
+@given(data=st.data())
+@settings(max_examples=200)
+def test_any_altered_byte_is_found_in_its_record(stored: Path, data: st.DataObject) -> None:
+    original = (stored / FILE_NAME).read_bytes()
+    at = data.draw(st.integers(0, len(original) - 1))
+    altered = bytearray(original)
+    altered[at] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(FileFormatError) as caught:
+        loaded(stored.parent / "altered", bytes(altered))
+    position = len(MAGIC)
+    if at < position:
+        assert "is no labelward transcript" in str(caught.value)
+        return
+    for number, record in enumerate(records(original)):
+        position += len(record)
+        if at < position:
+            assert f"record {number} is" in str(caught.value)
+            return
+
+
+@given(data=st.data())
+@settings(max_examples=60)
+def test_dropped_repeated_and_exchanged_records_are_found(stored: Path, data: st.DataObject) -> None:
+    parts = records((stored / FILE_NAME).read_bytes())
+    first = data.draw(st.integers(0, len(parts) - 2))
+    match data.draw(st.sampled_from(["drop", "repeat", "exchange"])):
+        case "drop":
+            changed, found = parts[:first] + parts[first + 1 :], first
+        case "repeat":
+            changed, found = [*parts[: first + 1], parts[first], *parts[first + 1 :]], first + 1
+        case _:
+            second = data.draw(st.integers(first + 1, len(parts) - 1))
+            changed, found = list(parts), first
+            changed[first], changed[second] = parts[second], parts[first]
+    with pytest.raises(FileFormatError, match=f"record {found} is damaged"):
+        loaded(stored.parent / "changed", MAGIC + b"".join(changed))
+
+
+def test_every_cut_within_a_record_is_found(stored: Path) -> None:
+    original = (stored / FILE_NAME).read_bytes()
+    position = len(MAGIC)
+    for number, record in enumerate(records(original)):
+        for length in (1, 3, 4, 10, len(record) - 1):
+            with pytest.raises(FileFormatError, match=f"record {number} is cut off"):
+                loaded(stored.parent / "cut", original[: position + length])
+        position += len(record)
+
+
+def test_files_that_are_no_transcript(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match="no transcript can be read at"):
+        View.load(tmp_path)
+    for data, message in ((b"", "is no labelward transcript"), (MAGIC[:-1], "is no"), (MAGIC, "holds no record")):
+        with pytest.raises(FileFormatError, match=message):
+            loaded(tmp_path / "x", data)
+
+
+def rechained(bodies: list[bytes]) -> bytes:
+    """Write a file whose chain is right, whatever its records say."""
+    import hashlib
+
+    chain, data = bytes(32), MAGIC
+    for body in bodies:
+        chain = hashlib.sha256(chain + body).digest()
+        data += len(body).to_bytes(4, "little") + body + chain
+    return data
+
+
+def entry(kind: str, name: str, payload: bytes) -> bytes:
+    return msgspec.msgpack.encode([kind, "", name, [], payload])
+
+
+def test_other_format_versions_are_refused(tmp_path: Path) -> None:
+    for version in (0, 2, "1", None):
+        fields = msgspec.to_builtins(HEADER) | {"format": version}
+        with pytest.raises(FileFormatError, match=f"a view of format {version!r}; this version reads format 1"):
+            loaded(tmp_path / "x", rechained([entry("header", "Header", msgspec.msgpack.encode(fields))]))
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        [entry("received", "TrainingEnd", b"")],
+        [entry("header", "Header", msgspec.msgpack.encode([1]))],
+        [entry("header", "Header", msgspec.msgpack.encode({"format": 1}))],
+        [entry("header", "Header", b"\xc1")],
+        [entry("header", "Header", b"\xa1\xff")],
+        [entry("header", "Header", msgspec.msgpack.encode(HEADER)), entry("rumor", "TrainingEnd", b"")],
+        [entry("header", "Header", msgspec.msgpack.encode(HEADER)), b"\x95\xa1\xff"],
+        [b"\xc1"],
+    ],
+    ids=["no-header", "a-list", "few-fields", "no-msgpack", "no-text", "unknown-kind", "no-text-inside", "nothing"],
+)
+def test_records_that_cannot_be_read(tmp_path: Path, bodies: list[bytes]) -> None:
+    """Damage under a chain that fits: written so by another program."""
+    with pytest.raises(FileFormatError):
+        loaded(tmp_path / "x", rechained(bodies))
+
+
+@pytest.mark.parametrize("name", ["Gossip", "TrainingEnd"])
+def test_messages_that_cannot_be_read(tmp_path: Path, name: str) -> None:
+    header = entry("header", "Header", msgspec.msgpack.encode(HEADER))
+    view = loaded(tmp_path / "x", rechained([header, entry("received", name, b"\x80")]))
+    with pytest.raises(FileFormatError, match=name):
+        view.digest()
+
+
+# -- content and digest ----------------------------------------------------------------------------------------------
+
+
+def view_of(*entries: tuple[str, str, tuple[int, ...], object]) -> View:
+    transcript = Transcript(HEADER)
+    for kind, peer, step, record in entries:
+        transcript.append(kind, peer, type(record).__name__, step, encode_fields(record))  # type: ignore[arg-type]
+    return View(transcript.header, transcript.entries)
+
+
+def digest_of(sha256: bytes, size: int = 64) -> LevelSums:
+    return LevelSums(0, 0, 4, CipherDigest("paillier", "sums", (1, 4), 2, size, sha256))
+
+
+def test_the_digest_does_not_depend_on_arrival() -> None:
+    a, b = ("received", "active", (0,), TrainingEnd(0)), ("received", "active", (1,), TrainingEnd(1))
+    assert view_of(a, b).digest() == view_of(b, a).digest()
+    assert view_of(a, b).digest() != view_of(a).digest()
+    assert view_of(a, a).digest() != view_of(a).digest()
+
+
+def test_the_digest_depends_on_every_readable_field() -> None:
+    base = ("received", "active", (0,), TrainingEnd(0))
+    others = [
+        ("received", "right", (0,), TrainingEnd(0)),
+        ("received", "active", (1,), TrainingEnd(0)),
+        ("received", "active", (0,), TrainingEnd(1)),
+        ("observed", "active", (0,), TrainingEnd(0)),
+    ]
+    assert len({view_of(each).digest() for each in (base, *others)}) == 5
+
+
+def test_the_digest_leaves_out_what_is_drawn_anew_in_each_run() -> None:
+    """Keys, nonces, digests of ciphertexts; what was sent; but not the size of a ciphertext."""
+    for one, two in (
+        (Ready(b"1"), Ready(b"2")),
+        (Hello("1", "active", {}, (1, 1), b"a"), Hello("1", "active", {}, (1, 1), b"b")),
+        (digest_of(b"1"), digest_of(b"2")),
+    ):
+        assert view_of(("received", "a", (), one)).digest() == view_of(("received", "a", (), two)).digest()
+    small, large = (view_of(("received", "a", (), digest_of(b"1", size))) for size in (64, 128))
+    assert small.digest() != large.digest()
+    assert view_of(("sent", "a", (), Ready(b""))).digest() == view_of().digest()
+
+
+def test_observed_arrays_count_in_full() -> None:
+    sums = np.arange(6).reshape(1, 2, 3)
+    one, two = (
+        view_of(("observed", "left", (), DecryptedSums(0, 0, "b", (0,), Array.pack(each)))) for each in (sums, sums + 1)
+    )
+    assert one.digest() != two.digest()
+    assert next(one.observed(DecryptedSums)).sums.unpack().tolist() == sums.tolist()
+
+
+def test_read_entries_is_in_order(stored: Path) -> None:
+    kinds = [each.kind for each in read_entries(stored / FILE_NAME)]
+    assert kinds == ["header", *["received", "sent"] * 3, "observed", "applied"]
