@@ -1,0 +1,77 @@
+"""Attacks on a view, scored against the true labels: the same arithmetic within an audit and for a stored guess."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward import rng
+from labelward.attacks.contract import Attack, Aux, Guess, Own
+from labelward.data import Rehearsal
+from labelward.evaluate.results import Leakage
+from labelward.evaluate.scores import chance, score
+from labelward.party.view import View
+
+__all__ = ["Attacked", "attack_and_score", "guess_labels", "score_values"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attacked:
+    """One attack by one party.
+
+    Attributes:
+        leakage: as a result row holds it.
+        auxiliary: what the attack was given besides the view and the party's own columns.
+        seconds: of the attack on the view.
+    """
+
+    leakage: Leakage
+    auxiliary: dict[str, Any]
+    notes: dict[str, float]
+    seconds: float
+
+
+def guess_labels(attack: Attack, view: View, own: Own, *, classes: int, seed: int) -> Guess:
+    """Run an attack; its draws depend on seed, party and kind of attack alone."""
+    draws = rng.learning(seed, view.party, 0, f"attack {attack.kind}")
+    return attack(view, own, Aux(classes=classes), rng=draws)
+
+
+def score_values(values: NDArray[np.int64], labels: Sequence[str], *, party: str, seed: int) -> dict[str, Any]:
+    """Return the metrics of a guess, with ``chance`` beside them.
+
+    Args:
+        values: int64 [rows], the guess.
+        labels: the true labels of the same rows, as text: numbered here, so that it does not matter which
+            table they come from.
+        party: the attacker.
+        seed: of the run; the draws behind the chance level depend on seed and party.
+    """
+    truth = np.unique(np.asarray(labels, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
+    draws = rng.learning(seed, party, 0, "chance")
+    return {**score(values, truth), "chance": chance(values, truth, rng=draws)}
+
+
+def attack_and_score(attack: Attack, view: View, data: Rehearsal, *, seed: int) -> Attacked:
+    """Attack a party's view, and the same party without it; score both."""
+    held = next(party for party in data.parties if party.name == view.party)
+    own = Own(features=held.train, columns=held.columns)
+    classes = len(data.classes)
+    labels = np.asarray(data.classes)[data.train_labels].tolist()
+    start = time.perf_counter()
+    guess = guess_labels(attack, view, own, classes=classes, seed=seed)
+    seconds = time.perf_counter() - start
+    blind = guess_labels(attack, view.without_records(), own, classes=classes, seed=seed)
+    without_view = score_values(blind.values, labels, party=view.party, seed=seed)
+    without_view.pop("chance")
+    leakage = {
+        **score_values(guess.values, labels, party=view.party, seed=seed),
+        "without_view": without_view,
+        "primary": attack.primary,
+    }
+    return Attacked(leakage=leakage, auxiliary={"classes": classes}, notes=guess.notes, seconds=seconds)

@@ -1,0 +1,178 @@
+"""The kinds that a job file may name, built and checked before anything starts, and listed for people."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from functools import partial
+from importlib import import_module
+from typing import Any, TypeVar
+
+from labelward.errors import EncryptionError, JobError, unknown_name
+from labelward.evaluate.programs import Programs
+from labelward.he import ENGINES, Engine, engine
+from labelward.job import EncryptionSection, Job, Kind, Variant
+from labelward.party.policy import Policy
+from labelward.registry import Registry
+from labelward.rng import Protection
+
+__all__ = [
+    "MODELS",
+    "PROGRAMS",
+    "KindInfo",
+    "catalogue",
+    "check_job",
+    "completed",
+    "make_attack",
+    "make_engine",
+    "make_policies",
+    "make_programs",
+]
+
+MODELS: Registry[Any] = Registry("model", "labelward.protocols", ["tree.params:SecureBoost"])
+
+PROGRAMS = {"secureboost": "labelward.evaluate.trees:TreePrograms"}
+"""How a kind of model is run: ``"module:class"``, whose instances are made from the model's parameters."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindInfo:
+    """A kind as ``labelward list`` shows it.
+
+    Attributes:
+        summary: the first line of its documentation.
+        parameters: (name, default as text or ``"required"``, meaning) of each.
+    """
+
+    kind: str
+    summary: str
+    parameters: tuple[tuple[str, str, str], ...] = ()
+
+
+def completed(job: Job) -> Job:
+    """Return the job with all parameters of its model: parties that left defaults out agree with those that did not.
+
+    Raises:
+        JobError: the model's kind or a parameter is unknown or unfit.
+    """
+    made = _placed("[model]", partial(MODELS.make, job.model.kind, job.model.params))
+    return replace(job, model=Kind(job.model.kind, made.parameters()))
+
+
+def check_job(job: Job) -> None:
+    """Build every model, defense, attack and engine that the job names.
+
+    Raises:
+        JobError: an unknown kind or parameter, or a value that cannot be; names section and field.
+        EncryptionError: the engine does not offer the key's size.
+    """
+    make_programs(job.model)
+    for variant in job.variants():
+        make_policies(variant)
+    for attack in job.attacks:
+        make_attack(attack)
+    made = make_engine(replace(job.encryption, workers=1))
+    try:
+        if made.bits_offered and job.encryption.bits not in made.bits_offered:
+            # only the engine knows its other sizes, and only making a key asks it
+            made.generate(job.encryption.bits, protection=Protection(), insecure=job.encryption.insecure)
+    except EncryptionError as error:
+        raise EncryptionError(f"[encryption] bits: {error}") from error
+    finally:
+        made.close()
+
+
+def make_programs(model: Kind) -> Programs[Any]:
+    """Return how a model is run, with its parameters."""
+    params = _placed("[model]", partial(MODELS.make, model.kind, model.params))
+    module, _, name = PROGRAMS[model.kind].partition(":")
+    programs: Programs[Any] = getattr(import_module(module), name)(params)
+    return programs
+
+
+def make_policies(variant: Variant) -> tuple[Policy, ...]:
+    """Return the policies of one variant, new ones on each call."""
+    from labelward.defenses import DEFENSES
+
+    return tuple(_placed("[[defense]]", partial(DEFENSES.make, kind.kind, kind.params)) for kind in variant.chain)
+
+
+def make_attack(attack: Kind) -> Any:
+    """Return an attack with its parameters."""
+    from labelward.attacks import ATTACKS
+
+    return _placed("[[attack]]", partial(ATTACKS.make, attack.kind, attack.params))
+
+
+def make_engine(section: EncryptionSection) -> Engine:
+    """Return the engine of a job, with as many worker processes as there are cores where ``workers`` is 0."""
+    if section.engine not in ENGINES:
+        raise JobError(f"[encryption] engine: {unknown_name('engine', section.engine, ENGINES)}")
+    return engine(section.engine, workers=section.workers or len(os.sched_getaffinity(0)))
+
+
+def catalogue() -> dict[str, list[KindInfo]]:
+    """Return all kinds by family: models, defenses, attacks, engines, tables."""
+    from labelward.attacks import ATTACKS
+    from labelward.data import entries
+    from labelward.defenses import DEFENSES
+
+    registries: dict[str, Registry[Any]] = {"models": MODELS, "defenses": DEFENSES, "attacks": ATTACKS}
+    found = {family: [_info(*item) for item in registry.classes().items()] for family, registry in registries.items()}
+    found["engines"] = []
+    for name, entry in ENGINES.items():
+        module, _, cls = entry.partition(":")
+        found["engines"].append(KindInfo(kind=name, summary=_summary(getattr(import_module(module), cls))))
+    found["tables"] = [
+        KindInfo(
+            kind=name,
+            summary=f"{entry.title}: {entry.rows:,} rows, {entry.features} columns, "
+            f"{f'{len(entry.classes)} classes' if entry.classes else 'a quantity'}",
+        )
+        for name, entry in entries().items()
+    ]
+    return found
+
+
+def _placed(section: str, make: Callable[[], T]) -> T:
+    try:
+        return make()
+    except JobError as error:
+        text = str(error)
+        raise JobError(text if text.startswith("[") else f"{section} {text}") from error
+
+
+def _info(kind: str, cls: type[Any]) -> KindInfo:
+    meanings = _meanings(inspect.getdoc(cls) or "")
+    parameters = []
+    for field in fields(cls):
+        default = field.default
+        if field.default_factory is not MISSING:
+            default = field.default_factory()
+        text = "required" if default is MISSING else str(default)
+        parameters.append((field.name, text, meanings.get(field.name, "")))
+    return KindInfo(kind=kind, summary=_summary(cls), parameters=tuple(parameters))
+
+
+def _summary(cls: type[Any]) -> str:
+    return (inspect.getdoc(cls) or "").partition("\n")[0]
+
+
+def _meanings(doc: str) -> Mapping[str, str]:
+    """Return what the ``Attributes`` section of a docstring says of each name."""
+    section = re.search(r"^Attributes:\n((?:[ ]+.*\n?|\n)*)", doc, re.MULTILINE)
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in (section[1] if section else "").replace("``", "").splitlines():
+        entry = re.fullmatch(r" {4}([a-z_]+(?:, [a-z_]+)*): (.*)", line)
+        if entry:
+            names = entry[1].split(", ")
+            found.update(dict.fromkeys(names, entry[2]))
+        elif line.strip():
+            found.update({name: f"{found[name]} {line.strip()}" for name in names})
+    return found

@@ -1,0 +1,153 @@
+"""A stored view attacked with one party's features alone, a stored guess scored: an audit's work in separate processes.
+
+A guess is a Parquet file with the columns ``id`` (text) and ``guess`` (int64); its metadata under ``labelward`` holds a
+format version, and the attack, party and seed that made it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from labelward.attacks.contract import Guess, Own
+from labelward.data import encode, read_ids, read_table
+from labelward.data.labels import encode_labels
+from labelward.errors import DataError, FileFormatError, OutputError
+from labelward.evaluate.attacking import guess_labels, score_values
+from labelward.evaluate.kinds import make_attack
+from labelward.job import Kind
+from labelward.party.view import View
+
+__all__ = ["FORMAT", "StoredGuess", "attack_view", "read_guess", "score_guess", "write_guess"]
+
+FORMAT = 1
+_METADATA = b"labelward"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredGuess:
+    """A guess as it lies in a file.
+
+    Attributes:
+        ids: text [rows].
+        values: int64 [rows].
+        about: ``attack``, ``party``, ``seed`` and whatever else its writer noted.
+    """
+
+    ids: tuple[str, ...]
+    values: NDArray[np.int64]
+    about: dict[str, Any]
+
+
+def attack_view(
+    view_dir: Path, features: Path, kind: str, params: Mapping[str, Any], *, classes: int, seed: int
+) -> tuple[tuple[str, ...], Guess]:
+    """Attack a stored view, and return row ids and guess.
+
+    Args:
+        view_dir: folder of the view.
+        features: table of the attacker's own columns of the training rows, in the view's order; a column ``id`` holds
+            row ids, without it rows are numbered from 0.
+        kind: of the attack.
+        params: of the attack.
+        classes: number of classes that the attacker knows there to be.
+        seed: of the run; gives the draws that the audit's attack had.
+
+    Raises:
+        FileFormatError: the view is damaged.
+        DataError: the table cannot be used, or has other rows than the view speaks of.
+        JobError: an unknown attack or parameter.
+    """
+    attack = make_attack(Kind(kind, params))
+    view = View.load(view_dir)
+    table = read_table(features, text=["id"])
+    place = f"table {str(features)!r}"
+    if table.num_rows != view.rows:
+        raise DataError(f"{place}: has {table.num_rows} rows, but the view of {view.party!r} speaks of {view.rows}")
+    columns, matrix = encode(table, [name for name in table.column_names if name != "id"], place)
+    own = Own(features=matrix, columns=columns)
+    return _ids(table, None, place), guess_labels(attack, view, own, classes=classes, seed=seed)
+
+
+def write_guess(path: Path, ids: Sequence[str], guess: Guess, about: Mapping[str, Any]) -> None:
+    """Write a guess.
+
+    Args:
+        about: ``party`` and ``seed``, on which its chance level depends, and what else is to be noted.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    text = json.dumps({"format": FORMAT, "kind": guess.kind, **about, "notes": guess.notes})
+    table = pa.table({"id": pa.array(list(ids), pa.string()), "guess": pa.array(guess.values, pa.int64())})
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        pq.write_table(table.replace_schema_metadata({_METADATA: text}), partial)
+        partial.replace(path)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        if partial.exists():
+            partial.unlink()
+
+
+def read_guess(path: Path) -> StoredGuess:
+    """Read a guess.
+
+    Raises:
+        FileFormatError: it is missing, damaged, no guess, or of another format version.
+    """
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise FileFormatError(f"{path}: no guess can be read ({' '.join(str(error).split())})") from error
+    try:
+        about = json.loads((table.schema.metadata or {})[_METADATA])
+        version = about["format"]
+        if version != FORMAT:
+            raise FileFormatError(f"{path}: a guess of format {version!r}; this version reads format {FORMAT}")
+        if not isinstance(about["party"], str) or not isinstance(about["seed"], int):
+            raise TypeError("party or seed")
+        values = table.column("guess").cast(pa.int64()).to_numpy().astype(np.int64)
+        return StoredGuess(ids=tuple(table.column("id").cast(pa.string()).to_pylist()), values=values, about=about)
+    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        raise FileFormatError(f"{path}: is no guess that labelward attack wrote ({error})") from error
+
+
+def score_guess(guess: Path, truth: Path, *, label: str = "label", id_column: str | None = None) -> dict[str, Any]:
+    """Compare a stored guess with the true labels; metric names as in result rows, with ``chance``.
+
+    Args:
+        guess: as :func:`write_guess` wrote it.
+        truth: table with the labels of these rows, of others too, in any order.
+        label: its label column.
+        id_column: its column of row ids; by default ``id``, or row numbers from 0 where there is none.
+
+    Raises:
+        FileFormatError: the guess cannot be read.
+        DataError: the table cannot be used, or lacks a row of the guess.
+    """
+    stored = read_guess(guess)
+    place = f"table {str(truth)!r}"
+    table = read_table(truth, text=[id_column or "id"])
+    classes, numbers = encode_labels(table, label, place)
+    row_of = {name: row for row, name in enumerate(_ids(table, id_column, place))}
+    missing = [name for name in stored.ids if name not in row_of]
+    if missing:
+        raise DataError(f"{place}: has no row {missing[0]!r}, and {len(missing)} rows of the guess are missing in all")
+    names = np.asarray(classes)[numbers[[row_of[name] for name in stored.ids]]]
+    return score_values(stored.values, names.tolist(), party=stored.about["party"], seed=stored.about["seed"])
+
+
+def _ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:
+    if column is None and "id" not in table.column_names:
+        return tuple(map(str, range(table.num_rows)))
+    return tuple(read_ids(table, column or "id", place).tolist())

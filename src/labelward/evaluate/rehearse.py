@@ -1,0 +1,181 @@
+"""One training on one machine: every party in its own thread, its view and share on disk, what it spent counted."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.data import PartyData, Rehearsal
+from labelward.evaluate.folder import private_folder
+from labelward.evaluate.kinds import make_programs
+from labelward.evaluate.programs import Agreed, Ended
+from labelward.evaluate.results import Cost
+from labelward.he import Counts, Engine
+from labelward.job import EncryptionSection, Job
+from labelward.party.context import Context, Meter, Progress
+from labelward.party.local import run_parties
+from labelward.party.policy import Policy, PolicyChain
+from labelward.party.transcript import FORMAT, Header, Transcript
+from labelward.rng import Protection
+from labelward.transport.base import Transport
+
+__all__ = ["MODEL", "VIEW", "Finished", "Protections", "insecurities", "key_bits", "rehearse"]
+
+VIEW, MODEL = "view", "model"
+"""A party's folders: what it saw, and its part of the model."""
+
+Protections = Callable[[], Protection]
+"""Makes each party its own source of protection draws."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """What is known of a training beside views and shares.
+
+    Attributes:
+        margins: float64 [test rows].
+        meters: what each party spent and sent.
+        fingerprint: of the public key, as hex.
+    """
+
+    margins: NDArray[np.float64]
+    cost: Cost
+    meters: dict[str, Meter]
+    fingerprint: str
+
+
+def key_bits(engine: Engine, section: EncryptionSection) -> int:
+    """Return the size of the keys that an engine makes for a job; 0 where it has none."""
+    return section.bits if engine.bits_offered else 0
+
+
+def insecurities(engine: Engine, section: EncryptionSection, protections: Protections = Protection) -> tuple[str, ...]:
+    """Return why a run protects nothing; empty where it does."""
+    reasons = []
+    if not engine.secure:
+        reasons.append(f"{engine.name} engine")
+    elif section.bits < min(engine.bits_offered):
+        reasons.append(f"{section.bits}-bit key")
+    if protections().seeded:
+        reasons.append("seeded protection")
+    return tuple(reasons)
+
+
+def rehearse(
+    job: Job,
+    data: Rehearsal,
+    policies: Sequence[Policy],
+    engine: Engine,
+    folder: Path,
+    *,
+    seed: int,
+    progress: Progress,
+    protections: Protections = Protection,
+) -> Finished:
+    """Train and predict the test rows; leave ``folder/<party>/view`` and ``folder/<party>/model``.
+
+    Args:
+        job: completed, since its shared part is what the parties compare.
+        data: of this seed.
+        policies: what defends the run, at the active party.
+        engine: makes the keys; its worker processes outlive the run.
+        folder: is made; its parent must exist.
+        progress: hears of trees, from the active party's thread.
+
+    Raises:
+        LabelwardError: the first error of a party.
+    """
+    programs, active = make_programs(job.model), data.parties[0].name
+    agreed = _agreed(job, data, engine)
+    reasons = insecurities(engine, job.encryption, protections)
+    private_folder(folder)
+    contexts: dict[str, Context] = {}
+
+    def context(transport: Transport) -> Context:
+        party = transport.party
+        header = _header(party, agreed, engine, reasons)
+        private_folder(folder / party)
+        contexts[party] = Context(
+            transport,
+            active=active,
+            peers=header.peers,
+            transcript=Transcript(header, folder / party / VIEW),
+            seed=seed,
+            protection=protections(),
+            policies=PolicyChain(policies if party == active else ()),
+            progress=progress if party == active else _silent,
+        )
+        return contexts[party]
+
+    def run(held: PartyData, ctx: Context) -> Ended[Any]:
+        if held.name == active:
+            return programs.active(ctx, agreed, data, engine)
+        return programs.passive(ctx, agreed, held, engine)
+
+    start = time.perf_counter()
+    ended = run_parties({party.name: (context, partial(run, party)) for party in data.parties})
+    seconds = time.perf_counter() - start
+    for party, end in ended.items():
+        end.share.save(folder / party / MODEL)
+    margins = ended[active].margins
+    if margins is None:
+        raise ValueError("the active party's program returned no margins")
+    meters = {party: contexts[party].meter for party in ended}
+    cost = _cost(seconds, meters, [end.counts for end in ended.values()])
+    return Finished(margins=margins, cost=cost, meters=meters, fingerprint=ended[active].fingerprint.hex())
+
+
+def _agreed(job: Job, data: Rehearsal, engine: Engine) -> Agreed:
+    return Agreed(
+        parties=tuple(party.name for party in data.parties),
+        job={key: json.dumps(value, sort_keys=True) for key, value in job.shared().items()},
+        ids=[*data.train_ids.tolist(), *data.test_ids.tolist()],
+        rows=(len(data.train_ids), len(data.test_ids)),
+        bits=key_bits(engine, job.encryption),
+        precision=job.encryption.precision,
+        insecure=job.encryption.insecure,
+    )
+
+
+def _header(party: str, agreed: Agreed, engine: Engine, reasons: tuple[str, ...]) -> Header:
+    return Header(
+        format=FORMAT,
+        version=version("labelward"),
+        party=party,
+        role="active" if party == agreed.parties[0] else "passive",
+        peers=tuple(name for name in agreed.parties if name != party),
+        rows=agreed.rows,
+        engine=engine.name,
+        bits=agreed.bits,
+        insecure=reasons,
+        job=agreed.job,
+    )
+
+
+def _cost(seconds: float, meters: Mapping[str, Meter], counts: Sequence[Counts]) -> Cost:
+    total = Counts()
+    for each in counts:
+        total.add(each.as_dict())
+    return Cost(
+        seconds=seconds,
+        bytes=sum(sum(meter.bytes.values()) for meter in meters.values()),
+        messages=sum(sum(meter.messages.values()) for meter in meters.values()),
+        encryptions=total.encryptions,
+        additions=total.additions,
+        decryptions=total.decryptions,
+        ciphertexts=total.ciphertexts,
+        logical_sums=total.logical_sums,
+    )
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    pass

@@ -1,0 +1,239 @@
+"""Training without attacks, and prediction with the shares that it left: one process, one thread for each party."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from labelward.data import encode_as, load_source, prepare, read_ids, read_table
+from labelward.errors import DataError, FileFormatError, JobError, OutputError, unknown_name
+from labelward.evaluate.folder import JOB_FILE, check_output, claim
+from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
+from labelward.evaluate.programs import Share
+from labelward.evaluate.rehearse import MODEL, insecurities, key_bits, rehearse
+from labelward.evaluate.results import Cost, KeyInfo
+from labelward.evaluate.utility import probabilities, scores
+from labelward.evaluate.watch import Watch, silent
+from labelward.job import Job, RunSection, Variant, load_job
+from labelward.party.context import Context
+from labelward.party.handshake import greet_active, greet_passives
+from labelward.party.local import run_parties
+from labelward.party.transcript import FORMAT, Header, Transcript
+from labelward.transport.base import Transport
+
+__all__ = ["TrainedModel", "predict", "train"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel:
+    """What a training came to.
+
+    Attributes:
+        dataset: name of the data.
+        seed: of the run.
+        variant: slug of what defended it.
+        utility: ``auc``, ``accuracy``, ``f1`` on the test rows.
+        parties: whose folders were written.
+    """
+
+    dataset: str
+    seed: int
+    variant: str
+    utility: dict[str, float]
+    cost: Cost
+    key: KeyInfo
+    parties: tuple[str, ...]
+
+
+def train(
+    job: Job, out: Path, *, seed: int, variant: str | None = None, force: bool = False, watch: Watch = silent
+) -> TrainedModel:
+    """Train once, and write ``job.toml`` and for each party ``view`` and ``model``.
+
+    Args:
+        job: its seeds and attacks play no part.
+        out: a new folder; ``force`` replaces that of another training.
+        seed: of the learning draws and of the split.
+        variant: slug of one of ``job.variants()``; None where there is only one.
+
+    Raises:
+        InputError: of any kind, before anything is written.
+        PolicyError: the defense does not fit model or data.
+    """
+    defended = _variant(job, variant)
+    job = completed(
+        replace(job, defenses=(defended,) * bool(defended.chain), attacks=(), run=RunSection(seeds=(seed,)))
+    )
+    check_job(job)
+    check_output(out, job, "train", force=force)
+    source = load_source(job)
+    data = prepare(job, seed, source)
+    make_programs(job.model).check(data, make_policies(defended))
+    claim(out, job, "train", force=force)
+    engine = make_engine(job.encryption)
+    try:
+        ended = rehearse(
+            job,
+            data,
+            make_policies(defended),
+            engine,
+            out,
+            seed=seed,
+            progress=lambda what, done, total: watch(what, done, total, defended.label),
+        )
+        bits = key_bits(engine, job.encryption)
+        key = KeyInfo(
+            engine=engine.name,
+            bits=bits,
+            security_level=engine.security_level(bits),
+            fingerprint=ended.fingerprint,
+            insecure=insecurities(engine, job.encryption),
+            kernel=str(engine.describe().get("kernel", "")),
+        )
+    finally:
+        engine.close()
+    return TrainedModel(
+        dataset=source.name,
+        seed=seed,
+        variant=defended.slug,
+        utility=scores(ended.margins, data.test_labels),
+        cost=ended.cost,
+        key=key,
+        parties=tuple(party.name for party in data.parties),
+    )
+
+
+def predict(run: Path, tables: Mapping[str, Path], out: Path) -> int:
+    """Predict the rows of the parties' tables with the shares of a training; return how many rows.
+
+    Writes a Parquet file with the columns ``id``, ``margin``, ``probability`` (of the second class) and ``prediction``
+    (the class). Rows are matched by the job's id columns and sorted by id; without ids the tables' rows must be in the
+    same order.
+
+    Args:
+        run: the folder that :func:`train` wrote.
+        tables: each party's table.
+        out: the file to write.
+
+    Raises:
+        DataError: a table is missing, cannot be used, or holds other rows than the active party's.
+        FileFormatError: a share is missing or damaged.
+        HandshakeError: the shares are parts of different models.
+    """
+    job = _trained_job(run)
+    names = [party.name for party in job.parties]
+    for name in tables:
+        if name not in names:
+            raise DataError(unknown_name("party", name, names))
+    for name in names:
+        if name not in tables:
+            raise DataError(f"party {name!r}: its table is needed, since the others cannot predict without it")
+    programs = make_programs(job.model)
+    shares: dict[str, Share] = {name: programs.load(run / name / MODEL) for name in names}
+    held = {name: _rows(job, shares[name], tables[name]) for name in names}
+    for name in names[1:]:
+        _check_same_rows(names[0], held[names[0]][0], name, held[name][0])
+
+    def live(name: str, ctx: Context) -> NDArray[np.float64] | None:
+        ids, x = held[name]
+        agreed = {"model": shares[name].model}
+        if name == names[0]:
+            greet_passives(ctx, agreed, (0, len(ids)), ids.tolist())
+            margins: NDArray[np.float64] = programs.predict_active(ctx, shares[name], x)
+            return margins
+        greet_active(ctx, agreed, (0, len(ids)), ids.tolist())
+        programs.predict_passive(ctx, shares[name], x)
+        return None
+
+    ids = held[names[0]][0]
+    connect = partial(_context, names=names, rows=len(ids))
+    margins = run_parties({name: (connect, partial(live, name)) for name in names})[names[0]]
+    if margins is None:
+        raise ValueError("the active party's program returned no margins")
+    _write(out, ids, margins, shares[names[0]].classes)
+    return len(ids)
+
+
+def _variant(job: Job, slug: str | None) -> Variant:
+    variants = {variant.slug: variant for variant in job.variants()}
+    if slug is None:
+        if len(variants) > 1:
+            raise JobError(f"the job has several variants; choose one of {', '.join(variants)}")
+        return Variant()
+    if slug not in variants:
+        raise JobError(unknown_name("variant", slug, variants))
+    return variants[slug]
+
+
+def _trained_job(run: Path) -> Job:
+    try:
+        return load_job(run / JOB_FILE)
+    except JobError as error:
+        raise FileFormatError(f"{run}: is no folder that labelward train wrote ({error})") from error
+
+
+def _rows(job: Job, share: Share, path: Path) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
+    """Return ids and columns of one party's rows, sorted by id where the job names an id column."""
+    place = f"party {share.party!r}, table {str(path)!r}"
+    column = next(party.id for party in job.parties if party.name == share.party) or job.data.id
+    table = read_table(path, text=[column] if column else [])
+    x = encode_as(table, share.columns, place)
+    if column is None:
+        return np.arange(table.num_rows).astype(np.str_), x
+    ids = read_ids(table, column, place)
+    order = np.argsort(ids)
+    return ids[order], x[order]
+
+
+def _check_same_rows(active: str, expected: NDArray[np.str_], party: str, ids: NDArray[np.str_]) -> None:
+    if np.array_equal(expected, ids):
+        return
+    lacking, more = len(np.setdiff1d(expected, ids)), len(np.setdiff1d(ids, expected))
+    raise DataError(
+        f"parties {active!r} and {party!r} bring different rows: {lacking} of {active!r} are missing at {party!r}, "
+        f"and {more} of {party!r} at {active!r}"
+    )
+
+
+def _context(transport: Transport, *, names: list[str], rows: int) -> Context:
+    party = transport.party
+    peers = tuple(name for name in names if name != party)
+    header = Header(
+        format=FORMAT,
+        version=version("labelward"),
+        party=party,
+        role="active" if party == names[0] else "passive",
+        peers=peers,
+        rows=(0, rows),
+        engine="none",
+        bits=0,
+        insecure=(),
+        job={},
+    )
+    return Context(transport, active=names[0], peers=peers, transcript=Transcript(header), seed=0)
+
+
+def _write(out: Path, ids: NDArray[np.str_], margins: NDArray[np.float64], classes: tuple[str, ...]) -> None:
+    columns: dict[str, Any] = {
+        "id": pa.array(ids.tolist(), pa.string()),
+        "margin": margins,
+        "probability": probabilities(margins),
+        "prediction": pa.array([classes[int(margin > 0)] for margin in margins], pa.string()),
+    }
+    partial_file = out.with_name(f".{out.name}.partial")
+    try:
+        pq.write_table(pa.table(columns), partial_file)
+        partial_file.replace(out)
+    except OSError as error:
+        raise OutputError(f"{out}: cannot be written ({error.strerror or error})") from error
+    finally:
+        partial_file.unlink(missing_ok=True)

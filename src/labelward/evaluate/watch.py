@@ -1,0 +1,19 @@
+"""How a long evaluation tells how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["Watch", "silent"]
+
+Watch = Callable[[str, int, int, str], None]
+"""Called with (event, done, total, detail).
+
+``"runs"``: trainings of an audit that are finished, with the next one in words; ``"trees"``: trees of the training that
+runs; ``"attacks"``: attacks on its views. ``"trees"`` comes from the active party's thread, the others from the
+caller's.
+"""
+
+
+def silent(event: str, done: int, total: int, detail: str) -> None:
+    """Tell nobody."""
