@@ -33,6 +33,7 @@ def train(
     insecure_warning(insecure_reasons(job))
     try:
         with Board(quiet=quiet) as board:
+            board("runs", 0, 1, defense or "training")
             done = run_train(
                 job,
                 out,
