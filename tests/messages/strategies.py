@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import msgspec.inspect as inspect
 from hypothesis import strategies as st
 
-from labelward.he.contract import PublicMaterial
 from labelward.messages import setup, tree
 from labelward.messages.base import Message, Observation
 
@@ -57,23 +55,3 @@ def _strategy(info: inspect.Type) -> st.SearchStrategy[Any]:
         inspect.FloatType: st.floats(allow_nan=False),
     }
     return simple[type(info)]
-
-
-def leaves(info: inspect.Type, path: str) -> dict[str, inspect.Type]:
-    """Return every readable value of a type by its path; a struct's values stand under the struct's name."""
-    match info:
-        case inspect.StructType(cls=cls, fields=fields):
-            found: dict[str, inspect.Type] = {}
-            for field in fields:
-                found |= leaves(field.type, f"{cls.__name__}.{field.name}")
-            return found
-        case inspect.UnionType(types=types) | inspect.TupleType(item_types=types):
-            return {key: leaf for each in types for key, leaf in leaves(each, path).items()}
-        case inspect.VarTupleType(item_type=item):
-            return leaves(item, path)
-        case inspect.DictType(key_type=key, value_type=value):
-            return leaves(key, f"{path}.key") | leaves(value, f"{path}.value")
-    return {path: info}
-
-
-__all__ = ["MESSAGES", "OBSERVATIONS", "PublicMaterial", "classes", "leaves", "msgspec", "of"]

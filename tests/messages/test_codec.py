@@ -152,9 +152,7 @@ def test_keys_rows_and_unsealed_sums_have_no_encoding() -> None:
 
 def test_arrays_and_numpy_numbers_have_no_encoding_of_their_own() -> None:
     for value in (np.ones(2), np.float64(0.5), np.int64(1)):
-        if isinstance(
-            value, float
-        ):  # float64 is a Python float: encoded, and refused on arrival
+        if isinstance(value, float):  # float64 is a Python float: encoded, and refused on arrival
             with pytest.raises(CodecError):
                 decode(encode(TrainingEnd(value), (0,)))  # type: ignore[arg-type]
         else:
