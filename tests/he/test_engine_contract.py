@@ -1,8 +1,14 @@
-"""Every engine of the registry passes the shipped suite; a wrong one does not."""
+"""Every engine of the registry passes the shipped suite."""
 
 from __future__ import annotations
 
-from labelward.he import Engine, engine
+import numpy as np
+import pytest
+
+from labelward.errors import EncryptionError, InputError
+from labelward.he import ENGINES, Engine, Layout, engine
+from labelward.he.paillier import PaillierEngine
+from labelward.rng import Protection
 from labelward.testing.engines import EngineContract
 
 
@@ -20,3 +26,49 @@ class TestPaillier(EngineContract):
     @classmethod
     def make(cls) -> Engine:
         return engine("paillier")
+
+
+class TestPaillierInWorkers(EngineContract):
+    """All work, however small, in two worker processes."""
+
+    bits, insecure = 512, True
+
+    @classmethod
+    def make(cls) -> Engine:
+        return PaillierEngine(workers=2, inline_below=0)
+
+
+def test_every_registered_engine_can_be_made() -> None:
+    for name in ENGINES:
+        made = engine(name)
+        assert made.name == name
+        assert made.describe()["engine"] == name
+        made.close()
+
+
+def test_unknown_engine_and_worker_counts_are_refused() -> None:
+    with pytest.raises(InputError, match="did you mean 'paillier'"):
+        engine("palier")
+    with pytest.raises(InputError, match="workers"):
+        engine("plain", workers=0)
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES))
+def test_counts_of_a_known_case(name: str) -> None:
+    """Four rows, seven entries in four nonempty cells: three additions are enough, and no more are done."""
+    made = engine(name)
+    key = made.generate(512, protection=Protection(), insecure=True)
+    public = made.public(key.public.material(), protection=Protection(), insecure=True)
+    fresh = key.encrypt(np.ones((4, 2), np.int64), Layout((1, 1), 4, 2)).block()
+    assert key.public.counts.encryptions == fresh.count == 4
+    groups = np.array([[0, 1], [0, -1], [2, 1], [0, 0]], dtype=np.int32)
+    sums = public.rows(fresh).group_sums(groups, 3)
+    assert public.counts.additions == 3
+    assert key.decrypt(sums.seal()).tolist() == [[[3, 3], [0, 0], [1, 1]], [[1, 1], [2, 2], [0, 0]]]
+    assert public.counts.logical_sums == 12
+
+
+def test_plain_says_that_it_encrypts_nothing() -> None:
+    with pytest.raises(EncryptionError, match="insecure"):
+        engine("plain").generate(2048, protection=Protection())
+    assert engine("plain").security_level(2048) == 0
