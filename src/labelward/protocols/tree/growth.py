@@ -193,8 +193,11 @@ class Growth:
         with self.ctx.phase("decrypt"):
             flat = self.forest.private.decrypt(sealed)
         self.ctx.observe(DecryptedSums(*step, peer, build, Array.pack(flat)))
-        sums = flat.reshape(len(flat), len(build), bins, -1)
-        return complete(wanted, LevelSums(build, sums), self.sums.get(peer))
+        sums, before = flat.reshape(len(flat), len(build), bins, -1), self.sums.get(peer)
+        known = (len(flat), bins) if before is None else (len(before.sums), before.sums.shape[2])
+        if (len(flat), bins, sums.shape[3]) != (*known, self.values.shape[1]):
+            raise PeerError(peer, "sent sums of other columns or numbers", message="LevelSums", step=step)
+        return complete(wanted, LevelSums(build, sums), before)
 
     def _choose(self, depth: int) -> dict[int, Winner]:
         """Return the winners that the policies let stand, and record who may see their children."""

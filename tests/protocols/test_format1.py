@@ -1,0 +1,40 @@
+"""Runs that were stored under format 1 can still be read. ``assets/make_format1.py`` wrote them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from labelward.messages.tree import Level, OwnSplit, TreeStart
+from labelward.party.view import View
+from labelward.protocols.tree.predict import walk
+from labelward.protocols.tree.share import ModelShare
+from wiring import make_parts
+
+STORED = Path(__file__).parent.parent / "assets" / "format1"
+EXPECTED = json.loads((STORED / "expected.json").read_text())
+
+
+def test_views_have_the_digest_that_they_had() -> None:
+    assert {party: View.load(STORED / party).digest() for party in ("active", "left")} == EXPECTED["digests"]
+
+
+def test_views_tell_what_they_told() -> None:
+    view = View.load(STORED / "left")
+    assert (view.header.format, view.party, view.rows, view.parameter("model.trees")) == (1, "left", 24, 1)
+    assert next(view.received(TreeStart)).message.rows.unpack(24).all()
+    assert next(view.received(Level)).message.build == (0,)
+    assert {own.column for own in view.observed(OwnSplit)} <= {"left0", "left1"}
+
+
+def test_shares_predict_what_they_predicted() -> None:
+    shares = {party: ModelShare.load(STORED / party) for party in ("active", "left")}
+    parts = make_parts(41, 24, {"active": 1, "left": 2})
+    answers = {party: share.own.answers(parts[party]) for party, share in shares.items()}
+    active = shares["active"]
+    margins = np.zeros(24)
+    for tree in active.trees:
+        margins += walk(tree, active.parties, answers, 24)
+    assert margins.tobytes().hex() == EXPECTED["margins"]
