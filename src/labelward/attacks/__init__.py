@@ -1,0 +1,19 @@
+"""Attacks: functions of one party's view, its own data, and stated auxiliary knowledge.
+
+A new one is one module and one line here.
+"""
+
+from labelward.attacks.contract import Attack
+from labelward.registry import Registry
+
+__all__ = ["ATTACKS"]
+
+# The kinds that a job file may name; ATTACKS.make(kind, parameters) builds one, ATTACKS.classes() lists them.
+ATTACKS: Registry[Attack] = Registry(
+    "attack",
+    __name__,
+    [
+        "clustering:Clustering",
+        "id2graph:ID2Graph",
+    ],
+)
