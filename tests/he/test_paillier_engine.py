@@ -256,3 +256,17 @@ def test_workers_forget_what_is_garbage(pool: PaillierEngine) -> None:
     held = pool._executors._pool._loaded
     pool._executors._pool.forget()
     assert len(held) == 2  # the owner's key and the obfuscators
+
+
+def test_a_ciphertext_that_shares_a_factor_with_n(block: tuple) -> None:
+    """Only who knows the factors can make one; it is refused where it would enter a sum."""
+    private, fresh = block
+    size = len(fresh.data) // 3
+    altered = msgspec.structs.replace(fresh, data=int(private._p).to_bytes(size, "big") + fresh.data[size:])
+    with pytest.raises(EncryptionError, match="factor"):
+        private.public.rows(altered).group_sums(np.zeros((3, 1), np.int32), 1)
+
+
+def test_the_package_imports_neither_numba_nor_gmpy2_until_an_engine_is_made() -> None:
+    code = "import sys, labelward.he; sys.exit(bool({'numba', 'gmpy2'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -56,8 +56,8 @@ class PaillierRows(EncryptedRows):
         executor = key.executors.pick(present)
         stride, size = executor.size, key.ciphertext_size
         data = np.frombuffer(self._parts[index], dtype=np.uint8).reshape(self.n, size)
-        n2 = write([key.n2], size)
-        executor.load(kept, lambda i: LoadRows(kept.handle, n2, data[i::stride].tobytes()))
+        n = write([key.n], size)
+        executor.load(kept, lambda i: LoadRows(kept.handle, n, data[i::stride].tobytes()))
         columns, n_groups = shape
         tasks: list[Task] = [
             SumRows(kept.handle, columns, n_groups, groups[i::stride].astype("<i4", copy=False).tobytes())

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from gmpy2 import mpz
 
+from labelward.errors import EncryptionError
 from labelward.he.paillier.kernels import OwnerKernel, PublicKernel
 
 __all__ = [
@@ -56,10 +57,10 @@ class LoadPublic(msgspec.Struct, frozen=True, tag=True):
 
 
 class LoadRows(msgspec.Struct, frozen=True, tag=True):
-    """Keep encrypted rows of one part."""
+    """Keep encrypted rows of one part, each split as :mod:`~labelward.he.paillier.fixedbase` splits its powers."""
 
     handle: int
-    n2: bytes
+    n: bytes
     data: bytes
 
 
@@ -123,7 +124,7 @@ class State:
     def __init__(self) -> None:
         self.owners: dict[int, OwnerKernel] = {}
         self.publics: dict[int, PublicKernel] = {}
-        self.rows: dict[int, tuple[mpz, list[mpz]]] = {}
+        self.rows: dict[int, tuple[mpz, list[mpz], list[mpz]]] = {}
 
 
 def read(data: bytes, size: int, *, signed: bool = False) -> list[mpz]:
@@ -146,7 +147,7 @@ def run(task: Task, state: State) -> bytes:
             numbers = (_number(part) for part in (task.n, task.h, task.w))
             state.publics[task.handle] = PublicKernel(*numbers, uses=task.uses)
         case LoadRows():
-            state.rows[task.handle] = (_number(task.n2), read(task.data, len(task.n2)))
+            state.rows[task.handle] = _split_rows(_number(task.n), task.data)
         case Forget():
             for handle in task.handles:
                 for kept in (state.owners, state.publics, state.rows):
@@ -170,19 +171,32 @@ def run(task: Task, state: State) -> bytes:
     return b""
 
 
-def _sum_rows(task: SumRows, n2: mpz, rows: list[mpz]) -> bytes:
-    groups = np.frombuffer(task.groups, dtype="<i4").reshape(len(rows), task.columns)
-    cells = []
+def _split_rows(n: mpz, data: bytes) -> tuple[mpz, list[mpz], list[mpz]]:
+    """Return n, and a and l of each ciphertext a · (1 + n·l)."""
+    factors, shifts = [], []
+    for ciphertext in read(data, _size(n * n)):
+        high, low = divmod(ciphertext, n)
+        try:
+            shifts.append(high * gmpy2.invert(low, n) % n)
+        except ZeroDivisionError as error:
+            raise EncryptionError("a ciphertext has a factor in common with n") from error
+        factors.append(low)
+    return n, factors, shifts
+
+
+def _sum_rows(task: SumRows, n: mpz, factors: list[mpz], shifts: list[mpz]) -> bytes:
+    groups, n2, cells = np.frombuffer(task.groups, dtype="<i4").reshape(-1, task.columns), n * n, []
     for column in range(task.columns):
         of_column = groups[:, column]
         order = np.argsort(of_column, kind="stable")
         bounds = np.searchsorted(of_column[order], np.arange(task.n_groups + 1)).tolist()
-        sorted_rows = [rows[i] for i in order.tolist()]
+        by_group = order.tolist()
         for start, stop in pairwise(bounds):
-            product = sorted_rows[start] if start < stop else mpz(1)
-            for row in sorted_rows[start + 1 : stop]:
-                product = product * row % n2
-            cells.append(product)
+            product = mpz(1)
+            for row in by_group[start:stop]:
+                product = product * factors[row] % n2
+            shift = sum([shifts[row] for row in by_group[start:stop]], mpz(0)) % n
+            cells.append(product * (1 + n * shift) % n2)
     return write(cells, _size(n2))
 
 
