@@ -20,14 +20,15 @@ class Board:
     On a terminal this is a bar with the current phase; elsewhere one line for each run.
 
     Args:
+        what: shown until it is known what runs.
         quiet: say nothing at all.
     """
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self, what: str, *, quiet: bool = False) -> None:
         self._quiet, self._live = quiet, not quiet and sys.stderr.isatty()
         self._began = time.monotonic()
         self._first = self._done = self._total = 0
-        self._part, self._known, self._what = 0.0, False, ""
+        self._part, self._known, self._what = 0.0, False, what
         self._bar = None
         if self._live:
             from rich.console import Console
@@ -36,7 +37,7 @@ class Board:
             columns = (SpinnerColumn(), TextColumn("{task.fields[what]}", markup=False), BarColumn())
             left = TextColumn("{task.fields[left]}", markup=False)
             self._bar = Progress(*columns, MofNCompleteColumn(), left, console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task("runs", total=None, what="starting", left="")
+            self._task = self._bar.add_task("runs", total=None, what=what, left="")
 
     def __enter__(self) -> Self:
         if self._bar is not None:

@@ -80,7 +80,7 @@ def _audit(job: Job, out: Path, *, force: bool, json: bool, quiet: bool) -> None
     from labelward.evaluate.audit import audit as run_audit
 
     try:
-        with Board(quiet=quiet) as board:
+        with Board("starting", quiet=quiet) as board:
             rows = run_audit(job, out, force=force, watch=board)
         page = _written(out)
     except KeyboardInterrupt:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["init", "list_kinds"]
 
 _WIDEST = 120
+_NAMES = {"None": "none", "True": "true", "False": "false"}
 
 
 def init(path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("job.toml")) -> None:
@@ -71,9 +72,9 @@ def _as_text(found: Mapping[str, Sequence[KindInfo]]) -> str:
     for family, infos in found.items():
         lines += ["", family] if lines else [family]
         for info in infos:
-            lines += _wrapped(f"  {info.kind}: ", info.summary, width)
+            lines += _wrapped(f"  {info.kind}: ", info.summary.replace("``", ""), width)
             for name, default, doc in info.parameters:
-                given = "required" if default == "required" else f"default {default}"
+                given = "required" if default == "required" else f"default {_NAMES.get(default, default)}"
                 lines += _wrapped(f"      {name} ({given}): ", doc, width)
     return "\n".join(lines)
 

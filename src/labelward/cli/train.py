@@ -32,8 +32,7 @@ def train(
     job = load_job(job_file)
     insecure_warning(insecure_reasons(job))
     try:
-        with Board(quiet=quiet) as board:
-            board("runs", 0, 1, defense or "training")
+        with Board("training", quiet=quiet) as board:
             done = run_train(
                 job,
                 out,

@@ -1,0 +1,119 @@
+"""Ctrl-C, a closed pipe, a full disk, no memory: clear words, and the same command goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from small_jobs import Call, write_job, write_table
+
+from labelward.errors import PeerError
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["plain", "paillier"])
+def test_an_interrupted_audit_goes_on(tmp_path: Path, engine: str) -> None:
+    """What was finished stays byte for byte, and the end is that of an audit that nobody stopped."""
+    write_table(tmp_path / "table.csv", rows=60 if engine == "paillier" else 3000)
+    changes = {"seeds = [1, 2]": "seeds = [1, 2, 3]", "depth = 3": "depth = 3\nbins = 8"}
+    if engine == "paillier":
+        changes['engine = "plain"'] = 'engine = "paillier"\nbits = 512'
+    job = write_job(tmp_path, changes=changes)
+    undisturbed = _audit(job, tmp_path / "whole")
+    assert undisturbed.wait(240) == 0
+    out = tmp_path / "audit"
+    process = _audit(job, out)
+    results = out / "results.jsonl"
+    while process.poll() is None and not (results.exists() and results.read_bytes().count(b"\n") >= 4):
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: worker processes get it too
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 2, stderr
+    assert "Traceback" not in stderr
+    assert f"interrupted: what is finished stays in {out}; the same command goes on" in stderr
+    kept = results.read_bytes()
+    assert 4 <= kept.count(b"\n") < 12
+    again = _audit(job, out)
+    _, stderr = again.communicate(timeout=240)
+    assert again.returncode == 0, stderr
+    assert results.read_bytes().startswith(kept)
+    assert _figures(results) == _figures(tmp_path / "whole" / "results.jsonl")
+
+
+def _audit(job: Path, out: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "labelward", "audit", str(job), "--out", str(out)]
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def _figures(path: Path) -> list[dict[str, object]]:
+    """Rows without what a clock or a key decides: seconds, and bytes, which vary with the ciphertexts' first digits."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        del row["cost"]["seconds"], row["cost"]["bytes"]
+    return rows
+
+
+@pytest.mark.parametrize("command", ["audit", "train", "list"])
+def test_an_interrupt_is_no_traceback(
+    tmp_path: Path, call: Call, job: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    for place in ("audit.audit", "train.train", "kinds.catalogue"):
+        monkeypatch.setattr(f"labelward.evaluate.{place}", stop)
+    arguments = {"audit": [job, "--out", tmp_path / "x"], "train": [job, "--out", tmp_path / "x"], "list": []}[command]
+    result = call(command, *arguments)
+    assert result.exit_code == 2
+    assert "interrupted: " in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (MemoryError(), 1, "out of memory"),
+        (OSError(28, "No space left on device", "/disk/x"), 2, "the disk is full: /disk/x"),
+        (PermissionError(13, "Permission denied", "/disk/x"), 2, "Permission denied: /disk/x"),
+        (PeerError("telco", "fell silent"), 3, "party 'telco': fell silent"),
+    ],
+)
+def test_what_the_machine_refuses(
+    call: Call, error: BaseException, code: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("labelward.evaluate.kinds.catalogue", fail)
+    result = call("list")
+    assert result.exit_code == code
+    assert f"error: {words}" in result.stderr
+    assert "Traceback" not in result.output
+    for debug in (call("--debug", "list"), _with_variable(call, monkeypatch)):
+        assert debug.exit_code == code
+        assert "Traceback" in debug.stderr
+
+
+def _with_variable(call: Call, monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setenv("LABELWARD_DEBUG", "1")
+    return call("list")
+
+
+def test_a_reader_that_stops_early() -> None:
+    """As ``labelward list | head -1`` does; the output is larger than a pipe holds back."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "labelward", "list"], stdout=closed, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert "Traceback" not in done.stderr
+    assert "error" not in done.stderr
