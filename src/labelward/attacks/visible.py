@@ -7,6 +7,7 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.errors import CodecError, FileFormatError
 from labelward.messages.base import RowMask
 from labelward.messages.tree import Level, OwnSplit, TreeStart
 from labelward.party.view import View
@@ -17,10 +18,13 @@ __all__ = ["visible_leaves"]
 def visible_leaves(view: View) -> NDArray[np.int32]:
     """Return int32 [trees, rows]: the finest node that the party knows for each row, -1 out of the sample.
 
-    A node counts as a leaf for the party when it knows no split of it: its own splits, and those whose rows it was
-    told. When the active party's split yields two leaves, the party was not told and knows only their parent; a leaf
-    beside a told sibling follows by subtraction. Trees in which it takes no part are absent. Of a tree that was begun
-    again, the last attempt counts where both attempts tell a node's rows.
+    A node counts as a leaf for the party when it knows no split of it: its own splits, and those whose rows
+    it was told. When the active party's split yields two leaves, the party was not told and knows only their
+    parent; a leaf beside a told sibling follows by subtraction. Trees in which it takes no part are absent.
+    Of a tree that was begun again, the last attempt counts where both attempts tell a node's rows.
+
+    Raises:
+        FileFormatError: a mask of rows does not fit its node.
 
     Reference: Section 3 of the ID2Graph paper, "from the viewpoint of the attacker".
     """
@@ -33,7 +37,12 @@ def visible_leaves(view: View) -> NDArray[np.int32]:
         splits[own.tree][own.node] = own.left
     leaves = np.full((len(starts), view.rows), -1, dtype=np.int32)
     for position, tree in enumerate(sorted(starts)):
-        _grow(leaves[position], starts[tree].rows, splits[tree])
+        try:
+            _grow(leaves[position], starts[tree].rows, splits[tree])
+        except CodecError as error:
+            raise FileFormatError(
+                f"the view of party {view.party!r} contradicts itself in tree {tree}: {error}"
+            ) from error
     return leaves
 
 

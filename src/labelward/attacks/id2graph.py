@@ -1,0 +1,142 @@
+"""ID2Graph: what the leaves that a passive party can tell apart say of the labels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.attacks.clustering import checked_rows, clusters, kmeans_seed
+from labelward.attacks.contract import Attack, Aux, Guess, Own
+from labelward.attacks.visible import visible_leaves
+from labelward.errors import InputError
+from labelward.kernels.louvain import louvain
+from labelward.kernels.signatures import merge
+from labelward.party.view import View
+
+__all__ = ["ID2Graph", "chunked"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ID2Graph(Attack):
+    """Rows that meet in leaves form communities; k-means on own columns and communities gives the classes.
+
+    1. Rows are joined with weight ``eta`` ** rank for each visible tree (rank 0: the first one seen) in which
+       they share a visible leaf.
+    2. Louvain's method finds communities.
+    3. K-means clusters [min-max scaled own columns, ``alpha`` × indicators of the communities] into the
+       classes.
+
+    Setting: a curious passive party that follows the protocol; it reads the instance spaces that it was told
+        and those of its own splits. Auxiliary knowledge: the number of classes. On a view without trees, or
+        with a single community, the guess is that of :class:`~labelward.attacks.clustering.Clustering` with
+        the same generator.
+
+    Reference: the ID2Graph paper, Section 3, Appendix D and Algorithm 3.
+
+    Differences from the paper: the graph is exact at any size (rows with equal leaves are merged without
+    loss); the best modularity of several starts counts; the modularity is the standard one; rows without a
+    neighbor form one community. In the chunked form the inter-chunk edge joins the last row of a chunk with
+    the first of the next, as the text says (Algorithm 3 prints a self-loop).
+
+    Attributes:
+        eta: discount from tree to tree, in (0, 1]; none: 1 for a forest, whose trees are grown independently,
+            0.6 for a boosted model.
+        alpha: weight of the communities beside columns from 0 to 1.
+        starts: starts of Louvain's method.
+        chunk: rows of a chunk in the paper's approximation for large data (it uses 1000); none: the exact
+            graph.
+        inter_chunk_weight: weight of the edge between two chunks.
+    """
+
+    kind: ClassVar[str] = "id2graph"
+
+    eta: float | None = None
+    alpha: float = 3.0
+    starts: int = 5
+    chunk: int | None = None
+    inter_chunk_weight: float = 100.0
+
+    def __post_init__(self) -> None:
+        if self.eta is not None and not 0 < _number("eta", self.eta) <= 1:
+            raise InputError(f"eta must be above 0 and at most 1 but is {self.eta}")
+        if _number("alpha", self.alpha) < 0:
+            raise InputError(f"alpha must not be negative but is {self.alpha}")
+        if _number("inter_chunk_weight", self.inter_chunk_weight) <= 0:
+            raise InputError(f"inter_chunk_weight must be positive but is {self.inter_chunk_weight}")
+        for name, value in (("starts", self.starts), ("chunk", 1 if self.chunk is None else self.chunk)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"{name} must be a whole number of at least 1 but is {value!r}")
+
+    def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
+        """Return a cluster for every training row; notes give the visible trees, the communities and their modularity.
+
+        Raises:
+            DataError: ``own`` does not hold the view's rows, or has no column, or a value that is not finite.
+            FileFormatError: records of the view contradict each other.
+            InputError: fewer classes than one, or more than rows.
+        """
+        checked_rows(view, own, aux)
+        seed = kmeans_seed(rng)
+        leaves = visible_leaves(view)
+        weights = self._discount(view) ** np.arange(len(leaves), dtype=np.float64)
+        notes = {"trees": float(len(leaves))}
+        if self.chunk is not None:
+            leaves, weights = chunked(leaves, weights, self.chunk, self.inter_chunk_weight)
+        signatures = merge(leaves)
+        found = louvain(signatures, weights, rng=rng, starts=self.starts)
+        notes |= {"communities": float(found.count), "modularity": found.modularity}
+        community = found.community[signatures.group]
+        values = clusters(own.features, aux.classes, seed, community=community, alpha=self.alpha)
+        return Guess(values=values, notes=notes)
+
+    def _discount(self, view: View) -> float:
+        if self.eta is not None:
+            return self.eta
+        return 1.0 if "forest" in str(view.parameter("model.kind", "")) else 0.6
+
+
+def chunked(
+    leaves: NDArray[np.int32], weights: NDArray[np.float64], chunk: int, inter_chunk_weight: float
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return the paper's approximation in the form of the exact graph: as leaves and weights.
+
+    A leaf's rows, in ascending order, fall into chunks of ``chunk`` rows. Each chunk becomes a leaf of its
+    own. The edge between the last row of a chunk and the first of the next becomes a leaf of these two rows;
+    odd and even ones stand in two further trees, as a chunk of one row is in both.
+
+    Args:
+        leaves: int32 [T, n].
+        weights: float64 [T].
+        chunk: rows of a chunk.
+        inter_chunk_weight: weight of the edges between chunks.
+
+    Returns:
+        int32 [3T, n] and float64 [3T].
+    """
+    trees, rows = leaves.shape
+    out = np.full((3, trees, rows), -1, np.int32)
+    for tree in range(trees):
+        order = np.argsort(leaves[tree], kind="stable")
+        order = order[np.count_nonzero(leaves[tree] < 0) :]
+        if not len(order):
+            continue
+        leaf = leaves[tree][order]
+        begins = np.flatnonzero(np.diff(leaf, prepend=-1))  # places where a leaf begins
+        place = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
+        number = np.cumsum(place % chunk == 0) - 1
+        out[0, tree, order] = number
+        first = np.flatnonzero((place % chunk == 0) & (place > 0))  # rows that begin a chunk within their leaf
+        for joined in (first - 1, first):
+            out[1 + number[first] % 2, tree, order[joined]] = number[first]
+    edges = np.full(trees, inter_chunk_weight)
+    return out.reshape(3 * trees, rows), np.concatenate((weights, edges, edges))
+
+
+def _number(name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InputError(f"{name} must be a number but is {value!r}")
+    return value
