@@ -42,19 +42,16 @@ def guess_labels(attack: Attack, view: View, own: Own, *, classes: int, seed: in
     return attack(view, own, Aux(classes=classes), rng=draws)
 
 
-def score_values(values: NDArray[np.int64], labels: Sequence[str], *, party: str, seed: int) -> dict[str, Any]:
+def score_values(values: NDArray[np.int64], labels: Sequence[str]) -> dict[str, Any]:
     """Return the metrics of a guess, with ``chance`` beside them.
 
     Args:
         values: int64 [rows], the guess.
         labels: the true labels of the same rows, as text: numbered here, so that it does not matter which
             table they come from.
-        party: the attacker.
-        seed: of the run; the draws behind the chance level depend on seed and party.
     """
     truth = np.unique(np.asarray(labels, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
-    draws = rng.learning(seed, party, 0, "chance")
-    return {**score(values, truth), "chance": chance(values, truth, rng=draws)}
+    return {**score(values, truth), "chance": chance(values, truth)}
 
 
 def attack_and_score(attack: Attack, view: View, data: Rehearsal, *, seed: int) -> Attacked:
@@ -67,10 +64,10 @@ def attack_and_score(attack: Attack, view: View, data: Rehearsal, *, seed: int) 
     guess = guess_labels(attack, view, own, classes=classes, seed=seed)
     seconds = time.perf_counter() - start
     blind = guess_labels(attack, view.without_records(), own, classes=classes, seed=seed)
-    without_view = score_values(blind.values, labels, party=view.party, seed=seed)
+    without_view = score_values(blind.values, labels)
     without_view.pop("chance")
     leakage = {
-        **score_values(guess.values, labels, party=view.party, seed=seed),
+        **score_values(guess.values, labels),
         "without_view": without_view,
         "primary": attack.primary,
     }

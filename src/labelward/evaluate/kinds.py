@@ -11,7 +11,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
-from labelward.errors import EncryptionError, JobError, unknown_name
+from labelward.errors import EncryptionError, InputError, JobError, unknown_name
 from labelward.evaluate.programs import Programs
 from labelward.he import ENGINES, Engine, engine
 from labelward.job import EncryptionSection, Job, Kind, Variant
@@ -99,14 +99,16 @@ def make_policies(variant: Variant) -> tuple[Policy, ...]:
     """Return the policies of one variant, new ones on each call."""
     from labelward.defenses import DEFENSES
 
-    return tuple(_placed("[[defense]]", partial(DEFENSES.make, kind.kind, kind.params)) for kind in variant.chain)
+    return tuple(
+        _placed(f"[[defense]] {kind.kind}:", partial(DEFENSES.make, kind.kind, kind.params)) for kind in variant.chain
+    )
 
 
 def make_attack(attack: Kind) -> Any:
     """Return an attack with its parameters."""
     from labelward.attacks import ATTACKS
 
-    return _placed("[[attack]]", partial(ATTACKS.make, attack.kind, attack.params))
+    return _placed(f"[[attack]] {attack.kind}:", partial(ATTACKS.make, attack.kind, attack.params))
 
 
 def make_engine(section: EncryptionSection) -> Engine:
@@ -142,7 +144,7 @@ def catalogue() -> dict[str, list[KindInfo]]:
 def _placed(section: str, make: Callable[[], T]) -> T:
     try:
         return make()
-    except JobError as error:
+    except InputError as error:
         text = str(error)
         raise JobError(text if text.startswith("[") else f"{section} {text}") from error
 

@@ -39,7 +39,7 @@ class StoredGuess:
     Attributes:
         ids: text [rows].
         values: int64 [rows].
-        about: ``attack``, ``party``, ``seed`` and whatever else its writer noted.
+        about: what its writer noted: ``attack``, ``party``, ``seed``.
     """
 
     ids: tuple[str, ...]
@@ -81,7 +81,7 @@ def write_guess(path: Path, ids: Sequence[str], guess: Guess, about: Mapping[str
     """Write a guess.
 
     Args:
-        about: ``party`` and ``seed``, on which its chance level depends, and what else is to be noted.
+        about: what is to be noted: ``attack``, ``party``, ``seed``.
 
     Raises:
         OutputError: the file cannot be written.
@@ -114,8 +114,6 @@ def read_guess(path: Path) -> StoredGuess:
         version = about["format"]
         if version != FORMAT:
             raise FileFormatError(f"{path}: a guess of format {version!r}; this version reads format {FORMAT}")
-        if not isinstance(about["party"], str) or not isinstance(about["seed"], int):
-            raise TypeError("party or seed")
         values = table.column("guess").cast(pa.int64()).to_numpy().astype(np.int64)
         return StoredGuess(ids=tuple(table.column("id").cast(pa.string()).to_pylist()), values=values, about=about)
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
@@ -144,7 +142,7 @@ def score_guess(guess: Path, truth: Path, *, label: str = "label", id_column: st
     if missing:
         raise DataError(f"{place}: has no row {missing[0]!r}, and {len(missing)} rows of the guess are missing in all")
     names = np.asarray(classes)[numbers[[row_of[name] for name in stored.ids]]]
-    return score_values(stored.values, names.tolist(), party=stored.about["party"], seed=stored.about["seed"])
+    return score_values(stored.values, names.tolist())
 
 
 def _ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:

@@ -1,0 +1,388 @@
+"""The audit's contract: rows, details, files; what a killed or interrupted one leaves; what it refuses."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from labelward.errors import DataError, EncryptionError, InputError, JobError, LabelwardError, OutputError, PolicyError
+from labelward.evaluate.audit import audit
+from labelward.evaluate.results import ResultRow, read_rows, read_run
+from labelward.job import Job, load_job
+from labelward.party.view import View
+from labelward.rng import Protection
+
+Jobs = Callable[..., Job]
+Finished = tuple[Path, list[ResultRow]]
+
+
+def without_seconds(rows: list[ResultRow]) -> list[Any]:
+    """Rows but for wall seconds, the only field that two runs of one job may differ in (plain keys have one size)."""
+    return [msgspec.structs.replace(row, cost=msgspec.structs.replace(row.cost, seconds=0.0)) for row in rows]
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_one_row_for_each_seed_variant_attacker_and_attack(finished: Finished) -> None:
+    _, rows = finished
+    found = {(row.seed, tuple(d["kind"] for d in row.defense), row.party, (row.attack or {})["kind"]) for row in rows}
+    defenses = [(), ("id-lmid",), ("local-trees",)]
+    wanted = {
+        (seed, defense, party, attack)
+        for seed in (1, 2)
+        for defense in defenses
+        for party in ("telco", "shop")
+        for attack in ("clustering", "id2graph")
+    }
+    assert found == wanted
+    assert len(rows) == len(wanted)
+
+
+def test_the_stored_line_has_the_contract_s_fields(finished: Finished) -> None:
+    out, rows = finished
+    line = json.loads((out / "results.jsonl").read_text().splitlines()[0])
+    assert list(line) == [
+        "format", "dataset", "model", "engine", "seed", "defense", "party", "attack", "leakage", "utility", "cost",
+        "versions",
+    ]  # fmt: skip
+    assert line["format"] == 1
+    assert line["dataset"] == "breast_cancer"
+    assert line["model"]["kind"] == "secureboost"
+    assert line["model"]["depth"] == 3
+    assert line["model"]["reg_lambda"] == 1.0  # completed with defaults
+    assert line["engine"] == {"name": "plain", "bits": 0, "insecure": True, "security_level": 0}
+    assert line["defense"] == []
+    assert (line["party"], line["attack"]) == ("telco", {"kind": "clustering"})
+    metrics = {"v_measure", "ari"}
+    assert metrics <= line["leakage"].keys()
+    assert line["leakage"]["primary"] == "v_measure"
+    assert line["leakage"]["chance"].keys() == line["leakage"]["without_view"].keys() >= metrics
+    assert line["utility"].keys() == {"auc", "accuracy", "f1", "alone", "joined"}
+    assert line["utility"]["alone"].keys() == line["utility"]["joined"].keys() == {"auc", "accuracy", "f1"}
+    assert {"seconds", "bytes", "messages", "encryptions", "additions", "decryptions", "ciphertexts"} <= line[
+        "cost"
+    ].keys()
+    assert all(value > 0 for value in line["cost"].values())
+    assert {"labelward", "python", "numpy", "scikit-learn"} <= line["versions"].keys()
+    assert read_rows(out) == rows
+
+
+def test_the_undefended_run_is_lossless_and_clustering_needs_no_view(finished: Finished) -> None:
+    _, rows = finished
+    for row in rows:
+        utility, leakage = row.utility, row.leakage or {}
+        if not row.defense:
+            assert {name: utility[name] for name in ("auc", "accuracy", "f1")} == utility["joined"]
+        if (row.attack or {})["kind"] == "clustering":
+            assert {name: leakage[name] for name in ("v_measure", "ari")} == leakage["without_view"]
+
+
+def test_costs_are_those_of_the_run(finished: Finished) -> None:
+    out, rows = finished
+    row = rows[0]
+    details = read_run(out, row.defense, row.seed)
+    assert details is not None
+    assert sum(flow.bytes for flow in details.wire) == row.cost.bytes
+    assert sum(flow.messages for flow in details.wire) == row.cost.messages
+    assert row.cost.encryptions == 2 * 455  # trees × training rows: both peers get the same ciphertexts
+    assert row.cost.decryptions == details.seen["active"].decrypted_sums // 3  # g, h and the count packed in one
+    assert details.duration == row.cost.seconds
+
+
+def test_details_say_what_each_party_could_have_seen(finished: Finished) -> None:
+    out, _ = finished
+    details = read_run(out, [], 1)
+    assert details is not None
+    active, telco, shop = (details.seen[name] for name in ("active", "telco", "shop"))
+    assert (active.role, telco.role) == ("active", "passive")
+    assert (active.columns, telco.columns, shop.columns) == (12, 12, 6)
+    assert active.rows == telco.rows == 455
+    assert active.own_splits + telco.own_splits + shop.own_splits == active.own_splits + active.told_splits
+    assert telco.leaves == telco.trees + telco.own_splits + telco.told_splits
+    for seen in (telco, shop):
+        assert None not in (seen.max_node_information, seen.max_node_bound, seen.joint_information, seen.joint_bound)
+        assert 0 < seen.max_node_information <= seen.joint_information <= seen.joint_bound <= seen.label_entropy  # type: ignore[operator]
+        assert seen.max_node_information <= seen.max_node_bound  # type: ignore[operator]
+    assert details.key.insecure == ("plain engine",)
+    assert details.test_rows == 114
+    assert {(each.party, each.attack["kind"]) for each in details.attacks} == {
+        (party, attack) for party in ("telco", "shop") for attack in ("clustering", "id2graph")
+    }
+    assert all(each.auxiliary == {"classes": 2} for each in details.attacks)
+    defended = read_run(out, [{"kind": "id-lmid", "xi": 0.4}], 1)
+    assert defended is not None
+    assert {"kind": "id-lmid", "xi": 0.4}.items() <= defended.applied[0].items()
+
+
+def test_local_trees_are_absent_from_the_views(finished: Finished) -> None:
+    out, _ = finished
+    bare, local = (read_run(out, defense, 1) for defense in ([], [{"kind": "local-trees"}]))
+    assert bare is not None
+    assert local is not None
+    assert (bare.seen["telco"].trees, local.seen["telco"].trees) == (2, 1)
+
+
+def test_what_lies_on_disk_is_private(finished: Finished) -> None:
+    out, _ = finished
+    folders = [out, *(path for path in out.rglob("*") if path.is_dir())]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
+    assert (out / "runs" / "id-lmid-xi-0.4" / "2" / "shop" / "view").is_dir()
+    assert (out / "runs" / "none" / "1" / "active" / "model").is_dir()
+    assert (out / "data" / "1" / "telco.parquet").is_file()
+    view = View.load(out / "runs" / "none" / "1" / "telco" / "view")
+    assert view.header.insecure == ("plain engine",)
+    assert view.parameter("model.depth") == 3
+
+
+def test_the_stored_job_is_the_completed_one(finished: Finished, job: Jobs) -> None:
+    out, _ = finished
+    stored = load_job(out / "job.toml")
+    assert stored.run == job().run
+    assert stored.model.params["min_child_weight"] == 0.0
+
+
+def test_a_finished_audit_is_left_as_it_is(finished: Finished, job: Jobs) -> None:
+    out, rows = finished
+    before = snapshot(out)
+    assert audit(job(), out) == rows
+    assert snapshot(out) == before
+
+
+def test_an_audit_without_attacks_has_a_row_for_each_training(job: Jobs, tmp_path: Path) -> None:
+    rows = audit(job(attack=None, defense=None), tmp_path / "out")
+    assert [(row.seed, row.party, row.attack, row.leakage) for row in rows] == [
+        (1, None, None, None),
+        (2, None, None, None),
+    ]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from labelward.evaluate import audit as module
+from labelward.job import load_job
+
+when, folder = sys.argv[1], Path(sys.argv[2])
+kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
+
+def watch(event, done, total, detail):
+    if when == "training" and (event, done, detail) == ("trees", 1, "id-lmid (xi 0.4), seed 1"):
+        kill()
+
+append, written = module.append_row, []
+def append_and_die(out, row):
+    append(out, row)
+    written.append(row)
+    if when == "rows" and len(written) == 6:
+        kill()
+    if when == "line" and len(written) == 7:
+        with (out / "results.jsonl").open("ab") as file:
+            file.write(b'{"format": 1, "data')
+        kill()
+module.append_row = append_and_die
+module.audit(load_job(sys.argv[3]), folder, watch=watch)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("when", "survive"), [("training", 4), ("rows", 6), ("line", 7)])
+def test_a_killed_audit_goes_on_to_the_same_rows(
+    when: str, survive: int, finished: Finished, job: Jobs, tmp_path: Path
+) -> None:
+    undisturbed, rows = finished
+    out, script, job_file = tmp_path / "out", tmp_path / "killed.py", tmp_path / "job.toml"
+    script.write_text(KILLED)
+    job_file.write_text(job().to_toml())
+    dead = subprocess.run([sys.executable, script, when, out, job_file], capture_output=True, check=False)
+    assert dead.returncode == -signal.SIGKILL, dead.stderr.decode()
+    assert len(read_rows(out)) == survive
+    assert without_seconds(audit(job(), out)) == without_seconds(rows)
+    for view in undisturbed.rglob("view"):
+        assert View.load(out / view.relative_to(undisturbed)).digest() == View.load(view).digest()
+
+
+def test_ctrl_c_passes_through_and_keeps_what_is_finished(finished: Finished, job: Jobs, tmp_path: Path) -> None:
+    def interrupt(event: str, done: int, total: int, detail: str) -> None:
+        if (event, done) == ("runs", 2):
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        audit(job(), out, watch=interrupt)
+    assert without_seconds(read_rows(out)) == without_seconds(finished[1][:8])
+    assert without_seconds(audit(job(), out)) == without_seconds(finished[1])
+
+
+def test_progress_counts_runs_trees_and_attacks(job: Jobs, tmp_path: Path) -> None:
+    told: list[tuple[str, int, int, str]] = []
+    audit(job(run={"seeds": [3]}, defense=None), tmp_path / "out", watch=lambda *news: told.append(news))
+    assert told[0] == ("runs", 0, 1, "no defense, seed 3")
+    assert told[-1] == ("runs", 1, 1, "")
+    assert [news[1:3] for news in told if news[0] == "trees"] == [(0, 2), (1, 2), (2, 2)]
+    assert [news[1:3] for news in told if news[0] == "attacks"] == [(0, 4), (1, 4), (2, 4), (3, 4)]
+
+
+class TestOutputFolder:
+    def test_another_job_is_refused_by_its_keys(self, finished: Finished, job: Jobs) -> None:
+        out, _ = finished
+        before = snapshot(out)
+        other = job(model={"trees": 3, "depth": 3, "feature_fraction": 0.8}, run={"seeds": [1]})
+        with pytest.raises(OutputError, match=r"another job: model\.trees, run\.seeds differ"):
+            audit(other, out)
+        assert snapshot(out) == before
+
+    def test_force_replaces_an_audit_and_nothing_else(self, job: Jobs, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        audit(job(defense=None, attack=None), out)
+        (out / "notes.txt").write_text("mine")
+        rows = audit(job(defense=None, attack=None, run={"seeds": [4]}), out, force=True)
+        assert [row.seed for row in rows] == [4]
+        assert sorted(path.name for path in (out / "data").iterdir()) == ["4"]
+        assert (out / "notes.txt").read_text() == "mine"
+
+    @pytest.mark.parametrize("force", [False, True])
+    def test_a_folder_of_something_else_is_never_touched(self, force: bool, job: Jobs, tmp_path: Path) -> None:
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data" / "precious.csv").write_text("1")
+        (tmp_path / "job.toml").write_text(job().to_toml())
+        before = snapshot(tmp_path)
+        with pytest.raises(OutputError, match="was not made by an audit"):
+            audit(job(), tmp_path, force=force)
+        assert snapshot(tmp_path) == before
+
+    def test_an_empty_folder_is_taken(self, job: Jobs, tmp_path: Path) -> None:
+        assert len(audit(job(defense=None, attack=None), tmp_path)) == 2
+
+    def test_a_file_in_the_way(self, job: Jobs, tmp_path: Path) -> None:
+        file = tmp_path / "file"
+        file.write_text("")
+        with pytest.raises(OutputError, match="is a file, not a folder"):
+            audit(job(), file)
+        with pytest.raises(OutputError, match="is a file"):
+            audit(job(), file / "below" / "out")
+
+    @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that not even root can write to")
+    def test_a_place_where_nobody_can_write(self, job: Jobs) -> None:
+        with pytest.raises(OutputError, match=r"/proc/labelward.*cannot be"):
+            audit(job(), Path("/proc/labelward"))
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+    def test_a_parent_that_cannot_be_written(self, job: Jobs, tmp_path: Path) -> None:
+        tmp_path.chmod(0o500)
+        try:
+            with pytest.raises(OutputError, match="cannot be written"):
+                audit(job(), tmp_path / "out")
+        finally:
+            tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    ("sections", "error", "message"),
+    [
+        ({"model": {"kind": "forrest"}}, JobError, r"unknown model 'forrest'"),
+        ({"model": {"tress": 3}}, JobError, r"\[model\].*'tress' \(did you mean 'trees'\?\)"),
+        ({"model": {"depth": 0}}, JobError, r"\[model\] depth: must be a whole number, 1 to 20, but got 0"),
+        ({"defense": [{"kind": "id-lmdi"}]}, JobError, r"\[\[defense\]\].*'id-lmdi' \(did you mean 'id-lmid'\?\)"),
+        ({"defense": [{"kind": "id-lmid"}]}, JobError, r"\[\[defense\]\].*needs a value for 'xi'"),
+        ({"defense": [{"kind": "id-lmid", "xi": -1}]}, JobError, r"xi: .* -1"),
+        ({"attack": [{"kind": "id2grap"}]}, JobError, r"\[\[attack\]\].*'id2grap' \(did you mean 'id2graph'\?\)"),
+        ({"attack": [{"kind": "id2graph", "eta": 2}]}, JobError, r"\[\[attack\]\] id2graph: eta must be .* 2"),
+        ({"encryption": {"engine": "palier"}}, JobError, r"\[encryption\] engine: .*'palier'.*'paillier'"),
+        ({"encryption": {"bits": 2049}}, EncryptionError, r"\[encryption\] bits: .*2049"),
+        ({"data": {"table": "breast_cancre"}}, DataError, "'breast_cancre'.*'breast_cancer'"),
+        ({"data": {"table": "digits"}}, DataError, "10 classes"),
+        ({"parties": {"active": [], "telco": ["mean radus"]}}, DataError, "'mean radus'.*'mean radius'"),
+        ({"parties": {"active": 0.5, "truth": 0.5}}, JobError, "truth: the name is taken"),
+        (
+            {"parties": {"active": [], "telco": ["mean radius"]}, "defense": [{"kind": "local-trees"}]},
+            PolicyError,
+            "active party holds no column",
+        ),
+        ({"defense": [{"kind": "local-trees", "count": 3}]}, PolicyError, "3 trees cannot replace the model's 2"),
+    ],
+)
+def test_bad_input_is_named_before_anything_is_written(
+    sections: dict[str, Any], error: type[LabelwardError], message: str, job: Jobs, tmp_path: Path
+) -> None:
+    out = tmp_path / "above" / "out"
+    with pytest.raises(error, match=message) as raised:
+        audit(job(**sections), out)
+    assert raised.value.exit_code == 2
+    assert not out.parent.exists()
+
+
+def test_a_feature_called_id_is_refused(job: Jobs, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("id,age,label\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(40)))
+    parties = {"active": ["age"], "telco": ["id"]}
+    with pytest.raises(DataError, match="'telco': column 'id' would be taken for the row ids"):
+        audit(job(data={"table": str(table), "label": "label"}, parties=parties), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_seeded_protection_is_refused(job: Jobs, tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="seeded"):
+        audit(job(), tmp_path / "out", protections=lambda: Protection(seed=1))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_result_file_is_refused(finished: Finished, job: Jobs, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with contextlib.suppress(KeyboardInterrupt):
+        audit(job(defense=None, attack=None), out)
+    (out / "results.jsonl").write_text("{}\n")
+    with pytest.raises(InputError, match="line 1"):
+        audit(job(defense=None, attack=None), out)
+
+
+@pytest.mark.slow
+def test_an_audit_under_paillier_says_so(job: Jobs, tmp_path: Path) -> None:
+    """2048 bits, and few rows and columns: views, counts and security level are those of real encryption."""
+    table = tmp_path / "table.csv"
+    lines = [f"{i % 7},{i % 5},{i % 3},{int(i % 7 > 3)}" for i in range(60)]
+    table.write_text("age,height,weight,label\n" + "\n".join(lines) + "\n")
+    chosen = job(
+        data={"table": str(table), "label": "label"},
+        parties={"active": ["height"], "telco": ["age", "weight"]},
+        encryption={"engine": "paillier", "bits": 2048},
+        defense=[{"kind": "id-lmid", "xi": 0.3}],
+        run={"seeds": [1]},
+    )
+    rows = audit(chosen, tmp_path / "out")
+    plain = audit(unencrypted(chosen), tmp_path / "plain")
+    for row, bare in zip(rows, plain, strict=True):
+        assert (row.leakage, row.utility) == (bare.leakage, bare.utility)  # no figure depends on the engine
+        assert row.engine.security_level == 112
+        assert (row.engine.bits, row.engine.insecure) == (2048, False)
+        assert row.cost.encryptions >= 2 * 48
+        assert row.cost.decryptions > 0
+        assert row.cost.bytes > bare.cost.bytes
+    details = read_run(tmp_path / "out", [], 1)
+    assert details is not None
+    assert details.key.insecure == ()
+    assert details.key.kernel == "gmpy2"
+    readable = {(flow.receiver, flow.type): flow.readable for flow in details.wire}
+    assert readable["telco", "TreeStart"] == "all but gradients (encrypted)"
+    assert readable["active", "LevelSums"] == "all of it (sums with its key)"
+    assert readable["telco", "Level"] is True
+
+
+def unencrypted(job: Job) -> Job:
+    from dataclasses import replace
+
+    from labelward.job import EncryptionSection
+
+    return replace(job, encryption=EncryptionSection(engine="plain", insecure=True))

@@ -1,0 +1,61 @@
+"""The list of kinds, as ``labelward list`` shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from labelward.errors import EncryptionError
+from labelward.evaluate.kinds import MODELS as MODEL_KINDS
+from labelward.evaluate.kinds import PROGRAMS, catalogue, check_job, completed, make_engine, make_programs
+from labelward.job import EncryptionSection, Job, Kind
+
+
+def test_every_kind_is_described_with_its_parameters() -> None:
+    found = catalogue()
+    assert list(found) == ["models", "defenses", "attacks", "engines", "tables"]
+    kinds = {family: [info.kind for info in infos] for family, infos in found.items()}
+    assert kinds["models"] == ["secureboost"]
+    assert {"id-lmid", "local-trees"} <= set(kinds["defenses"])
+    assert {"clustering", "id2graph"} <= set(kinds["attacks"])
+    assert {"plain", "paillier"} <= set(kinds["engines"])
+    assert {"breast_cancer", "digits", "phishing"} <= set(kinds["tables"])
+    for family, infos in found.items():
+        for info in infos:
+            assert info.summary, f"{family} {info.kind} has no summary"
+            for name, default, doc in info.parameters:
+                assert doc, f"parameter {name} of {family} {info.kind} is not documented"
+                assert default, name
+    parameters = {info.kind: info.parameters for info in found["defenses"]}
+    assert parameters["id-lmid"][0][:2] == ("xi", "required")
+    assert parameters["local-trees"][0] == ("count", "1", "how many trees.")
+
+
+def test_every_model_has_its_programs() -> None:
+    assert set(PROGRAMS) == set(MODEL_KINDS.classes())
+    for kind in PROGRAMS:
+        make_programs(Kind(kind))
+
+
+def test_completion_is_idempotent_and_leaves_what_was_given(job: Callable[..., Job]) -> None:
+    once = completed(job())
+    assert once.model.params["depth"] == 3
+    assert once.model.params["bins"] == 32
+    assert completed(once) == once
+    check_job(once)
+
+
+def test_a_key_that_no_engine_makes(job: Callable[..., Job]) -> None:
+    odd = replace(job(), encryption=EncryptionSection(engine="paillier", bits=2050))
+    with pytest.raises(EncryptionError, match=r"\[encryption\] bits: .*2050"):
+        check_job(odd)
+
+
+def test_workers_default_to_the_cores() -> None:
+    import os
+
+    engine = make_engine(EncryptionSection(engine="plain", insecure=True))
+    assert engine.workers == len(os.sched_getaffinity(0))
+    assert make_engine(EncryptionSection(engine="plain", insecure=True, workers=3)).workers == 3

@@ -1,0 +1,162 @@
+"""A stored view attacked in another process with one party's features alone: the audit's figure to the last digit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from labelward.attacks.contract import Guess
+from labelward.errors import DataError, FileFormatError, JobError, OutputError
+from labelward.evaluate.offline import attack_view, read_guess, score_guess, write_guess
+from labelward.evaluate.results import ResultRow
+
+Finished = tuple[Path, list[ResultRow]]
+
+ATTACK = """
+import json, sys
+from pathlib import Path
+from labelward.evaluate.offline import attack_view, write_guess
+
+view, features, kind, seed, out = sys.argv[1:]
+ids, guess = attack_view(Path(view), Path(features), kind, {}, classes=2, seed=int(seed))
+write_guess(Path(out), ids, guess, {"attack": {"kind": kind}, "party": "shop", "seed": int(seed)})
+"""
+SCORE = """
+import json, sys
+from pathlib import Path
+from labelward.evaluate.offline import score_guess
+print(json.dumps(score_guess(Path(sys.argv[1]), Path(sys.argv[2]))))
+"""
+
+
+def python(script: str, *arguments: object) -> str:
+    run = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+@pytest.fixture
+def guess(tmp_path: Path) -> Path:
+    """A guess that is right for all four rows."""
+    path = tmp_path / "guess.parquet"
+    about = {"attack": {"kind": "clustering"}, "party": "telco", "seed": 1}
+    write_guess(path, ["a", "b", "c", "d"], Guess(values=np.array([5, 5, 7, 7])), about)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["clustering", "id2graph"])
+def test_another_process_gives_the_audit_s_figure_to_the_last_digit(
+    kind: str, finished: Finished, tmp_path: Path
+) -> None:
+    out, rows = finished
+    row = next(row for row in rows if row.seed == 2 and row.party == "shop" and (row.attack or {})["kind"] == kind)
+    own = tmp_path / "own"
+    own.mkdir()  # that party's data alone: nothing else of the audit is within reach
+    for name, source in (
+        ("view", out / "runs/none/2/shop/view/transcript.lwt"),
+        ("f.parquet", out / "data/2/shop.parquet"),
+    ):
+        (own / name).write_bytes(source.read_bytes())
+    stored = tmp_path / "guess.parquet"
+    python(ATTACK, own / "view", own / "f.parquet", kind, 2, stored)
+    found = json.loads(python(SCORE, stored, out / "data/2/truth.parquet"))
+    inline = row.leakage or {}
+    assert found == {name: value for name, value in inline.items() if name not in ("without_view", "primary")}
+    about = read_guess(stored).about
+    assert (about["attack"], about["party"], about["seed"]) == ({"kind": kind}, "shop", 2)
+
+
+def test_the_truth_may_be_the_whole_table_by_row_numbers(finished: Finished, tmp_path: Path) -> None:
+    from sklearn.datasets import load_breast_cancer
+
+    out, _ = finished
+    ids, found = attack_view(
+        out / "runs/none/1/telco/view", out / "data/1/telco.parquet", "clustering", {}, classes=2, seed=1
+    )
+    stored, table = tmp_path / "guess.parquet", tmp_path / "all.parquet"
+    write_guess(stored, ids, found, {"party": "telco", "seed": 1})
+    pq.write_table(pa.table({"diagnosis": load_breast_cancer().target}), table)
+    assert score_guess(stored, table, label="diagnosis") == score_guess(stored, out / "data/1/truth.parquet")
+
+
+def test_rows_are_matched_by_id(guess: Path, tmp_path: Path) -> None:
+    table = tmp_path / "truth.csv"
+    table.write_text("key,label\nd,no\nx,yes\nb,yes\na,yes\nc,no\n")
+    assert score_guess(guess, table, id_column="key")["v_measure"] == 1.0
+    table.write_text("key,label\nd,no\nx,yes\nb,no\na,yes\nc,yes\n")
+    assert score_guess(guess, table, id_column="key")["v_measure"] == pytest.approx(0.0, abs=1e-12)  # independent
+
+
+def test_guess_round_trip(guess: Path) -> None:
+    stored = read_guess(guess)
+    assert stored.ids == ("a", "b", "c", "d")
+    assert stored.values.tolist() == [5, 5, 7, 7]
+    assert stored.about["format"] == 1
+
+
+class TestBadInput:
+    def test_features_of_other_rows(self, finished: Finished, tmp_path: Path) -> None:
+        out, _ = finished
+        table = tmp_path / "few.csv"
+        table.write_text("x\n1\n2\n")
+        with pytest.raises(DataError, match=r"few.csv.*has 2 rows, but the view of 'telco' speaks of 455"):
+            attack_view(out / "runs/none/1/telco/view", table, "clustering", {}, classes=2, seed=1)
+
+    def test_unknown_attack_parameter_and_damaged_view(self, finished: Finished, tmp_path: Path) -> None:
+        out, _ = finished
+        view, features = out / "runs/none/1/telco/view", out / "data/1/telco.parquet"
+        with pytest.raises(JobError, match=r"'id2grph'.*'id2graph'"):
+            attack_view(view, features, "id2grph", {}, classes=2, seed=1)
+        with pytest.raises(JobError, match="'colour'"):
+            attack_view(view, features, "clustering", {"colour": 3}, classes=2, seed=1)
+        damaged = tmp_path / "damaged"
+        data = bytearray((view / "transcript.lwt").read_bytes())
+        data[len(data) // 2] ^= 1
+        damaged.write_bytes(data)
+        with pytest.raises(FileFormatError, match="record"):
+            attack_view(damaged, features, "clustering", {}, classes=2, seed=1)
+        with pytest.raises(FileFormatError, match="no transcript"):
+            attack_view(tmp_path / "nowhere", features, "clustering", {}, classes=2, seed=1)
+
+    def test_truth_without_the_guess_s_rows(self, guess: Path, tmp_path: Path) -> None:
+        table = tmp_path / "truth.csv"
+        table.write_text("id,label\na,1\nb,1\nx,0\ny,0\n")
+        with pytest.raises(DataError, match=r"no row 'c', and 2 rows of the guess are missing"):
+            score_guess(guess, table)
+        with pytest.raises(DataError, match=r"'lable'.*'label'"):
+            score_guess(guess, table, label="lable")
+
+    @pytest.mark.parametrize("content", [b"", b"PAR1 nonsense", None])
+    def test_no_guess(self, content: bytes | None, tmp_path: Path) -> None:
+        path = tmp_path / "guess.parquet"
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(FileFormatError, match=r"guess\.parquet"):
+            read_guess(path)
+
+    @pytest.mark.parametrize("metadata", [None, {b"labelward": b"{"}, {b"labelward": b"[]"}])
+    def test_a_table_that_is_no_guess(self, metadata: dict[bytes, bytes] | None, tmp_path: Path) -> None:
+        path = tmp_path / "guess.parquet"
+        pq.write_table(pa.table({"id": ["a"], "guess": [1]}).replace_schema_metadata(metadata), path)
+        with pytest.raises(FileFormatError, match="is no guess"):
+            read_guess(path)
+
+    def test_a_later_format(self, tmp_path: Path) -> None:
+        path = tmp_path / "guess.parquet"
+        metadata = {b"labelward": b'{"format": 2, "party": "a", "seed": 1}'}
+        pq.write_table(pa.table({"id": ["a"], "guess": [1]}).replace_schema_metadata(metadata), path)
+        with pytest.raises(FileFormatError, match="format 2; this version reads format 1"):
+            read_guess(path)
+
+    def test_a_guess_cannot_be_written(self, tmp_path: Path) -> None:
+        with pytest.raises(OutputError, match="cannot be written"):
+            write_guess(tmp_path / "no" / "g.parquet", ["a"], Guess(values=np.array([1])), {"party": "a", "seed": 1})

@@ -1,0 +1,182 @@
+"""Training without attacks, and prediction from the shares on disk."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from labelward.data import prepare
+from labelward.errors import DataError, FileFormatError, HandshakeError, JobError, OutputError
+from labelward.evaluate.kinds import completed, make_programs
+from labelward.evaluate.train import TrainedModel, predict, train
+from labelward.evaluate.utility import scores
+from labelward.job import Job
+from labelward.party.view import View
+
+Jobs = Callable[..., Job]
+PREDICT = """
+import sys
+from pathlib import Path
+from labelward.evaluate.train import predict
+run, active, telco, out = map(Path, sys.argv[1:])
+predict(run, {"active": active, "telco": telco}, out)
+"""
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two companies' tables of the same customers in different orders; ids with leading zeros, a category."""
+    folder = tmp_path_factory.mktemp("tables")
+    rng = np.random.default_rng(0)
+    n = 240
+    ids = [f"{i:04d}" for i in range(n)]
+    age, calls = rng.normal(size=n), rng.normal(size=n)
+    plan = rng.choice(["big", "medium", "small"], n)
+    churned = np.where(age + calls + (plan == "small") + 0.3 * rng.normal(size=n) > 0.3, "yes", "no")
+    bank = pa.table({"id": ids, "churned": churned, "age": age, "income": rng.normal(size=n)})
+    telco = pa.table({"id": ids, "calls": calls, "plan": plan}).take(pa.array(rng.permutation(n)))
+    pq.write_table(bank, folder / "bank.parquet")
+    pq.write_table(telco, folder / "telco.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def own_tables(job: Jobs, tables: Path) -> Job:
+    return job(
+        data={"id": "id"},
+        parties={
+            "active": {"table": str(tables / "bank.parquet"), "label": "churned"},
+            "telco": {"table": str(tables / "telco.parquet")},
+        },
+        defense=None,
+        attack=None,
+        model={"trees": 4, "depth": 3},
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(own_tables: Job, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainedModel]:
+    out = tmp_path_factory.mktemp("runs") / "model"
+    return out, train(own_tables, out, seed=5)
+
+
+def test_it_leaves_views_shares_and_the_job(trained: tuple[Path, TrainedModel]) -> None:
+    out, model = trained
+    assert sorted(path.name for path in out.iterdir()) == ["active", "job.toml", "telco"]
+    assert View.load(out / "telco" / "view").party == "telco"
+    assert model.parties == ("active", "telco")
+    assert (model.seed, model.variant) == (5, "none")
+    assert model.utility["auc"] > 0.8  # labels that the columns tell but for a little noise
+    assert model.cost.encryptions == 4 * 192
+    assert model.key.insecure == ("plain engine",)
+
+
+def test_a_new_process_predicts_as_the_joined_model_does(
+    trained: tuple[Path, TrainedModel], own_tables: Job, tables: Path, tmp_path: Path
+) -> None:
+    out, model = trained
+    target = tmp_path / "predictions.parquet"
+    run = subprocess.run(
+        [sys.executable, "-c", PREDICT, out, tables / "bank.parquet", tables / "telco.parquet", target],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    found = pq.read_table(target)
+    assert found.column_names == ["id", "margin", "probability", "prediction"]
+    assert found["id"].to_pylist() == [f"{i:04d}" for i in range(240)]
+    margin = dict(zip(found["id"].to_pylist(), found["margin"].to_pylist(), strict=True))
+    chosen = completed(own_tables)
+    data = prepare(chosen, 5)
+    pooled = make_programs(chosen.model).pooled(data.parties, data.train_labels, seed=5, precision=30)
+    assert [margin[name] for name in data.test_ids.tolist()] == pooled.tolist()
+    assert scores(pooled, data.test_labels) == model.utility
+    expected = np.where(np.array(found["margin"]) > 0, "yes", "no")
+    assert found["prediction"].to_pylist() == expected.tolist()
+    np.testing.assert_allclose(
+        found["probability"], 1 / (1 + np.exp(-found["margin"].to_numpy())), rtol=1e-12
+    )  # the same formula: a few units in the last place
+
+
+def test_an_active_party_without_columns_and_rows_without_ids(job: Jobs, tmp_path: Path) -> None:
+    from sklearn.datasets import load_breast_cancer
+
+    rows = load_breast_cancer(as_frame=True).frame.rename(columns={"target": "label"})
+    table = tmp_path / "rows.csv"
+    rows.to_csv(table, index=False)
+    chosen = job(parties={"active": 0, "telco": 1.0}, defense=[{"kind": "id-lmid", "xi": 0.5}], run={"seeds": [1, 2]})
+    model = train(chosen, tmp_path / "run", seed=1, variant="id-lmid-xi-0.5")
+    assert model.variant == "id-lmid-xi-0.5"
+    assert predict(tmp_path / "run", {"active": table, "telco": table}, tmp_path / "out.parquet") == 569
+    found = pq.read_table(tmp_path / "out.parquet")
+    assert found["id"].to_pylist()[:3] == ["0", "1", "2"]
+    assert (found["prediction"].to_numpy() == rows["label"].astype(str)).mean() > 0.85
+
+
+class TestBadInput:
+    def test_several_variants_need_a_choice(self, job: Jobs, tmp_path: Path) -> None:
+        with pytest.raises(JobError, match=r"choose one of none, id-lmid-xi-0\.4, local-trees"):
+            train(job(), tmp_path / "out", seed=1)
+        with pytest.raises(JobError, match=r"'local-tree'.*'local-trees'"):
+            train(job(), tmp_path / "out", seed=1, variant="local-tree")
+        assert not (tmp_path / "out").exists()
+
+    def test_an_existing_training_needs_force(self, own_tables: Job, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        train(own_tables, out, seed=1)
+        (out / "notes.txt").write_text("mine")
+        with pytest.raises(OutputError, match="exists already; --force replaces it"):
+            train(own_tables, out, seed=2)
+        assert train(own_tables, out, seed=2, force=True).seed == 2
+        assert (out / "notes.txt").exists()
+
+    def test_the_folder_of_an_audit_is_not_replaced(self, finished: tuple[Path, object], own_tables: Job) -> None:
+        with pytest.raises(OutputError, match="was not made by a training"):
+            train(own_tables, finished[0], seed=1, force=True)
+
+    def test_missing_and_unknown_parties(
+        self, trained: tuple[Path, TrainedModel], tables: Path, tmp_path: Path
+    ) -> None:
+        run, _ = trained
+        bank = tables / "bank.parquet"
+        with pytest.raises(DataError, match="party 'telco': its table is needed"):
+            predict(run, {"active": bank}, tmp_path / "o.parquet")
+        with pytest.raises(DataError, match=r"unknown party 'telcom'.*'telco'"):
+            predict(run, {"active": bank, "telcom": bank}, tmp_path / "o.parquet")
+
+    def test_other_rows_or_columns(self, trained: tuple[Path, TrainedModel], tables: Path, tmp_path: Path) -> None:
+        run, _ = trained
+        few = tmp_path / "few.parquet"
+        pq.write_table(pq.read_table(tables / "telco.parquet").slice(0, 200), few)
+        with pytest.raises(DataError, match="40 of 'active' are missing at 'telco', and 0 of 'telco' at 'active'"):
+            predict(run, {"active": tables / "bank.parquet", "telco": few}, tmp_path / "o.parquet")
+        with pytest.raises(DataError, match=r"party 'telco'.*no column"):
+            predict(run, {"active": tables / "bank.parquet", "telco": tables / "bank.parquet"}, tmp_path / "o.parquet")
+
+    def test_shares_of_two_models(
+        self, trained: tuple[Path, TrainedModel], own_tables: Job, tables: Path, tmp_path: Path
+    ) -> None:
+        other = tmp_path / "other"
+        train(own_tables, other, seed=6)
+        share = trained[0] / "telco" / "model" / "share.json"
+        (other / "telco" / "model" / "share.json").write_bytes(share.read_bytes())
+        both = {"active": tables / "bank.parquet", "telco": tables / "telco.parquet"}
+        with pytest.raises(HandshakeError, match="model is"):
+            predict(other, both, tmp_path / "o.parquet")
+
+    def test_no_model_there(self, tables: Path, tmp_path: Path) -> None:
+        with pytest.raises(FileFormatError, match="no folder that labelward train wrote"):
+            predict(tmp_path, {"active": tables / "bank.parquet"}, tmp_path / "o.parquet")
+
+    def test_nowhere_to_write(self, trained: tuple[Path, TrainedModel], tables: Path, tmp_path: Path) -> None:
+        both = {"active": tables / "bank.parquet", "telco": tables / "telco.parquet"}
+        with pytest.raises(OutputError, match="cannot be written"):
+            predict(trained[0], both, tmp_path / "no" / "o.parquet")
