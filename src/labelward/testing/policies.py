@@ -1,0 +1,259 @@
+"""The contract suite of policies; whoever writes a defense runs it on theirs.
+
+::
+
+    class TestMyDefense(PolicyContract):
+        @classmethod
+        def make(cls) -> Policy:
+            return MyDefense(strength=2.0)
+
+Needs pytest and hypothesis. What a policy is asked is generated. A policy may refuse to act (``PolicyError``); where it
+answers, the answer must fit the question. What it protects is for its own tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import FrozenInstanceError, fields, replace
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from labelward.errors import PolicyError
+from labelward.party.policy import (
+    POINTS,
+    CandidateSplits,
+    LeafWeights,
+    Policy,
+    PolicyChain,
+    Schedule,
+    Setup,
+    SplitReveal,
+    Targets,
+    require_points,
+)
+
+__all__ = ["PolicyContract", "candidate_splits", "leaf_weights", "schedules", "split_reveals", "targets"]
+
+_PASSIVE = ("left", "right")
+_SETUP = Setup(model="model", trees=5, classes=2, active_columns=3, passive=_PASSIVE)
+_SEEDS = st.integers(0, 2**32 - 1)
+# Several classes run the same inherited property; each draws its own examples.
+_INHERITED = settings(deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+
+Question = TypeVar("Question")
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Schedule:
+    """Draw who takes part in the trees of ``Setup``'s number."""
+    return Schedule(participants=(frozenset(draw(st.sets(st.sampled_from(_PASSIVE)))),) * _SETUP.trees)
+
+
+@st.composite
+def targets(draw: st.DrawFn) -> Targets:
+    """Draw binary targets with weights and an offset."""
+    rng, n = np.random.default_rng(draw(_SEEDS)), draw(st.integers(2, 12))
+    values = rng.integers(0, 2, n).astype(np.float64)
+    return _frozen(Targets(values=values, weights=rng.random(n), offset=rng.normal(size=n), loss="logistic"))
+
+
+@st.composite
+def candidate_splits(draw: st.DrawFn) -> CandidateSplits:
+    """Draw candidates as a level has them: class counts that grow along the bins, up to the node's."""
+    rng = np.random.default_rng(draw(_SEEDS))
+    nodes, columns, bins, classes = (draw(st.integers(low, 3)) for low in (1, 1, 2, 2))
+    cells = rng.integers(0, 4, (nodes, 1, bins, classes))
+    left = np.repeat(np.cumsum(cells, axis=2), columns, axis=1)
+    node = left[:, 0, -1]
+    owner_is_active = draw(st.booleans())
+    return _frozen(
+        CandidateSplits(
+            tree=draw(st.integers(0, 3)),
+            depth=draw(st.integers(0, 3)),
+            owner="active" if owner_is_active else _PASSIVE[0],
+            owner_is_active=owner_is_active,
+            nodes=tuple(range(3, 3 + nodes)),
+            left=left,
+            node=node,
+            totals=node.sum(axis=0) + rng.integers(0, 4, classes),
+        )
+    )
+
+
+@st.composite
+def split_reveals(draw: st.DrawFn) -> SplitReveal:
+    """Draw a split that would be told, of the active or of a passive party."""
+    rng = np.random.default_rng(draw(_SEEDS))
+    left, right, rest = rng.integers(0, 5, (3, 2))
+    owner_is_active = draw(st.booleans())
+    return _frozen(
+        SplitReveal(
+            tree=draw(st.integers(0, 3)),
+            depth=draw(st.integers(0, 3)),
+            node=draw(st.integers(0, 14)),
+            owner="active" if owner_is_active else _PASSIVE[0],
+            owner_is_active=owner_is_active,
+            left=left,
+            right=right,
+            totals=left + right + rest,
+            participants=frozenset({_PASSIVE[0], *draw(st.sets(st.sampled_from(_PASSIVE)))}),
+        )
+    )
+
+
+@st.composite
+def leaf_weights(draw: st.DrawFn) -> LeafWeights:
+    """Draw the leaves of a finished tree."""
+    rng, leaves = np.random.default_rng(draw(_SEEDS)), draw(st.integers(1, 8))
+    counts = rng.integers(0, 9, (leaves, 2))
+    return _frozen(LeafWeights(tree=draw(st.integers(0, 3)), weights=rng.normal(size=leaves), counts=counts))
+
+
+class _Closed(Policy):
+    """One passive party sees nothing, and no first bin is chosen."""
+
+    kind = "closed"
+    purities = True
+
+    def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
+        allowed = np.ones(candidates.left.shape[:-1], dtype=np.bool_)
+        allowed[..., 0] = False
+        return allowed
+
+    def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:
+        return reveal.participants - {_PASSIVE[1]}
+
+
+class PolicyContract:
+    """What every policy keeps: it says what it needs, what it is, and answers what it was asked."""
+
+    @classmethod
+    def make(cls) -> Policy:
+        """Return the policy under test; called anew for each test."""
+        raise NotImplementedError
+
+    # -- what it is ------------------------------------------------------------------------------------------------
+
+    def test_it_has_a_kind(self) -> None:
+        """The name in a job file: lower case, words joined by hyphens."""
+        kind = type(self.make()).kind
+        assert kind
+        assert kind != Policy.kind
+        assert kind == "-".join(kind.lower().split())
+
+    def test_its_points_exist(self) -> None:
+        """It acts somewhere; and a method that is meant as a point is not misspelt."""
+        policy = self.make()
+        assert policy.points
+        assert policy.points <= set(POINTS)
+        own = {name for name in vars(type(policy)) if name.startswith(("before_", "after_", "on_"))}
+        assert own <= set(POINTS)
+
+    def test_it_asks_for_the_counts_that_it_needs(self) -> None:
+        """Class counts at an instance space exist only where they travelled."""
+        policy = self.make()
+        assert policy.purities or "before_instance_space" not in policy.points
+
+    def test_its_parameters_are_frozen_and_come_back(self) -> None:
+        """As a file keeps them: plain values, of which an equal policy can be made."""
+        policy: Any = self.make()
+        assert hasattr(policy, "__dataclass_fields__")
+        kept = msgspec.msgpack.decode(msgspec.msgpack.encode(policy.parameters()))
+        names = {field.name for field in fields(policy) if field.init}
+        assert kept.keys() == names
+        assert type(policy)(**kept) == policy
+        for name in names:
+            with pytest.raises(FrozenInstanceError):
+                setattr(policy, name, kept[name])
+
+    def test_an_unvisited_point_is_refused(self) -> None:
+        """A protocol that does not reach each of its points cannot run it."""
+        policy = self.make()
+        require_points([policy], frozenset(POINTS), _SETUP)
+        for point in policy.points:
+            with pytest.raises(PolicyError, match=f"{policy.kind}.*{point}"):
+                require_points([policy], frozenset(POINTS) - {point}, _SETUP)
+
+    # -- what it answers -------------------------------------------------------------------------------------------
+
+    @given(question=schedules())
+    @settings(_INHERITED, max_examples=25)
+    def test_schedule(self, question: Schedule) -> None:
+        """At least one tree, each with passive parties that exist."""
+        answer = self._ask("schedule", question)
+        if answer is not None:
+            assert answer.participants
+            for participants in answer.participants:
+                assert isinstance(participants, frozenset)
+                assert participants <= set(_PASSIVE)
+
+    @given(question=targets())
+    @settings(_INHERITED, max_examples=25)
+    def test_targets(self, question: Targets) -> None:
+        """As many of each as before, finite, no weight below 0."""
+        answer = self._ask("before_targets", question)
+        if answer is not None:
+            for name in ("values", "weights", "offset"):
+                got = getattr(answer, name)
+                assert (got.dtype, got.shape) == (np.float64, question.values.shape)
+                assert np.isfinite(got).all()
+            assert (answer.weights >= 0).all()
+            assert answer.loss == question.loss
+
+    @given(question=candidate_splits())
+    @settings(_INHERITED, max_examples=50)
+    def test_candidates(self, question: CandidateSplits) -> None:
+        """A yes or no for each candidate."""
+        answer = self._ask("split_candidates", question)
+        if answer is not None:
+            assert (answer.dtype, answer.shape) == (np.bool_, question.left.shape[:-1])
+
+    @given(question=split_reveals())
+    @settings(_INHERITED, max_examples=50)
+    def test_viewers(self, question: SplitReveal) -> None:
+        """Nobody sees a child who did not see its parent."""
+        answer = self._ask("before_instance_space", question)
+        if answer is not None:
+            assert isinstance(answer, frozenset)
+            assert answer <= question.participants
+
+    @given(question=leaf_weights())
+    @settings(_INHERITED, max_examples=25)
+    def test_weights(self, question: LeafWeights) -> None:
+        """A finite weight for each leaf."""
+        answer = self._ask("before_leaf_weights", question)
+        if answer is not None:
+            assert (answer.dtype, answer.shape) == (np.float64, question.weights.shape)
+            assert np.isfinite(answer).all()
+
+    @given(reveal=split_reveals(), candidates=candidate_splits())
+    @settings(_INHERITED, max_examples=25)
+    def test_in_a_chain(self, reveal: SplitReveal, candidates: CandidateSplits) -> None:
+        """Beside another policy it can only forbid more."""
+        policy, chain = self.make(), PolicyChain([_Closed(), self.make()])
+        with contextlib.suppress(PolicyError):
+            assert chain.before_instance_space(reveal) <= policy.before_instance_space(reveal) - {_PASSIVE[1]}
+        with contextlib.suppress(PolicyError):
+            assert not (chain.split_candidates(candidates) & ~policy.split_candidates(candidates)).any()
+
+    def _ask(self, point: str, question: Any) -> Any:
+        """Return the answer, or None where the policy refuses to act; the question is read-only."""
+        try:
+            return getattr(self.make(), point)(question)
+        except PolicyError:
+            return None
+
+
+def _frozen(question: Question) -> Question:
+    """Make every array of a question read-only, so that a policy that changes it fails."""
+    for field in fields(question):  # type: ignore[arg-type]
+        value = getattr(question, field.name)
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)
+    return replace(question)  # type: ignore[type-var]

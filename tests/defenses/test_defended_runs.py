@@ -1,0 +1,279 @@
+"""What defenses promise, checked on the views of whole runs with the true labels."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelward.defenses.id_lmid import IdLmid
+from labelward.defenses.local_trees import LocalTrees
+from labelward.kernels.information import joint_information
+from labelward.messages.tree import ChosenSplits, Level, OwnSplit, TrainingEnd, TreeStart
+from labelward.party.policy import Policy, Schedule
+from labelward.party.view import View
+from labelward.protocols.tree.params import SecureBoost
+from wiring import Run, Setting, joined, make_labels, make_parts, readable_content
+
+ROUNDING = 1e-12  # nats: the bound is a sum of a few logarithms, each exact to about 1e-16
+
+
+def setting(seed: int, parties: int, params: SecureBoost, rows: int = 150, active_columns: int = 2) -> Setting:
+    names = ["active", "left", "right"][:parties]
+    parts = make_parts(seed, rows, {name: active_columns if name == "active" else 2 for name in names})
+    return Setting(parts, make_labels(seed, parts), params)
+
+
+def known_splits(view: View, tree: int) -> dict[int, np.ndarray]:
+    """Return which of a node's rows go left, for each split of a tree that the party was told or owns."""
+    splits = {
+        split.node: split.left
+        for received in view.received(Level)
+        if received.message.tree == tree
+        for split in received.message.splits
+    }
+    splits |= {own.node: own.left for own in view.observed(OwnSplit) if own.tree == tree}
+    return {node: mask.unpack(mask.total) for node, mask in splits.items()}
+
+
+def known_nodes(view: View) -> list[dict[int, np.ndarray]]:
+    """Return for each tree the rows (bool) of every node but the root that the party can tell."""
+    trees = []
+    for received in view.received(TreeStart):
+        tree = received.message.tree
+        rows_of = {0: np.flatnonzero(received.message.rows.unpack(view.rows))}
+        for node, left in sorted(known_splits(view, tree).items()):
+            rows_of[2 * node + 1], rows_of[2 * node + 2] = rows_of[node][left], rows_of[node][~left]
+        rows = {}
+        for node, positions in rows_of.items():
+            if node:
+                rows[node] = np.zeros(view.rows, dtype=np.bool_)
+                rows[node][positions] = True
+        trees.append(rows)
+    return trees
+
+
+def bound(inside: np.ndarray, labels: np.ndarray) -> float:
+    """Eq. 3 of the ID2Graph paper, from the definition: the larger divergence of a side's classes from all rows'."""
+    largest = 0.0
+    for side in (labels[inside], labels[~inside]):
+        divergence = 0.0
+        for label, count in Counter(side.tolist()).items():
+            share = count / len(side)
+            divergence += share * math.log(share / float(np.mean(labels == label)))
+        largest = max(largest, divergence)
+    return largest
+
+
+def assert_bounded(run: Run, labels: np.ndarray, xi: float) -> int:
+    """Every node that any passive party can tell keeps the bound; return how many there are."""
+    seen = 0
+    for party in run.passive:
+        for nodes in known_nodes(run.views[party]):
+            for inside in nodes.values():
+                assert bound(inside, labels) <= xi + ROUNDING
+                assert joint_information(inside.astype(int), labels) <= xi + ROUNDING
+                seen += 1
+    return seen
+
+
+def assert_nothing_else_is_named(view: View) -> None:
+    """A node that a message or observation names is the root, or a child of a split that the party knows."""
+    for tree in (received.message.tree for received in view.received(TreeStart)):
+        splits = known_splits(view, tree)
+        named = set(splits)
+        for received in view.received(Level):
+            if received.message.tree == tree:
+                named |= set(received.message.build)
+        for chosen in view.received(ChosenSplits):
+            if chosen.message.tree == tree:
+                named |= {split.node for split in chosen.message.splits}
+        assert all(node == 0 or (node - 1) // 2 in splits for node in named)
+
+
+# -- ID-LMID ----------------------------------------------------------------------------------------------------------
+
+
+@given(
+    seed=st.integers(0, 2**20),
+    parties=st.integers(2, 3),
+    xi=st.sampled_from([0.0, 0.01, 0.05, 0.1, 0.3, 0.7]),
+    row_fraction=st.sampled_from([1.0, 0.6]),
+    candidates=st.sampled_from(["global", "node"]),
+    active_columns=st.sampled_from([0, 2]),
+)
+@settings(max_examples=40)
+def test_no_visible_node_exceeds_the_bound(
+    seed: int, parties: int, xi: float, row_fraction: float, candidates: str, active_columns: int
+) -> None:
+    params = SecureBoost(trees=2, depth=4, bins=8, row_fraction=row_fraction, candidates=candidates)  # type: ignore[arg-type]
+    given_setting = setting(seed, parties, params, active_columns=active_columns)
+    run = given_setting.run(policies=(IdLmid(xi=xi),))
+    assert_bounded(run, given_setting.labels, xi)
+    for party in run.passive:
+        assert_nothing_else_is_named(run.views[party])
+
+
+@pytest.mark.parametrize("parties", [2, 3])
+def test_the_bound_binds(parties: int) -> None:
+    """Undefended, the same data show nodes beyond it; defended, some are seen, some hidden, and the model learns."""
+    given_setting = setting(5, parties, SecureBoost(trees=3, depth=4, bins=16), rows=400)
+    with pytest.raises(AssertionError):
+        assert_bounded(given_setting.run(), given_setting.labels, 0.2)
+    run = given_setting.run(policies=(IdLmid(xi=0.2),))
+    assert assert_bounded(run, given_setting.labels, 0.2) >= 4
+    tally = run.active.tally
+    assert tally["refused_candidates"] > 0
+    assert tally["hidden_splits"] > 0
+    correct = float(np.mean((run.active.margins > 0) == given_setting.labels))
+    assert correct > 0.75  # half would be a guess
+
+
+def test_hidden_subtrees_appear_nowhere_in_a_view() -> None:
+    """Splits below a hidden one are the active party's own, and no passive party is told a word of them."""
+    given_setting = setting(6, 3, SecureBoost(trees=3, depth=4, bins=16), rows=400)
+    run = given_setting.run(policies=(IdLmid(xi=0.15),))
+    share, hidden = run.active.share, 0
+    for party in run.passive:
+        view = run.views[party]
+        assert_nothing_else_is_named(view)
+        for tree, shape in enumerate(share.trees):
+            known = known_splits(view, tree)
+            built = {n for each in view.received(Level) if each.message.tree == tree for n in each.message.build}
+            for node, owner in zip(shape.nodes, shape.owners, strict=True):
+                if node and (node - 1) // 2 not in known:  # the party does not know this node's rows
+                    assert owner == 0
+                    assert node not in known
+                    assert node not in built
+                    hidden += 1
+    assert hidden > 0
+
+
+def test_a_bound_of_nothing_shows_nothing() -> None:
+    """At 0 nats every split that tells anything is hidden: no rows travel but the sample."""
+    given_setting = setting(7, 2, SecureBoost(trees=2, depth=3, bins=8))
+    run = given_setting.run(policies=(IdLmid(xi=0.0),))
+    assert assert_bounded(run, given_setting.labels, 0.0) == 0
+    assert run.passive["left"].share.own.columns == ()
+    assert {owner for tree in run.active.share.trees for owner in tree.owners} <= {0}
+
+
+@pytest.mark.parametrize("candidates", ["global", "node"])
+def test_a_bound_beyond_all_changes_nothing(candidates: str) -> None:
+    """The class counts that travel besides change no tree, and no part of a view but the active party's sums."""
+    params = SecureBoost(trees=2, depth=4, bins=8, candidates=candidates, row_fraction=0.8)  # type: ignore[arg-type]
+    given_setting = setting(8, 3, params)
+    plain, defended = given_setting.run(), given_setting.run(policies=(IdLmid(xi=1e6),))
+    assert defended.active.share == plain.active.share
+    assert defended.active.margins.tobytes() == plain.active.margins.tobytes()
+    assert defended.active.tally == {"refused_candidates": 0, "hidden_splits": 0, "given_up_splits": 0}
+    for party, out in plain.passive.items():
+        assert defended.passive[party].share == out.share
+        assert readable_content(defended.views[party]) == readable_content(plain.views[party])
+
+
+def test_the_bound_holds_under_encryption() -> None:
+    """Purities travel packed beside gradients; decisions, shares and views are those of the plain run."""
+    given_setting = setting(9, 3, SecureBoost(trees=2, depth=3, bins=8))
+    policies = (IdLmid(xi=0.2),)
+    plain, secret = (
+        given_setting.run(policies=policies),
+        given_setting.run(policies=policies, engine="paillier", bits=512),
+    )
+    assert_bounded(secret, given_setting.labels, 0.2)
+    assert secret.active.share == plain.active.share
+    assert secret.active.tally == plain.active.tally
+    for party in plain.views:
+        assert readable_content(secret.views[party]) == readable_content(plain.views[party])
+
+
+# -- local trees ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mode", "total", "shared"), [("replace", 3, 2), ("add", 4, 3)])
+def test_local_trees_are_the_active_partys_alone(mode: str, total: int, shared: int) -> None:
+    given_setting = setting(12, 3, SecureBoost(trees=3, depth=3, bins=8, row_fraction=0.9))
+    run = given_setting.run(policies=(LocalTrees(count=1, mode=mode),))  # type: ignore[arg-type]
+    trees = run.active.share.trees
+    assert len(trees) == total
+    assert set(trees[0].owners) == {0}
+    alone = joined(Setting({"active": given_setting.parts["active"]}, given_setting.labels, given_setting.params))
+    assert trees[0] == alone.trees[0]
+    for party in run.passive:
+        view = run.views[party]
+        assert [each.message.tree for each in view.received(TreeStart)] == list(range(shared))
+        assert [each.message.trees for each in view.received(TrainingEnd)] == [shared]
+        assert {each.message.tree for each in view.received(Level)} == set(range(shared))
+        assert all(frame_tree < shared for frame_tree in (own.tree for own in view.observed(OwnSplit)))
+        records = {
+            record
+            for tree in trees
+            for owner, record in zip(tree.owners, tree.records, strict=True)
+            if run.active.share.parties[owner] == party
+        }
+        assert len(records) == len(list(view.observed(OwnSplit)))
+
+
+def test_all_trees_local() -> None:
+    """Nothing is encrypted, and the passive party learns that it was not needed."""
+    given_setting = setting(13, 2, SecureBoost(trees=2, depth=3))
+    run = given_setting.run(policies=(LocalTrees(count=2),))
+    received = {name for kind, name in run.views["left"].counts() if kind == "received"}
+    assert received == {"Hello", "KeyOffer", "TrainingEnd", "PredictRequest"}
+    alone = joined(Setting({"active": given_setting.parts["active"]}, given_setting.labels, given_setting.params))
+    assert run.active.share.trees == alone.trees
+    assert run.active.counts.encryptions == 0
+
+
+class OneParty(Policy):
+    """Only one passive party takes part in each tree, in turn."""
+
+    kind = "one-party"
+
+    def schedule(self, schedule: Schedule) -> Schedule:
+        turns = ("left", "right")
+        return Schedule(participants=tuple(frozenset({turns[n % 2]}) for n in range(len(schedule.participants))))
+
+
+def test_a_party_counts_the_trees_in_which_it_takes_part() -> None:
+    """From 0 and without gaps, so that it does not learn of the others."""
+    run = setting(14, 3, SecureBoost(trees=5, depth=2, bins=8)).run(policies=(OneParty(),))
+    for party, number in (("left", 3), ("right", 2)):
+        view = run.views[party]
+        assert [each.message.tree for each in view.received(TreeStart)] == list(range(number))
+        assert [each.message.trees for each in view.received(TrainingEnd)] == [number]
+    for position, tree in enumerate(run.active.share.trees):
+        assert set(tree.owners) <= {0, 1 + position % 2}
+
+
+# -- together ---------------------------------------------------------------------------------------------------------
+
+
+def test_local_trees_and_id_lmid_compose() -> None:
+    given_setting = setting(15, 3, SecureBoost(trees=3, depth=4, bins=16), rows=300)
+    run = given_setting.run(policies=(LocalTrees(count=1), IdLmid(xi=0.2)))
+    assert len(run.active.share.trees) == 3
+    assert set(run.active.share.trees[0].owners) == {0}
+    assert assert_bounded(run, given_setting.labels, 0.2) > 0
+    for party in run.passive:
+        assert len(list(run.views[party].received(TreeStart))) == 2
+    again = given_setting.run(policies=(IdLmid(xi=0.2), LocalTrees(count=1)))
+    assert again.active.share == run.active.share
+
+
+def test_what_was_applied_stands_in_the_active_partys_transcript() -> None:
+    given_setting = setting(16, 2, SecureBoost(trees=2, depth=4, bins=16), rows=300)
+    run = given_setting.run(policies=(LocalTrees(count=1, mode="add"), IdLmid(xi=0.1)))
+    first, second = run.views["active"].applied()
+    assert (first["kind"], first["parameters"]) == ("local-trees", {"count": 1, "mode": "add"})
+    assert (second["kind"], second["parameters"]) == ("id-lmid", {"xi": 0.1})
+    assert first["points"] == ["schedule"]
+    assert second["points"] == ["before_instance_space", "split_candidates"]
+    assert {name: second[name] for name in run.active.tally} == run.active.tally
+    assert second["refused_candidates"] > 0
+    assert list(run.views["left"].applied()) == []
+    assert list(given_setting.run().views["active"].applied()) == []

@@ -1,0 +1,344 @@
+"""Every defense passes the shipped suite; wrong ones do not, and a run refuses their answers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from labelward.defenses import DEFENSES
+from labelward.defenses.id_lmid import IdLmid
+from labelward.defenses.local_trees import LocalTrees
+from labelward.errors import JobError, PolicyError
+from labelward.messages.codec import decode
+from labelward.party.policy import (
+    POINTS,
+    CandidateSplits,
+    LeafWeights,
+    Policy,
+    PolicyChain,
+    Schedule,
+    Setup,
+    SplitReveal,
+    require_points,
+)
+from labelward.protocols.tree.params import SecureBoost
+from labelward.testing.policies import PolicyContract
+from wiring import Setting, make_labels, make_parts
+
+
+class TestIdLmid(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return IdLmid(xi=0.3)
+
+
+class TestLocalTrees(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return LocalTrees(count=2)
+
+
+class TestAddedTrees(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return LocalTrees(count=3, mode="add")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubled(Policy):
+    """The suite accepts what halves or doubles, too."""
+
+    kind: ClassVar[str] = "doubled"
+    factor: float = 2.0
+
+    def before_leaf_weights(self, leaves: LeafWeights) -> Any:
+        return self.factor * leaves.weights
+
+    def parameters(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class TestDoubled(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return Doubled()
+
+
+def test_every_listed_defense_is_tested_here() -> None:
+    tested = {case.make().kind for case in (TestIdLmid, TestLocalTrees, TestAddedTrees)}
+    assert set(DEFENSES.classes()) == tested
+
+
+# -- wrong policies ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneAnswer(Doubled):
+    kind: ClassVar[str] = "one-answer"
+
+    def before_leaf_weights(self, leaves: LeafWeights) -> Any:
+        return leaves.weights[:1].repeat(len(leaves.weights) + 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changing(Doubled):
+    kind: ClassVar[str] = "changing"
+
+    def before_leaf_weights(self, leaves: LeafWeights) -> Any:
+        leaves.weights[0] = 0.0
+        return leaves.weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers(Doubled):
+    kind: ClassVar[str] = "numbers"
+    purities: ClassVar[bool] = True
+
+    def split_candidates(self, candidates: CandidateSplits) -> Any:
+        return np.ones(candidates.left.shape[:-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generous(Doubled):
+    kind: ClassVar[str] = "generous"
+
+    def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:
+        return frozenset({"left", "right", "everyone"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forgetful(Doubled):
+    kind: ClassVar[str] = "forgetful"
+
+    def parameters(self) -> dict[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "test"),
+    [
+        (OneAnswer, "test_weights"),
+        (Changing, "test_weights"),
+        (Numbers, "test_candidates"),
+        (Generous, "test_viewers"),
+        (Generous, "test_it_asks_for_the_counts_that_it_needs"),
+        (Forgetful, "test_its_parameters_are_frozen_and_come_back"),
+    ],
+)
+def test_the_suite_finds_what_is_wrong(wrong: type[Policy], test: str) -> None:
+    class Suite(PolicyContract):
+        @classmethod
+        def make(cls) -> Policy:
+            return wrong()
+
+    with pytest.raises((AssertionError, ValueError)):
+        getattr(Suite(), test)()
+
+
+# -- the identity ----------------------------------------------------------------------------------------------------
+
+
+def test_the_default_at_every_point_is_the_identity() -> None:
+    policy, chain = Policy(), PolicyChain()
+    assert (policy.points, policy.purities, policy.parameters(), chain.purities) == (frozenset(), False, {}, False)
+    schedule = Schedule(participants=(frozenset({"left"}),))
+    left = np.zeros((1, 2, 3, 2), np.int64)
+    counts = np.zeros((1, 2), np.int64)
+    candidates = CandidateSplits(
+        tree=0,
+        depth=0,
+        owner="left",
+        owner_is_active=False,
+        nodes=(0,),
+        left=left,
+        node=counts,
+        totals=counts[0],
+    )
+    leaves = LeafWeights(tree=0, weights=np.ones(2), counts=np.ones((2, 2), np.int64))
+    for each in (policy, chain):
+        assert each.schedule(schedule) is schedule
+        assert each.split_candidates(candidates).tolist() == np.ones((1, 2, 3), bool).tolist()
+        assert each.before_leaf_weights(leaves) is leaves.weights
+    require_points([policy], frozenset(), Setup(model="m", trees=1, classes=2, active_columns=0, passive=()))
+    for point in POINTS:
+        assert callable(getattr(Policy, point))
+
+
+# -- in a run --------------------------------------------------------------------------------------------------------
+
+
+def setting(*policies: Policy, columns: int = 2) -> Setting:
+    parts = make_parts(51, 60, {"active": columns, "left": 2, "right": 2})
+    return Setting(parts, make_labels(51, parts), SecureBoost(trees=2, depth=3, bins=8), policies=policies)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (OneAnswer(), "'one-answer' did not answer for every leaf"),
+        (Numbers(), "'numbers' did not answer for every cand"),
+    ],
+)
+def test_answers_of_a_wrong_shape_stop_the_run(wrong: Policy, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        setting(wrong).run()
+
+
+def test_viewers_that_were_not_asked_for_see_nothing() -> None:
+    """A chain keeps within the parties that see the node, whatever a policy answers."""
+    reveal = SplitReveal(
+        tree=0,
+        depth=0,
+        node=0,
+        owner="active",
+        owner_is_active=True,
+        left=np.array([1, 1]),
+        right=np.array([1, 1]),
+        totals=np.array([2, 2]),
+        participants=frozenset({"left"}),
+    )
+    assert PolicyChain([Generous()]).before_instance_space(reveal) == {"left"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Later(Policy):
+    """Acts at a point that trees never reach."""
+
+    kind: ClassVar[str] = "later"
+
+    @property
+    def points(self) -> frozenset[str]:
+        return frozenset({"before_embedding"})
+
+
+def sent(wires: dict[str, Any]) -> list[str]:
+    """Return the types of all messages that left the active party, in order."""
+    return [type(decode(frame)[0]).__name__ for _, frame in wires["active"].sent]
+
+
+@pytest.fixture
+def wires(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Keep the ends of a run that does not come to an end."""
+    import wiring
+
+    kept: dict[str, Any] = {}
+    original = wiring.Wire
+
+    def make(end: Any, nap: Any) -> Any:
+        kept[end.party] = original(end, nap)
+        return kept[end.party]
+
+    monkeypatch.setattr(wiring, "Wire", make)
+    return kept
+
+
+def test_a_point_that_is_never_reached_stops_the_run_at_set_up(wires: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError, match="defense 'later' acts at before_embedding, which secureboost never reaches"):
+        setting(Later()).run()
+    assert sent(wires) == []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken(Policy):
+    """Cannot act at one of its points, from one tree on."""
+
+    kind: ClassVar[str] = "broken"
+    purities: ClassVar[bool] = True
+
+    point: str
+    tree: int = 0
+
+    @property
+    def points(self) -> frozenset[str]:
+        return frozenset({self.point})
+
+    def _fail(self, point: str, question: Any) -> None:
+        if point == self.point and getattr(question, "tree", self.tree) == self.tree:
+            raise PolicyError(f"defense 'broken' cannot act at {point}")
+
+    def schedule(self, schedule: Schedule) -> Schedule:
+        self._fail("schedule", schedule)
+        return schedule
+
+    def before_targets(self, targets: Any) -> Any:
+        self._fail("before_targets", targets)
+        return targets
+
+    def split_candidates(self, candidates: CandidateSplits) -> Any:
+        self._fail("split_candidates", candidates)
+        return super().split_candidates(candidates)
+
+    def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:
+        self._fail("before_instance_space", reveal)
+        return reveal.participants
+
+    def before_leaf_weights(self, leaves: LeafWeights) -> Any:
+        self._fail("before_leaf_weights", leaves)
+        return leaves.weights
+
+
+@pytest.mark.parametrize("tree", [0, 1])
+@pytest.mark.parametrize(
+    ("point", "last"),
+    [
+        ("schedule", "KeyOffer"),
+        ("before_targets", "KeyOffer"),
+        ("split_candidates", "Level"),
+        ("before_instance_space", "Level"),
+        ("before_leaf_weights", "Level"),
+    ],
+)
+def test_a_policy_that_cannot_act_stops_the_run_before_anything_else_leaves(
+    wires: dict[str, Any], point: str, last: str, tree: int
+) -> None:
+    with pytest.raises(PolicyError, match=f"'broken' cannot act at {point}"):
+        setting(Broken(point=point, tree=tree)).run()
+    names = sent(wires)
+    assert names[-1] == last
+    assert names.count("TreeStart") == (0 if last == "KeyOffer" else 2 * (tree + 1))  # two passive parties
+    if point in ("split_candidates", "before_instance_space"):
+        in_tree = names[len(names) - names[::-1].index("TreeStart") :]
+        assert in_tree == ["Level", "Level"]  # the root was announced; nothing was chosen or told
+
+
+# -- parameters --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("xi", [-0.1, float("nan"), float("inf"), True, "0.1", None])
+def test_xi_that_cannot_be(xi: Any) -> None:
+    with pytest.raises(JobError, match=r"'id-lmid', xi: .*but got"):
+        IdLmid(xi=xi)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
+def test_counts_that_cannot_be(count: Any) -> None:
+    with pytest.raises(JobError, match=r"'local-trees', count: .*but got"):
+        LocalTrees(count=count)
+
+
+def test_modes_that_cannot_be() -> None:
+    with pytest.raises(JobError, match="mode: must be 'replace' or 'add' but got 'swap'"):
+        LocalTrees(mode="swap")  # type: ignore[arg-type]
+
+
+def test_the_registry_makes_and_refuses() -> None:
+    assert DEFENSES.make("id-lmid", {"xi": 0.5}) == IdLmid(xi=0.5)
+    assert DEFENSES.make("local-trees", {}) == LocalTrees(count=1, mode="replace")
+    for kind, params, message in (
+        ("id-lmit", {}, "unknown defense 'id-lmit' .did you mean 'id-lmid'"),
+        ("id-lmid", {}, "needs a value for 'xi'"),
+        ("id-lmid", {"xi": 1, "psi": 2}, "'psi'"),
+        ("local-trees", {"counts": 2}, "'counts'.*did you mean 'count'"),
+    ):
+        with pytest.raises(JobError, match=message):
+            DEFENSES.make(kind, params)
+
+
+def test_local_trees_need_columns_and_trees_to_replace() -> None:
+    with pytest.raises(PolicyError, match="holds no column"):
+        setting(LocalTrees(), columns=0).run()
+    with pytest.raises(PolicyError, match="3 trees cannot replace the model's 2"):
+        setting(LocalTrees(count=3)).run()
