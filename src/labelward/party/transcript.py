@@ -21,7 +21,7 @@ import msgspec
 
 from labelward.errors import FileFormatError, OutputError
 
-__all__ = ["FILE_NAME", "FORMAT", "Entry", "Header", "Transcript", "read_entries"]
+__all__ = ["FILE_NAME", "FORMAT", "Entry", "Header", "Transcript", "decode_header", "read_entries"]
 
 FORMAT = 1
 FILE_NAME = "transcript.lwt"

@@ -29,7 +29,7 @@ from labelward.report.stored import StoredAudit, read_audit
 from labelward.report.summary import SummaryRow, summary_table
 from labelward.report.tables import Table, cost_table, leakage_table, spread_text, utility_table
 
-__all__ = ["REPORT_FILE", "write_report"]
+__all__ = ["REPORT_FILE", "Card", "Plot", "Subject", "write_report"]
 
 REPORT_FILE = "report.html"
 

@@ -1,0 +1,91 @@
+"""Lists of kinds: found by name, imported when asked for, refused with the known ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pytest
+
+from labelward.errors import JobError
+from labelward.registry import Registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plain:
+    kind: ClassVar[str] = "plain"
+    size: int
+    tags: tuple[str, ...] = ()
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise JobError(f"size: must be at least 1 but got {self.size}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fancy:
+    kind: ClassVar[str] = "fancy"
+    color: str = "red"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twin:
+    kind: ClassVar[str] = "plain"
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Registry[Any]:
+    monkeypatch.setitem(sys.modules, "things", sys.modules[__name__])
+    monkeypatch.setitem(sys.modules, "things.all", sys.modules[__name__])
+    return Registry("thing", "things", ["all:Plain", "all:Fancy"])
+
+
+def test_kinds_in_the_order_of_the_list(registry: Registry[Any]) -> None:
+    assert registry.classes() == {"plain": Plain, "fancy": Fancy}
+    assert list(registry.classes()) == ["plain", "fancy"]
+
+
+def test_objects_with_parameters_and_defaults(registry: Registry[Any]) -> None:
+    assert registry.make("plain", {"size": 3}) == Plain(size=3)
+    assert registry.make("plain", {"size": 3, "tags": ("a",)}) == Plain(size=3, tags=("a",))
+    assert registry.make("fancy", {}) == Fancy()
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "message"),
+    [
+        ("fance", {}, r"unknown thing 'fance' \(did you mean 'fancy'\?\); known: fancy, plain"),
+        ("zzz", {}, "unknown thing 'zzz'; known: fancy, plain"),
+        ("fancy", {"colour": "red"}, r"unknown parameter of thing 'fancy' 'colour' \(did you mean 'color'\?\)"),
+        ("fancy", {"kind": "x"}, "unknown parameter of thing 'fancy' 'kind'"),
+        ("plain", {}, "thing 'plain' needs a value for 'size'"),
+        ("plain", {"size": 0}, "size: must be at least 1 but got 0"),
+    ],
+)
+def test_refusals(registry: Registry[Any], kind: str, params: dict[str, Any], message: str) -> None:
+    with pytest.raises(JobError, match=message):
+        registry.make(kind, params)
+
+
+def test_two_of_one_kind(registry: Registry[Any]) -> None:
+    with pytest.raises(ValueError, match="two things are called 'plain'"):
+        Registry("thing", "things", ["all:Plain", "all:Twin"]).classes()
+
+
+def test_an_empty_list() -> None:
+    with pytest.raises(JobError, match="unknown thing 'x'; known: none"):
+        Registry[Any]("thing", "labelward", []).make("x", {})
+
+
+def test_modules_are_imported_when_asked_for() -> None:
+    code = (
+        "import sys, labelward.defenses as d\n"
+        "before = 'labelward.defenses.id_lmid' in sys.modules\n"
+        "d.DEFENSES.classes()\n"
+        "print(before, 'labelward.defenses.id_lmid' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert out.stdout.strip() == "False True"
