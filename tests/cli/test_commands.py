@@ -142,9 +142,11 @@ def test_train_needs_force_a_second_time(tmp_path: Path, call: Call, job: Path) 
     assert call(*arguments, "--force").exit_code == 0
 
 
-@pytest.mark.parametrize("variant", ["none", "id-lmid-xi-0.1"])
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("kind", ["id2graph", "clustering"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variant", "seed", "kind"),
+    [("none", 1, "id2graph"), ("id-lmid-xi-0.1", 2, "id2graph"), ("none", 2, "clustering")],
+)
 def test_a_stored_attack_gives_the_inline_figure(
     tmp_path: Path, audited: Path, variant: str, seed: int, kind: str
 ) -> None:

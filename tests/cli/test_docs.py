@@ -11,6 +11,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
+from small_jobs import Call
 
 from labelward.evaluate.kinds import catalogue
 from labelward.evaluate.results import Cost, ResultRow
@@ -28,14 +29,13 @@ def _commands(page: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if _commands(page)], ids=lambda page: page.name)
-def test_every_command_runs(page: Path, tmp_path: Path) -> None:
+def test_every_command_runs(page: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, in an empty folder; the job that ``init`` writes is made small, and is not encrypted."""
+    monkeypatch.chdir(tmp_path)
     for command in _commands(page):
         arguments = shlex.split(command)[1:]
-        done = subprocess.run(
-            [sys.executable, "-m", "labelward", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        result = call(*arguments)
+        assert result.exit_code == 0, f"{command}\n{result.output}"
         if arguments[0] == "init":
             _shrink(tmp_path / arguments[1])
     for code in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
