@@ -1,0 +1,118 @@
+"""ID2Graph on 10,000 to 1,000,000 rows: seconds, linearity in the rows, and peak memory.
+
+Run: ``python benchmarks/id2graph.py``. Five trees of depth 6 are fitted to noisy labels (a forest on 80% of the rows,
+or boosted on residuals). The attacker holds half of the columns and knows the splits that the protocol shows it. Each size
+runs in a process of its own, so that peaks do not mix; the attack uses one thread, so that its processor seconds are
+what it takes on an idle machine.
+Limit at 1,000,000 rows, 5 starts: 30 s and 2 GB.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import resource
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+from _wiring import processor
+from numpy.typing import NDArray
+
+SIZES = (10_000, 100_000, 1_000_000)
+SECONDS, BYTES = 30.0, 2e9
+COLUMNS, TREES, DEPTH = 30, 5, 6
+
+
+def planted(rows: int, model: str) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int64]]:
+    """Return the attacker's columns, the visible leaves [trees, rows] and the labels."""
+    from sklearn.tree import DecisionTreeRegressor
+
+    rng = np.random.default_rng(1)
+    features = rng.normal(size=(rows, COLUMNS))
+    margin = features @ rng.normal(size=COLUMNS) + 2 * np.sin(3 * features[:, 0]) * features[:, 1]
+    labels = (margin + rng.normal(size=rows) > 0).astype(np.int64)
+    leaves, score = np.full((TREES, rows), -1, np.int32), np.zeros(rows)
+    for tree in range(TREES):
+        bag = np.flatnonzero(rng.random(rows) < 0.8) if model == "forest" else np.arange(rows)
+        target = labels - (0.5 if model == "forest" else 1 / (1 + np.exp(-score)))
+        fitted = DecisionTreeRegressor(max_depth=DEPTH, max_features=0.8, random_state=tree)
+        fitted.fit(features[bag[:20_000]], target[bag[:20_000]])
+        score += 0.3 * 4 * fitted.predict(features)
+        leaves[tree, bag] = _visible(fitted.tree_, features[bag])
+    return np.ascontiguousarray(features[:, : COLUMNS // 2]), leaves, labels
+
+
+def _visible(tree: Any, features: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Route rows through splits; a split of the active party whose children are both leaves was not told."""
+    node = np.zeros(len(features), np.int32)
+    for _ in range(DEPTH):
+        inner = tree.children_left[node] >= 0
+        grand = tree.children_left[tree.children_left[node]] >= 0
+        grand |= tree.children_left[tree.children_right[node]] >= 0
+        told = inner & (grand | (tree.feature[node] < COLUMNS // 2))
+        left = features[np.arange(len(node)), tree.feature[node]] <= tree.threshold[node]
+        node = np.where(told, np.where(left, tree.children_left[node], tree.children_right[node]), node).astype(
+            np.int32
+        )
+    return node
+
+
+def measure(rows: int, model: str) -> dict[str, Any]:
+    """Return seconds and peak of one attack, compiled before."""
+    from labelward.attacks.contract import Aux, Own
+    from labelward.attacks.id2graph import ID2Graph
+    from labelward.kernels.louvain import louvain
+    from labelward.kernels.signatures import merge
+    from labelward.testing.attacks import planted_view
+
+    def attack(count: int) -> dict[str, float]:
+        view = planted_view(leaves[:, :count], model=model)
+        own = Own(features=features[:count], columns=[str(column) for column in range(features.shape[1])])
+        begin, used = time.perf_counter(), time.process_time()
+        guess = ID2Graph(starts=5)(view, own, Aux(classes=2), rng=np.random.default_rng(1))
+        seconds = {"seconds": time.perf_counter() - begin, "processor": time.process_time() - used}
+        return guess.notes | seconds
+
+    features, leaves, _ = planted(rows, model)
+    attack(1000)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    found = attack(rows)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    begin = time.perf_counter()
+    signatures = merge(leaves)
+    weights = np.power(1.0 if model == "forest" else 0.6, np.arange(TREES, dtype=np.float64))
+    louvain(signatures, weights, rng=np.random.default_rng(1), starts=1)
+    graph = time.perf_counter() - begin
+    return {"groups": len(signatures.size), "graph": graph, "before": before, "peak": peak} | found
+
+
+def main() -> None:
+    print(f"{processor()}, Python {platform.python_version()}; one thread; 5 starts")
+    failed = False
+    for model in ("forest", "secureboost"):
+        last = None
+        for rows in SIZES:
+            command = [sys.executable, __file__, str(rows), model]
+            found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            growth = "" if last is None else f", {found['seconds'] / last:4.1f} times the last size's"
+            last = found["seconds"]
+            print(
+                f"{model:11} {rows:9,} rows {found['groups']:8,} groups {found['seconds']:6.2f} s"
+                f" ({found['processor']:5.2f} s of a processor;"
+                f" merging and one start {found['graph']:5.2f} s), peak {found['peak'] / 1e9:.2f} GB"
+                f" (data {found['before'] / 1e9:.2f} GB), {found['communities']:.0f} communities,"
+                f" modularity {found['modularity']:.3f}{growth}"
+            )
+            failed |= found["seconds"] > SECONDS or found["peak"] > BYTES
+    print("over the limit" if failed else f"within {SECONDS:.0f} s and {BYTES / 1e9:.0f} GB")
+    sys.exit(int(failed))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        print(json.dumps(measure(int(sys.argv[1]), sys.argv[2])))
+    else:
+        main()

@@ -1,0 +1,107 @@
+"""What a party knows of the leaves, on views written by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from labelward.attacks.visible import visible_leaves
+from labelward.errors import FileFormatError
+from labelward.messages.base import CipherDigest, RowMask
+from labelward.messages.tree import Level, NodeSplit, OwnSplit, TreeStart
+from labelward.testing.attacks import planted_view, view_of
+
+GRADIENTS = CipherDigest("plain", "rows", (0, 2), 0, 0, b"")
+
+
+def mask(text):
+    """``"1101"``: the rows that are in, or go left."""
+    return RowMask.pack(np.array([letter == "1" for letter in text], np.bool_))
+
+
+def start(tree, rows):
+    return TreeStart(tree, mask(rows), GRADIENTS), (tree,)
+
+
+def told(tree, depth, **splits):
+    return Level(tree, depth, tuple(NodeSplit(int(node[1:]), mask(left)) for node, left in splits.items()), ()), (
+        tree,
+        depth,
+    )
+
+
+def owned(tree, depth, node, left):
+    return OwnSplit(tree, node, "age", 0.5, 0, mask(left)), (tree, depth)
+
+
+def leaves(*records, rows):
+    return visible_leaves(view_of(list(records), rows)).tolist()
+
+
+def test_a_tree_without_a_known_split_is_its_sample():
+    assert leaves(start(0, "1101"), told(0, 0), rows=4) == [[0, 0, -1, 0]]
+
+
+def test_splits_that_were_told_and_own_splits_are_both_known():
+    found = leaves(
+        start(0, "111111"),
+        owned(0, 0, 0, "110101"),  # left: rows 0 1 3 5, right: 2 4
+        told(0, 1, n1="0110"),  # of rows 0 1 3 5, rows 1 and 3 go left
+        owned(0, 1, 2, "01"),
+        rows=6,
+    )
+    assert found == [[4, 3, 6, 3, 5, 4]]
+
+
+def test_masks_speak_of_the_rows_of_the_sample():
+    assert leaves(start(0, "011011"), told(0, 1, n0="1010"), rows=6) == [[-1, 1, 2, -1, 1, 2]]
+
+
+def test_of_a_split_that_was_not_told_only_the_parent_is_known():
+    # Node 1 was split by the active party into two leaves: its rows stay together; node 2, told, is split.
+    assert leaves(start(0, "11111111"), told(0, 1, n0="11110000"), told(0, 2, n2="0110"), rows=8) == [
+        [1, 1, 1, 1, 6, 5, 5, 6]
+    ]
+
+
+def test_nothing_below_a_hidden_split_is_known():
+    """A split that is told without its parent's says nothing of rows."""
+    assert leaves(start(0, "1111"), told(0, 2, n1="10"), owned(0, 3, 3, "1"), rows=4) == [[0, 0, 0, 0]]
+
+
+def test_a_leaf_beside_a_told_sibling_follows_by_subtraction():
+    assert leaves(start(0, "1111"), told(0, 1, n0="1000"), rows=4) == [[1, 2, 2, 2]]
+
+
+def test_trees_are_in_order_and_those_of_others_absent():
+    found = leaves(start(2, "11"), start(0, "10"), told(2, 1, n0="10"), told(1, 1, n0="10"), rows=2)
+    assert found == [[0, -1], [1, 2]]
+    assert visible_leaves(view_of([], 2)).shape == (0, 2)
+
+
+def test_of_a_tree_begun_again_the_last_attempt_counts():
+    assert leaves(start(0, "11"), told(0, 1, n0="10"), start(0, "11"), told(0, 1, n0="01"), rows=2) == [[2, 1]]
+
+
+def test_an_empty_child_may_be_split_no_further():
+    assert leaves(start(0, "11"), owned(0, 0, 0, "11"), told(0, 1, n2=""), rows=2) == [[1, 1]]
+
+
+def test_a_mask_that_does_not_fit_its_node_is_refused():
+    with pytest.raises(FileFormatError, match=r"'passive'.*tree 0.*2 rows where 3"):
+        leaves(start(0, "111"), told(0, 1, n0="10"), rows=3)
+
+
+@given(
+    st.tuples(st.integers(0, 3), st.integers(1, 40)).flatmap(
+        lambda shape: arrays(np.int32, shape, elements=st.integers(-1, 9))
+    ),
+    st.booleans(),
+)
+def test_a_planted_view_shows_the_planted_leaves(planted, own):
+    found = visible_leaves(planted_view(planted, own=own))
+    assert found.shape == planted.shape
+    for one, other in zip(found, planted, strict=True):
+        np.testing.assert_array_equal(one < 0, other < 0)
+        np.testing.assert_array_equal(one[:, None] == one[None, :], other[:, None] == other[None, :])

@@ -1,0 +1,56 @@
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelward.errors import DataError
+from labelward.evaluate.scores import chance, score
+
+ROUNDING = 1e-9  # log-gamma sums in the expectation, against sums of logarithms
+
+small = st.integers(1, 5).flatmap(
+    lambda rows: st.tuples(*(st.lists(st.integers(0, 2), min_size=rows, max_size=rows) for _ in range(2)))
+)
+
+
+def test_known_scores():
+    truth = np.array(["a", "a", "b", "b"])
+    assert score(np.array([5, 5, 0, 0]), truth) == {"v_measure": 1.0, "ari": 1.0}
+    assert score(np.array([0, 0, 0, 0]), truth) == {"v_measure": 0.0, "ari": 0.0}
+    # Clusters {a}, {a, b, b}: mutual information log 4 - 3/4 log 3, entropies log 2 and log 4 - 3/4 log 3.
+    information = np.log(4) - 0.75 * np.log(3) - 0.5 * np.log(2)
+    expected = 2 * information / (np.log(2) + np.log(4) - 0.75 * np.log(3))
+    assert score(np.array([0, 1, 1, 1]), truth)["v_measure"] == pytest.approx(expected, abs=ROUNDING)
+
+
+@settings(max_examples=30)
+@given(small)
+def test_chance_is_the_mean_over_all_permutations(pair):
+    guess, truth = (np.array(values) for values in pair)
+    scores = [score(guess, np.array(order)) for order in permutations(truth)]
+    for name, expected in chance(guess, truth).items():
+        assert np.mean([found[name] for found in scores]) == pytest.approx(expected, abs=ROUNDING)
+
+
+@given(small, st.permutations([0, 1, 2]))
+def test_names_of_clusters_do_not_matter(pair, names):
+    guess, truth = (np.array(values) for values in pair)
+    renamed = np.array(names)[guess]
+    for function in (score, chance):
+        assert function(renamed, truth) == pytest.approx(function(guess, truth), abs=ROUNDING)
+
+
+def test_a_guess_that_knows_nothing_of_many_rows_has_hardly_any_chance():
+    rng = np.random.default_rng(1)
+    guess, truth = rng.integers(2, size=100_000), rng.integers(2, size=100_000)
+    # The expectation is close to (K-1)(C-1)/2N over the mean entropy, log 2 nats here.
+    assert chance(guess, truth)["v_measure"] == pytest.approx(1 / 200_000 / np.log(2), rel=0.01)
+
+
+@pytest.mark.parametrize(("guess", "truth", "message"), [([], [], "no rows"), ([0, 1], [0], "2 rows .* 1 rows")])
+@pytest.mark.parametrize("function", [score, chance])
+def test_unfit_guesses_are_refused(function, guess, truth, message):
+    with pytest.raises(DataError, match=message):
+        function(np.array(guess, np.int64), np.array(truth))
