@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.local_trees import LocalTrees
 from labelward.kernels.information import joint_information
 from labelward.messages.tree import ChosenSplits, Level, OwnSplit, TrainingEnd, TreeStart
-from labelward.party.policy import Policy, Schedule
+from labelward.party.policy import CandidateSplits, Policy, Schedule
 from labelward.party.view import View
 from labelward.protocols.tree.params import SecureBoost
 from wiring import Run, Setting, joined, make_labels, make_parts, readable_content
@@ -129,8 +130,28 @@ def test_the_bound_binds(parties: int) -> None:
     tally = run.active.tally
     assert tally["refused_candidates"] > 0
     assert tally["hidden_splits"] > 0
+    assert tally["given_up_splits"] == 0  # a passive party's candidate is refused before it can win
     correct = float(np.mean((run.active.margins > 0) == given_setting.labels))
     assert correct > 0.75  # half would be a guess
+
+
+def test_a_candidate_is_refused_for_either_child() -> None:
+    """Of 8 + 8 rows: 4 + 4 left tell nothing; 1 + 0 left are pure, log 2 = 0.693 nats; with 8 + 7 left the right is pure."""
+    left = np.array([[4, 4], [1, 0], [8, 7]])
+    candidates = CandidateSplits(
+        tree=0,
+        depth=0,
+        owner="left",
+        owner_is_active=False,
+        nodes=(0,),
+        left=left[None, None],
+        node=np.array([[8, 8]]),
+        totals=np.array([8, 8]),
+    )
+    assert IdLmid(xi=0.69).split_candidates(candidates).tolist() == [[[True, False, False]]]
+    assert IdLmid(xi=0.70).split_candidates(candidates).tolist() == [[[True, True, True]]]
+    active = replace(candidates, owner="active", owner_is_active=True)
+    assert IdLmid(xi=0.0).split_candidates(active).all()
 
 
 def test_hidden_subtrees_appear_nowhere_in_a_view() -> None:

@@ -168,6 +168,28 @@ def test_row_masks_say_how_columns_split_and_nothing_else(secret: Run) -> None:
     assert told > 10
 
 
+def test_of_two_siblings_the_smaller_is_summed(secret: Run) -> None:
+    """The other follows by subtraction after decryption."""
+    parts, built = dict(setting().parts), 0
+    for party in NAMES[1:]:
+        view = secret.views[party]
+        samples = {each.message.tree: each.message.rows.unpack(90) for each in view.received(TreeStart)}
+        for tree, by_column in enumerate(splits_of(secret, parts)):
+            size = {}
+            rows_of = {0: samples[tree]}
+            for node, left in by_column.items():
+                rows_of[2 * node + 1], rows_of[2 * node + 2] = rows_of[node] & left, rows_of[node] & ~left
+                size |= {child: int(rows_of[child].sum()) for child in (2 * node + 1, 2 * node + 2)}
+            for each in view.received(Level):
+                if each.message.tree == tree and each.message.depth:
+                    for node in each.message.build:
+                        sibling = node + 1 if node % 2 else node - 1
+                        assert size[node] <= size[sibling]
+                        assert sibling not in each.message.build
+                        built += 1
+    assert built > 10
+
+
 def test_row_samples_do_not_depend_on_the_labels() -> None:
     """The rows of a tree are the same for other labels."""
     base = setting()
