@@ -136,7 +136,7 @@ def test_the_bound_binds(parties: int) -> None:
 
 
 def test_a_candidate_is_refused_for_either_child() -> None:
-    """Of 8 + 8 rows: 4 + 4 left tell nothing; 1 + 0 left are pure, log 2 = 0.693 nats; 8 + 7 leave a pure right side."""
+    """Of 8 + 8 rows: 4 + 4 left tell nothing; 1 + 0 left are pure, log 2 = 0.693 nats; 8 + 7 leave a pure right."""
     left = np.array([[4, 4], [1, 0], [8, 7]])
     candidates = CandidateSplits(
         tree=0,
