@@ -10,7 +10,7 @@ from labelward.evaluate.scores import chance, score
 
 ROUNDING = 1e-9  # log-gamma sums in the expectation, against sums of logarithms
 
-small = st.integers(1, 5).flatmap(
+small = st.integers(1, 4).flatmap(
     lambda rows: st.tuples(*(st.lists(st.integers(0, 2), min_size=rows, max_size=rows) for _ in range(2)))
 )
 
