@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = ["insecure_warning", "print_json", "print_table", "warn"]
 
 _PIPE_WIDTH = 200
+_LEAST_TEXT = 8
 
 
 def warn(message: str) -> None:
@@ -33,18 +37,39 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, words: int) -> None:
-    """Print a table on stdout; the first ``words`` columns are text, the others numbers."""
-    from rich import box
+def print_table(
+    title: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, words: int, spare: Sequence[str] = ()
+) -> None:
+    """Print a table on stdout.
+
+    Args:
+        words: how many of the first columns are text; the others are numbers.
+        spare: headings of columns that are left out, in this order, where the terminal is too narrow for all.
+    """
     from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    cells, kept = [list(row) for row in rows], list(range(len(header)))
+    for left_out in (None, *spare):
+        kept = [position for position in kept if header[position] != left_out]
+        table = _table(title, [header[each] for each in kept], [[row[each] for each in kept] for row in cells], words)
+        if console.measure(table, options=console.options.update(width=_PIPE_WIDTH)).maximum <= console.width:
+            break
+    console.print(table)
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> Table:
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title) if title else None, box=box.SIMPLE_HEAD, title_justify="left")
+    heading = Text(title) if title else None
+    table = Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for position, name in enumerate(header):
+        width = max((len(row[position]) for row in rows), default=0)
         text = position < words
-        table.add_column(Text(name), justify="left" if text else "right", no_wrap=not text)
+        least = min(width, _LEAST_TEXT) if text else width
+        table.add_column(Text(name), justify="left" if text else "right", min_width=least, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
-    console.print(table)
+    return table

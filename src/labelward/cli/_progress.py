@@ -12,6 +12,7 @@ import typer
 __all__ = ["Board"]
 
 _RUNS, _TREES = "runs", "trees"
+_LONG = 100.0
 
 
 class Board:
@@ -78,10 +79,9 @@ class Board:
 
     def time_left(self) -> str:
         """Return the estimate in words; empty while nothing is known."""
-        from labelward.report.numbers import duration
-
         worked = self._done - self._first + self._part
-        if worked <= 0 or not self._total:
+        rest = self._total - self._done - self._part
+        if worked <= 0 or rest <= 0:
             return ""
-        seconds = (time.monotonic() - self._began) / worked * (self._total - self._done - self._part)
-        return f"about {duration(round(seconds))} left"
+        seconds = (time.monotonic() - self._began) / worked * rest
+        return f"about {seconds:.0f} s left" if seconds < _LONG else f"about {seconds / 60:.0f} min left"

@@ -29,7 +29,7 @@ def print_summary(rows: Sequence[ResultRow]) -> None:
         first = table[0]
         bits = f" {first.engine.bits} bits" if first.engine.bits else ""
         title = f"{first.dataset}, {first.model['kind']}, {first.engine.name}{bits}"
-        print_table(title, *_cells(table), words=3)
+        print_table(title, *_cells(table), words=3, spare=("on the wire", "training", "chance"))
         for sentence in headline(table, None):
             typer.echo(sentence)
 
