@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from labelward.errors import EncryptionError
 from labelward.evaluate.kinds import MODELS as MODEL_KINDS
 from labelward.evaluate.kinds import PROGRAMS, catalogue, check_job, completed, make_engine, make_programs
-from labelward.job import EncryptionSection, Job, Kind
+from labelward.job import EncryptionSection, Job, Kind, load_job
 
 
 def test_every_kind_is_described_with_its_parameters() -> None:
@@ -59,3 +60,11 @@ def test_workers_default_to_the_cores() -> None:
     engine = make_engine(EncryptionSection(engine="plain", insecure=True))
     assert engine.workers == len(os.sched_getaffinity(0))
     assert make_engine(EncryptionSection(engine="plain", insecure=True, workers=3)).workers == 3
+
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.toml"))
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_every_example_names_only_what_there_is(file: Path) -> None:
+    check_job(completed(load_job(file)))

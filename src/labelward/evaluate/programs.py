@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -87,13 +87,13 @@ class Ended(Generic[S]):
 
     Attributes:
         counts: of operations with the key on this side.
-        margins: float64 [prediction rows]; at the active party only.
+        margins: float64 [prediction rows]; none at a passive party.
         fingerprint: of the public key; at the active party only.
     """
 
     share: S
     counts: Counts
-    margins: Floats | None = None
+    margins: Floats = field(default_factory=lambda: np.empty(0))
     fingerprint: bytes = b""
 
 

@@ -126,12 +126,11 @@ def rehearse(
     seconds = time.perf_counter() - start
     for party, end in ended.items():
         end.share.save(folder / party / MODEL)
-    margins = ended[active].margins
-    if margins is None:
-        raise ValueError("the active party's program returned no margins")
     meters = {party: contexts[party].meter for party in ended}
     cost = _cost(seconds, meters, [end.counts for end in ended.values()])
-    return Finished(margins=margins, cost=cost, meters=meters, fingerprint=ended[active].fingerprint.hex())
+    return Finished(
+        margins=ended[active].margins, cost=cost, meters=meters, fingerprint=ended[active].fingerprint.hex()
+    )
 
 
 def _agreed(job: Job, data: Rehearsal, engine: Engine) -> Agreed:
