@@ -127,10 +127,8 @@ def rehearse(
     for party, end in ended.items():
         end.share.save(folder / party / MODEL)
     meters = {party: contexts[party].meter for party in ended}
-    cost = _cost(seconds, meters, [end.counts for end in ended.values()])
-    return Finished(
-        margins=ended[active].margins, cost=cost, meters=meters, fingerprint=ended[active].fingerprint.hex()
-    )
+    cost, last = _cost(seconds, meters, [end.counts for end in ended.values()]), ended[active]
+    return Finished(margins=last.margins, cost=cost, meters=meters, fingerprint=last.fingerprint.hex())
 
 
 def _agreed(job: Job, data: Rehearsal, engine: Engine) -> Agreed:
