@@ -16,7 +16,7 @@ import labelward
 
 GUIDE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"New file `src/([^`]+)`:\n\n```python\n(.*?)```", GUIDE, re.DOTALL))
-LINES = re.findall(r"One line in the list of `src/([^`]+)`:\n\n```python\n([^\n]+\n)```", GUIDE, re.DOTALL)
+LINES = re.findall(r"One line in the list of `src/([^`]+)`:\n\n```text\n([^\n]+\n)```", GUIDE, re.DOTALL)
 CONTRACT_TEST = re.search(r"suite that every engine passes:\n\n```python\n(.*?)```", GUIDE, re.DOTALL)
 
 JOB = """
