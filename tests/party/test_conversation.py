@@ -86,8 +86,8 @@ def test_messages_wait_for_their_turn() -> None:
     active, left, _ = pair()
     for step in (2, 0, 1):
         active.send("left", TrainingEnd(step), (step,))
-    active.send("left", PredictRequest(0, 5), (0,))
-    assert left.recv("active", PredictRequest, (0,)) == PredictRequest(0, 5)
+    active.send("left", PredictRequest("m", 0, 5), (0,))
+    assert left.recv("active", PredictRequest, (0,)) == PredictRequest("m", 0, 5)
     assert [left.recv("active", TrainingEnd, (step,)).trees for step in range(3)] == [0, 1, 2]
 
 
@@ -260,7 +260,13 @@ def wait(ctx):
     finally:
         sys.stdout.write(f"ended {{ctx.party}}\\n")
 
-print("started", flush=True)
+begun = []
+def wait(ctx, wait=wait):
+    begun.append(ctx.party)
+    if len(begun) == 3:
+        print("started", flush=True)
+    wait(ctx)
+
 try:
     live({{"active": wait, "left": wait, "right": wait}}, 600.0)
 except KeyboardInterrupt:
@@ -357,6 +363,7 @@ def test_a_peer_under_another_name() -> None:
     def lie(ctx: Context) -> None:
         from importlib.metadata import version
 
+        ctx.recv("active", Hello, (0,))
         ctx.send("active", Hello(version("labelward"), "right", JOB, (2, 1), b""), (0,))
 
     raised = errors_of({"active": lambda ctx: handshake.greet_passives(ctx, JOB, (2, 1), IDS), "left": lie})

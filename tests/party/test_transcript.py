@@ -31,7 +31,7 @@ def fill(transcript: Transcript) -> Transcript:
     seen = OwnSplit(0, 0, "c", 0.5, 0, RowMask(3, "bits", b"\x05"))
     transcript.append("observed", "left", "OwnSplit", (), encode_fields(seen))
     transcript.append("applied", "left", "Policy", (), msgspec.msgpack.encode({"kind": "none"}))
-    transcript.close()
+    transcript.close(complete=True)
     return transcript
 
 
@@ -148,6 +148,17 @@ def test_every_cut_within_a_record_is_found(stored: Path) -> None:
         position += len(record)
 
 
+def test_a_file_cut_between_records_says_so(stored: Path) -> None:
+    """Such a cut leaves a valid chain: a killed party leaves the same; only the closing record tells."""
+    original = (stored / FILE_NAME).read_bytes()
+    whole = records(original)
+    assert loaded(stored.parent / "whole", original).ended == "complete"
+    position = len(MAGIC)
+    for number, record in enumerate(whole[:-1]):
+        position += len(record)
+        assert loaded(stored.parent / f"cut{number}", original[:position]).ended == "cut off"
+
+
 def test_files_that_are_no_transcript(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="no transcript can be read at"):
         View.load(tmp_path)
@@ -262,4 +273,4 @@ def test_observed_arrays_count_in_full() -> None:
 
 def test_read_entries_is_in_order(stored: Path) -> None:
     kinds = [each.kind for each in read_entries(stored / FILE_NAME)]
-    assert kinds == ["header", *["received", "sent"] * 3, "observed", "applied"]
+    assert kinds == ["header", *["received", "sent"] * 3, "observed", "applied", "end"]

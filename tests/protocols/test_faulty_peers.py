@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import wiring
-from labelward.errors import EncryptionError, HandshakeError, LabelwardError, PeerError, ProtocolError
+from labelward.errors import EncryptionError, HandshakeError, LabelwardError, PeerError
 from labelward.messages.base import CipherDigest, Message, RowMask
 from labelward.messages.codec import decode, encode
 from labelward.messages.setup import KeyOffer
@@ -132,14 +132,17 @@ def test_the_active_party_is_named(attempt: Any, kind: type[Message], change: Ch
 )
 def test_masks_over_other_rows_are_refused(attempt: Any, who: str, kind: type[Message], change: Change) -> None:
     error = attempt(who, kind, change)
-    assert isinstance(error, ProtocolError)
+    assert isinstance(error, PeerError)
+    assert error.peer == who
     assert "a row mask speaks of" in str(error)
 
 
 @pytest.mark.parametrize("change", [{"key": b"0" * 16}, {"kind": "rows"}, {"data": b""}], ids=["key", "kind", "data"])
 def test_ciphertexts_that_cannot_be_are_refused(attempt: Any, change: dict[str, Any]) -> None:
     error = attempt("left", LevelSums, lambda m: replace(m, sums=replace(m.sums, **change)))
-    assert isinstance(error, EncryptionError)
+    assert isinstance(error, PeerError)
+    assert error.peer == "left"
+    assert isinstance(error.__cause__, EncryptionError)
 
 
 def test_a_key_that_the_job_does_not_name(attempt: Any) -> None:

@@ -119,7 +119,7 @@ def lead(ctx):
     return predict_active(ctx, shares["active"], {"active": (shares["active"].own, x["active"])}, rows)
 
 def follow(ctx):
-    predict_passive(ctx, shares[ctx.party].own, x[ctx.party])
+    predict_passive(ctx, shares[ctx.party], x[ctx.party])
 
 margins = run_parties({name: (make, lead if name == "active" else follow) for name in shares})["active"]
 sys.stdout.write(margins.tobytes().hex())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from labelward.cli._output import insecure_warning, print_table
+from labelward.errors import FileFormatError
 
 if TYPE_CHECKING:
     from labelward.party.view import View
@@ -56,14 +57,16 @@ def digest(folder: Folder) -> None:
 
 @view.command()
 def verify(folder: Folder) -> None:
-    """Check the hash chain and every record; exit code 2 where anything is damaged."""
+    """Check the hash chain and every record; exit code 2 where anything is damaged or missing."""
     from labelward.party.view import View
 
     opened = View.load(folder)
     insecure_warning(opened.header.insecure)
     readable = sum(1 for _ in opened.content())
     records = sum(number for number, _ in opened.counts().values())
-    typer.echo(f"whole: {records} records of {opened.party!r}, {readable} of them view content")
+    if opened.ended == "cut off":
+        raise FileFormatError(f"{folder}: no closing record; the run was killed, or records at the end are missing")
+    typer.echo(f"whole: {records} records of {opened.party!r}, {readable} of them view content; run {opened.ended}")
 
 
 def _print_counts(opened: View) -> None:

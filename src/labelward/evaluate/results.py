@@ -92,8 +92,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         party: the attacker; None where the job has no attack.
         leakage: metric values by name, with ``chance`` and ``without_view`` (objects with the same names) and
             ``primary`` (the name of the metric that ranks); None where ``attack`` is.
-        utility: metric values by name on the test rows, with ``alone`` and ``joined`` (objects with the same names;
-            empty where there is no such model, as when the active party holds no column).
+        utility: metric values by name on the test rows, with ``alone`` and ``joined`` (objects with the same names).
         versions: of labelward, python and the libraries that matter.
     """
 

@@ -127,7 +127,7 @@ class TreePrograms(Programs[ModelShare]):
 
     def predict_passive(self, ctx: Context, share: ModelShare, x: Floats) -> None:
         """See :meth:`Programs.predict_passive`."""
-        predict_passive(ctx, share.own, x)
+        predict_passive(ctx, share, x)
 
     def _task(self, agreed: Agreed) -> Task:
         shared: dict[str, Any] = {name: getattr(agreed, name) for name in Agreed.__dataclass_fields__}

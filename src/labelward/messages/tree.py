@@ -110,6 +110,7 @@ class TrainingEnd(Message, frozen=True):
 class PredictRequest(Message, frozen=True):
     """Rows ``start`` to ``stop`` of the prediction table are to be routed; empty: no further request follows."""
 
+    model: str
     start: int
     stop: int
 

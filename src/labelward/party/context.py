@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-from labelward.errors import CodecError, PeerError
+from labelward.errors import CodecError, EncryptionError, PeerError
 from labelward.messages.base import Message, Observation, redacted
 from labelward.messages.codec import decode, encode, encode_fields
 from labelward.party.policy import PolicyChain
@@ -79,6 +79,7 @@ class Context:
         self._transport, self._timeout = transport, timeout
         self._waiting: dict[tuple[str, str, Step], Message] = {}
         self._left: set[str] = set()
+        self._failed = False
 
     def send(self, peer: str, message: Message, step: Step) -> None:
         """Encode, record, count and send.
@@ -129,6 +130,14 @@ class Context:
         self.transcript.append("applied", self.party, "Policy", (), msgspec.msgpack.encode(account))
 
     @contextlib.contextmanager
+    def blaming(self, peer: str, name: str, step: Step) -> Iterator[None]:
+        """Raise what does not fit in a peer's message as a :class:`PeerError` that names peer, message and step."""
+        try:
+            yield
+        except (CodecError, EncryptionError) as error:
+            raise PeerError(peer, str(error), message=name, step=step) from error
+
+    @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Count wall seconds towards a phase."""
         start = time.perf_counter()
@@ -139,12 +148,13 @@ class Context:
 
     def fail(self, error: BaseException) -> None:
         """Tell the peers that this party has failed: the error's type only, since its text may hold private values."""
+        self._failed = True
         self._transport.fail(type(error).__name__)
 
     def close(self) -> None:
         """This party is done."""
         self._transport.close()
-        self.transcript.close()
+        self.transcript.close(complete=not self._failed)
 
     def _take(self, peer: str, name: str, step: Step, until: float) -> None:
         if peer in self._left:

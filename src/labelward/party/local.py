@@ -43,9 +43,9 @@ def run_parties(programs: Mapping[str, tuple[Callable[[Transport], Context], Pro
             ctx.close()
 
     threads = [threading.Thread(target=live, args=(party,), name=f"party-{party}", daemon=True) for party in programs]
-    for thread in threads:
-        thread.start()
     try:
+        for thread in threads:
+            thread.start()
         for thread in threads:
             while thread.is_alive():
                 thread.join(0.2)  # a join without limit would not see Ctrl-C
@@ -53,7 +53,8 @@ def run_parties(programs: Mapping[str, tuple[Callable[[Transport], Context], Pro
         for end in ends.values():
             end.fail(type(error).__name__)
         for thread in threads:
-            thread.join(10.0)
+            if thread.ident is not None:  # it was started
+                thread.join(10.0)
         raise
     if errors:
         first = [error for error in errors.values() if not isinstance(error, PeerError)]

@@ -41,6 +41,11 @@ POINTS = (
 )
 
 
+TALLIES = ("refused_candidates", "hidden_splits", "given_up_splits")
+"""How often a policy acted: candidates that may not be chosen, splits whose children some party may not see, and
+splits that their owner may not know."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setup:
     """What a policy may check before anything starts."""
@@ -176,6 +181,7 @@ class PolicyChain:
 
     def __init__(self, policies: Iterable[Policy] = ()) -> None:
         self.policies = tuple(policies)
+        self._tallies = [dict.fromkeys(TALLIES, 0) for _ in self.policies]
 
     @property
     def purities(self) -> bool:
@@ -186,40 +192,65 @@ class PolicyChain:
         """Return the policies that act at a point."""
         return tuple(policy for policy in self.policies if point in policy.points)
 
+    def accounts(self) -> list[dict[str, Any]]:
+        """Return what each policy did: kind, parameters, points, and how often it acted."""
+        return [
+            {"kind": policy.kind, "parameters": policy.parameters(), "points": sorted(policy.points), **tally}
+            for policy, tally in zip(self.policies, self._tallies, strict=True)
+        ]
+
+    def tally(self) -> dict[str, int]:
+        """Return how often policies acted, all together."""
+        return {name: sum(tally[name] for tally in self._tallies) for name in TALLIES}
+
     def schedule(self, schedule: Schedule) -> Schedule:
         """See :meth:`Policy.schedule`."""
-        for policy in self.policies:
+        peers = frozenset[str]().union(*schedule.participants)
+        for policy in self.at("schedule"):
             schedule = policy.schedule(schedule)
+            if not schedule.participants or not all(each <= peers for each in schedule.participants):
+                raise PolicyError(f"defense {policy.kind!r} left no tree, or named parties that do not exist")
         return schedule
 
     def before_targets(self, targets: Targets) -> Targets:
         """See :meth:`Policy.before_targets`."""
-        for policy in self.policies:
+        for policy in self.at("before_targets"):
+            rows = targets.values.shape
             targets = policy.before_targets(targets)
+            for name in ("values", "weights", "offset"):
+                given = getattr(targets, name)
+                if given.shape != rows or not np.isfinite(given).all():
+                    raise PolicyError(f"defense {policy.kind!r} gave {name} that are not one finite number a row")
         return targets
 
     def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
         """See :meth:`Policy.split_candidates`."""
         allowed = np.ones(candidates.left.shape[:-1], dtype=np.bool_)
-        for policy in self.at("split_candidates"):
-            answer = policy.split_candidates(candidates)
+        for policy, tally in zip(self.policies, self._tallies, strict=True):
+            answer = np.asarray(policy.split_candidates(candidates))
             if answer.shape != allowed.shape or answer.dtype != np.bool_:
                 raise PolicyError(f"defense {policy.kind!r} did not answer for every candidate")
+            tally["refused_candidates"] += int(answer.size - np.count_nonzero(answer))
             allowed &= answer
         return allowed
 
     def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:
         """See :meth:`Policy.before_instance_space`."""
         viewers = reveal.participants
-        for policy in self.at("before_instance_space"):
-            viewers &= policy.before_instance_space(reveal)
+        for policy, tally in zip(self.policies, self._tallies, strict=True):
+            answer = frozenset(policy.before_instance_space(reveal))
+            if reveal.owner in reveal.participants - answer:
+                tally["given_up_splits"] += 1
+            elif reveal.participants - answer:
+                tally["hidden_splits"] += 1
+            viewers &= answer
         return viewers
 
     def before_leaf_weights(self, leaves: LeafWeights) -> Floats:
         """See :meth:`Policy.before_leaf_weights`."""
         for policy in self.at("before_leaf_weights"):
-            weights = policy.before_leaf_weights(leaves)
-            if weights.shape != leaves.weights.shape:
+            weights = np.asarray(policy.before_leaf_weights(leaves), dtype=np.float64)
+            if weights.shape != leaves.weights.shape or not np.isfinite(weights).all():
                 raise PolicyError(f"defense {policy.kind!r} did not answer for every leaf")
             leaves = LeafWeights(tree=leaves.tree, weights=weights, counts=leaves.counts)
         return leaves.weights

@@ -3,7 +3,7 @@
 A transcript file is ``magic`` followed by records: a little-endian uint32 length, a MessagePack body ``[kind, peer,
 type, step, payload]``, and the SHA-256 of the previous record's hash and this body. Kinds: ``header``, ``received``
 (the message, ciphertexts as digests), ``sent`` (type and size only), ``observed``, ``applied`` (a policy, with
-parameters and what it did).
+parameters and what it did), and ``end``, without which a file was cut off.
 
 Folders get mode 0700 and files 0600: a transcript is as sensitive as what it records.
 """
@@ -29,7 +29,7 @@ _MAGIC = b"labelward transcript\n"
 _LENGTH = 4
 _HASH = 32
 
-Kind = Literal["header", "received", "sent", "observed", "applied"]
+Kind = Literal["header", "received", "sent", "observed", "applied", "end"]
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -98,14 +98,20 @@ class Transcript:
         entry = Entry(kind, peer, name, step, payload)
         self._write(entry)
 
-    def close(self) -> None:
-        """Flush to disk and close."""
+    def close(self, *, complete: bool) -> None:
+        """Write the closing record, flush to disk and close; ``complete``: the party's program came to its end."""
+        self._write(Entry("end", "", "complete" if complete else "failed", (), b""))
         if self._file is not None:
-            self._file.flush()
-            with contextlib.suppress(OSError):
-                os.fsync(self._file.fileno())
-            self._file.close()
-            self._file = None
+            file, self._file = self._file, None
+            try:
+                file.flush()
+                with contextlib.suppress(OSError):
+                    os.fsync(file.fileno())
+            except OSError as error:
+                raise OutputError(f"the transcript cannot be written: {error.strerror}") from error
+            finally:
+                with contextlib.suppress(OSError):
+                    file.close()
 
     def _write(self, entry: Entry) -> None:
         if self._file is None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -69,6 +69,14 @@ class View:
         return self._header.party
 
     @property
+    def ended(self) -> Literal["complete", "failed", "cut off"]:
+        """How the recording ended; ``"cut off"``: the party was killed, or records at the end are missing."""
+        last = self._entries[-1] if self._entries else None
+        if last is None or last.kind != "end":
+            return "cut off"
+        return "complete" if last.type == "complete" else "failed"
+
+    @property
     def rows(self) -> int:
         """Number of training rows."""
         return self._header.rows[0]
@@ -101,6 +109,8 @@ class View:
         number: Counter[tuple[str, str]] = Counter()
         size: Counter[tuple[str, str]] = Counter()
         for entry in self._entries:
+            if entry.kind in ("header", "end"):
+                continue
             number[entry.kind, entry.type] += 1
             if entry.kind == "sent":
                 size[entry.kind, entry.type] += int.from_bytes(entry.payload, "little")

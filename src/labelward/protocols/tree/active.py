@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.errors import PolicyError
 from labelward.he.contract import Layout, PrivateKey
 from labelward.kernels.fixed_point import encode
 from labelward.kernels.gain import GainRule
@@ -107,6 +108,8 @@ class _Trainer:
         n = len(labels)
         given = Targets(values=labels.astype(np.float64), weights=np.ones(n), offset=np.zeros(n), loss="logistic")
         self.targets = ctx.policies.before_targets(given)
+        if self.targets.offset.any():
+            raise PolicyError(f"{params.kind} cannot apply an offset of the targets at prediction")
         self.margins = self.targets.offset.copy()
         with ctx.phase("binning"):
             splitters = {name: Splitter(name, columns, params, ctx.seed) for name, columns in blocks.items()}
@@ -142,11 +145,10 @@ class _Trainer:
         for peer, trees in self.taken_part.items():
             self.ctx.send(peer, TrainingEnd(trees), (trees,))
         forest = self.forest
-        for policy in self.ctx.policies.policies:
-            account = {"kind": policy.kind, "parameters": policy.parameters(), "points": sorted(policy.points)}
-            self.ctx.applied({**account, **forest.tally})
+        for account in self.ctx.policies.accounts():
+            self.ctx.applied(account)
         own = {name: forest.own_records(name) for name in self.blocks}
-        return Trained(tuple(self.trees), forest.owners, own, forest.tally)
+        return Trained(tuple(self.trees), forest.owners, own, self.ctx.policies.tally())
 
     def _sample(self, tree: int, n: int) -> Integers:
         if self.params.row_fraction >= 1.0:

@@ -54,7 +54,6 @@ class Forest:
         owners: all that may own a split, in party order.
         records: how many splits each owner has.
         own: columns and thresholds of own splits, by block.
-        tally: how often policies acted.
     """
 
     ctx: Context
@@ -70,7 +69,6 @@ class Forest:
     owners: tuple[str, ...] = field(init=False)
     records: dict[str, int] = field(init=False)
     own: dict[str, tuple[list[int], list[float]]] = field(init=False)
-    tally: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.classes = (self.labels == 1).astype(np.int64)[:, None][:, : int(self.ctx.policies.purities)]
@@ -78,7 +76,6 @@ class Forest:
         self.owners = (*self.splitters, *self.ctx.peers)
         self.records = dict.fromkeys(self.owners, 0)
         self.own = {name: ([], []) for name in self.splitters}
-        self.tally = {"refused_candidates": 0, "hidden_splits": 0, "given_up_splits": 0}
 
     @property
     def subtract(self) -> bool:
@@ -190,7 +187,7 @@ class Growth:
         if len(sealed.shape) != 2 or sealed.shape[1] != len(build) * bins:
             raise PeerError(peer, "sent sums of other nodes than were asked", message="LevelSums", step=step)
         assert self.forest.private is not None
-        with self.ctx.phase("decrypt"):
+        with self.ctx.phase("decrypt"), self.ctx.blaming(peer, "LevelSums", step):
             flat = self.forest.private.decrypt(sealed)
         self.ctx.observe(DecryptedSums(*step, peer, build, Array.pack(flat)))
         sums, before = flat.reshape(len(flat), len(build), bins, -1), self.sums.get(peer)
@@ -209,7 +206,6 @@ class Growth:
             winner, before = chosen[node], self.viewers[node]
             viewers = self._viewers(winner, depth)
             if winner.owner in before and winner.owner not in viewers:
-                forest.tally["given_up_splits"] += 1
                 if own is None:
                     mine = {name: self.sums[name] for name in forest.splitters}
                     own = winners(mine, allowed, forest.scale, forest.rule)
@@ -218,7 +214,6 @@ class Growth:
                     continue
                 winner = chosen[node] = own[node]
                 viewers = self._viewers(winner, depth)
-            forest.tally["hidden_splits"] += int(viewers < before)
             for child, totals in zip(children(node), (winner.left, self.totals[node] - winner.left), strict=True):
                 self.viewers[child], self.totals[child] = viewers, totals
         return chosen
@@ -241,7 +236,6 @@ class Growth:
                     totals=self.forest.class_totals,
                 )
                 allowed[owner] = self.ctx.policies.split_candidates(candidates)
-                self.forest.tally["refused_candidates"] += int(np.count_nonzero(~allowed[owner]))
         return allowed
 
     def _viewers(self, winner: Winner, depth: int) -> frozenset[str]:
@@ -306,7 +300,8 @@ class Growth:
         if tuple(split.node for split in answer.splits) != tuple(mine):
             raise PeerError(peer, "answered for other nodes than were chosen", message="SplitRows", step=step)
         for split in answer.splits:
-            left = split.left.unpack(self.partition.size(split.node))
+            with self.ctx.blaming(peer, "SplitRows", step):
+                left = split.left.unpack(self.partition.size(split.node))
             if int(np.count_nonzero(left)) != int(mine[split.node].left[2]):
                 reason = f"splits node {split.node} otherwise than its sums say"
                 raise PeerError(peer, reason, message="SplitRows", step=step)

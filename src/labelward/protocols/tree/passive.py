@@ -72,12 +72,12 @@ class _Own:
     def take_part(self, start: TreeStart) -> None:
         """One tree: sum, answer for own splits, until there is nothing to build."""
         ctx, total = self.ctx, len(self.x)
-        sample = np.flatnonzero(start.rows.unpack(total))
+        step = (start.tree,)
+        with ctx.blaming(ctx.active, "TreeStart", step):
+            sample = np.flatnonzero(start.rows.unpack(total))
         if not isinstance(start.gradients, CipherBlock) or start.gradients.shape != (len(sample),):
-            raise PeerError(
-                ctx.active, "sent gradients of other rows than the tree's", message="TreeStart", step=(start.tree,)
-            )
-        with ctx.phase("receive rows"):
+            raise PeerError(ctx.active, "sent gradients of other rows than the tree's", message="TreeStart", step=step)
+        with ctx.phase("receive rows"), ctx.blaming(ctx.active, "TreeStart", step):
             rows = self.public.rows(start.gradients)
         self.splitter.start_tree(start.tree)
         partition = Partition(total, sample)
@@ -149,5 +149,7 @@ class _Own:
 
     def _split(self, partition: Partition, split: NodeSplit, owner: str) -> None:
         if not partition.knows(split.node):
-            raise PeerError(owner, f"told a split of node {split.node}, which is no leaf")
-        partition.split(split.node, split.left.unpack(partition.size(split.node)), owner)
+            raise PeerError(owner, f"told a split of node {split.node}, which is no leaf", message="Level")
+        with self.ctx.blaming(owner, "Level", ()):
+            left = split.left.unpack(partition.size(split.node))
+        partition.split(split.node, left, owner)

@@ -41,32 +41,38 @@ def predict_active(
     for batch, start in enumerate(range(0, rows, BATCH)):
         stop = min(start + BATCH, rows)
         for peer in ctx.peers:
-            ctx.send(peer, PredictRequest(start, stop), (batch,))
+            ctx.send(peer, PredictRequest(share.model, start, stop), (batch,))
         answers = {name: records.answers(x[start:stop]) for name, (records, x) in own.items()}
         for peer in ctx.peers:
             answers[peer] = unpack_answers(peer, ctx.recv(peer, PredictAnswers, (batch,)), stop - start)
         for tree in share.trees:
             margins[start:stop] += walk(tree, share.parties, answers, stop - start)
     for peer in ctx.peers:
-        ctx.send(peer, PredictRequest(rows, rows), (-(-rows // BATCH),))
+        ctx.send(peer, PredictRequest(share.model, rows, rows), (-(-rows // BATCH),))
     return margins
 
 
-def predict_passive(ctx: Context, records: Records, x: NDArray[np.float64]) -> None:
+def predict_passive(ctx: Context, share: ModelShare, x: NDArray[np.float64]) -> None:
     """Answer until the active party asks for no more rows.
 
     Args:
-        records: this party's splits.
+        share: this party's share.
         x: its columns of the agreed rows: float64 [rows, columns].
+
+    Raises:
+        PeerError: the active party failed, holds a share of another model, or asks for rows that are not there.
     """
     batch = 0
     while True:
         request = ctx.recv(ctx.active, PredictRequest, (batch,))
+        if request.model != share.model:
+            reason = f"predicts with model {request.model!r}; the share here is of {share.model!r}"
+            raise PeerError(ctx.active, reason, message="PredictRequest", step=(batch,))
         if request.start == request.stop:
             return
         if not 0 <= request.start < request.stop <= len(x):
             raise PeerError(ctx.active, f"asks for rows {request.start} to {request.stop} of {len(x)}")
-        answers = records.answers(x[request.start : request.stop])
+        answers = share.own.answers(x[request.start : request.stop])
         bits = np.packbits(answers, bitorder="little").tobytes()
         ctx.send(ctx.active, PredictAnswers(len(answers), request.stop - request.start, bits), (batch,))
         batch += 1

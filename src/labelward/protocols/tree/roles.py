@@ -159,5 +159,5 @@ def run_passive(ctx: Context, task: Task, train: Columns, test: Floats, engine: 
         model=task.model(ctx.seed), party=ctx.party, parties=task.parties, columns=train.names, own=records
     )
     with ctx.phase("predict"):
-        predict_passive(ctx, records, test)
+        predict_passive(ctx, share, test)
     return PassiveOutcome(share=share, counts=public.counts)
