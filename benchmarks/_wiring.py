@@ -51,7 +51,13 @@ def train(
     rows = (n, len(test_columns[active]))
     insecure = not engine.secure
     task = Task(
-        params=params, parties=names, job={}, ids=[str(i) for i in range(sum(rows))], rows=rows, bits=bits, insecure=insecure
+        params=params,
+        parties=names,
+        job={},
+        ids=[str(i) for i in range(sum(rows))],
+        rows=rows,
+        bits=bits,
+        insecure=insecure,
     )
     meters: dict[str, Meter] = {}
 

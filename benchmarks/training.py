@@ -1,15 +1,18 @@
 """Training speed: the plain engine beside XGBoost, growth with the rows, and job A under Paillier.
 
-Usage: python benchmarks/training.py plain | linear | job-a [--json FILE]
+Usage: python benchmarks/training.py [plain | linear | job-a] [--json FILE]; without a choice all three
 
-``plain``: 100,000 × 30, 5 trees of depth 6, from arrays in memory to model, beside XGBoost ``hist`` with its matrix construction.
+``plain``: 100,000 × 30, 5 trees of depth 6, from arrays in memory to model, beside XGBoost ``hist`` with its matrix
+construction.
 ``linear``: the same shape from 10,000 to 1,000,000 rows, with the exponent of seconds in rows and the peak of memory.
-``job-a``: 30,000 × (12 + 11), 5 trees of depth 3, Paillier 2048, with seconds by phase and AUC beside XGBoost on the same bins.
+``job-a``: 30,000 × (12 + 11), 5 trees of depth 3, Paillier 2048, with seconds by phase and AUC beside XGBoost on the same
+bins.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import resource
 import time
 from pathlib import Path
@@ -88,7 +91,10 @@ def linear() -> dict[str, Any]:
     params = SecureBoost(trees=5, depth=6)
     sizes = (10_000, 30_000, 100_000, 300_000, 1_000_000)
     x, y = make(max(sizes), 30)
-    seconds = {n: median(interleaved(3, ours=lambda n=n: ours(x[:n], y[:n], params))["ours"]) for n in sizes}  # type: ignore[misc]
+    seconds = {}
+    for n in sizes:
+        job = functools.partial(ours, x[:n], y[:n], params)
+        seconds[n] = median(interleaved(3, ours=job)["ours"])
     large = [n for n in sizes if n >= 30_000]
     slope = np.polyfit(np.log(large), np.log([seconds[n] for n in large]), 1)[0]
     rounded = {str(n): round(value, 3) for n, value in seconds.items()}
@@ -128,7 +134,8 @@ def job_a() -> dict[str, Any]:
 def phases(run: Run) -> dict[str, dict[str, float]]:
     """Return seconds by party and phase."""
     return {
-        name: {phase: round(seconds, 2) for phase, seconds in meter.seconds.items()} for name, meter in run.meters.items()
+        name: {phase: round(seconds, 2) for phase, seconds in meter.seconds.items()}
+        for name, meter in run.meters.items()
     }
 
 
@@ -138,9 +145,10 @@ def memory() -> dict[str, float]:
 
 
 if __name__ == "__main__":
+    jobs = {"plain": plain, "linear": linear, "job-a": job_a}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["plain", "linear", "job-a"])
+    parser.add_argument("what", nargs="?", choices=sorted(jobs))
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    figures = {"plain": plain, "linear": linear, "job-a": job_a}[chosen.what]()
-    report(f"training {chosen.what}", figures, chosen.json)
+    wanted = [chosen.what] if chosen.what else list(jobs)
+    report("training", {what: jobs[what]() for what in wanted}, chosen.json)

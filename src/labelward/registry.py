@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
-from labelward.errors import JobError, unknown_name
+from labelward.errors import InputError, JobError, unknown_name
 
 __all__ = ["Registry"]
 
@@ -58,5 +58,9 @@ class Registry(Generic[T]):
         for name, field in names.items():
             if name not in params and field.default is MISSING and field.default_factory is MISSING:
                 raise JobError(f"{self.what} {kind!r} needs a value for {name!r}; there is no default")
-        made: T = cls(**params)
+        try:
+            made: T = cls(**params)
+        except InputError as error:
+            text = str(error)
+            raise JobError(text if text.startswith("[") else f"{self.what} {kind!r}: {text}") from error
         return made

@@ -309,18 +309,18 @@ def test_a_policy_that_cannot_act_stops_the_run_before_anything_else_leaves(
 
 @pytest.mark.parametrize("xi", [-0.1, float("nan"), float("inf"), True, "0.1", None])
 def test_xi_that_cannot_be(xi: Any) -> None:
-    with pytest.raises(JobError, match=r"'id-lmid', xi: .*but got"):
+    with pytest.raises(JobError, match=r"xi must be .*but got"):
         IdLmid(xi=xi)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
 def test_counts_that_cannot_be(count: Any) -> None:
-    with pytest.raises(JobError, match=r"'local-trees', count: .*but got"):
+    with pytest.raises(JobError, match=r"count must be .*but got"):
         LocalTrees(count=count)
 
 
 def test_modes_that_cannot_be() -> None:
-    with pytest.raises(JobError, match="mode: must be 'replace' or 'add' but got 'swap'"):
+    with pytest.raises(JobError, match="mode must be 'replace' or 'add' but got 'swap'"):
         LocalTrees(mode="swap")  # type: ignore[arg-type]
 
 

@@ -101,7 +101,8 @@ def test_planted_communities_are_found(eta):
 
 @pytest.mark.parametrize(("rows", "depth", "eta"), [(600, 6, 1.0), (600, 6, 0.6), (600, 3, 0.6), (600, 4, 1.0)])
 def test_as_good_as_igraph_on_the_explicit_graph(rows, depth, eta):
-    igraph = pytest.importorskip("igraph")
+    import igraph
+
     leaves = noisy_leaves(rows, 5, depth, seed=rows + depth)
     weights = eta ** np.arange(5)
     matrix = adjacency(leaves, weights)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from labelward.attacks.clustering import checked_rows, clusters, kmeans_seed
 from labelward.attacks.contract import Attack, Aux, Guess, Own
 from labelward.attacks.visible import visible_leaves
-from labelward.errors import InputError
+from labelward.errors import InputError, JobError
 from labelward.kernels.louvain import louvain
 from labelward.kernels.signatures import merge
 from labelward.party.view import View
@@ -62,14 +62,14 @@ class ID2Graph(Attack):
 
     def __post_init__(self) -> None:
         if self.eta is not None and not 0 < _number("eta", self.eta) <= 1:
-            raise InputError(f"eta must be above 0 and at most 1 but is {self.eta}")
+            raise JobError(f"eta must be above 0 and at most 1 but is {self.eta}")
         if _number("alpha", self.alpha) < 0:
-            raise InputError(f"alpha must not be negative but is {self.alpha}")
+            raise JobError(f"alpha must not be negative but is {self.alpha}")
         if _number("inter_chunk_weight", self.inter_chunk_weight) <= 0:
-            raise InputError(f"inter_chunk_weight must be positive but is {self.inter_chunk_weight}")
+            raise JobError(f"inter_chunk_weight must be positive but is {self.inter_chunk_weight}")
         for name, value in (("starts", self.starts), ("chunk", 1 if self.chunk is None else self.chunk)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"{name} must be a whole number of at least 1 but is {value!r}")
+                raise JobError(f"{name} must be a whole number of at least 1 but is {value!r}")
 
     def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
         """Return a cluster for every training row; notes give the visible trees, the communities and their modularity.
@@ -138,5 +138,5 @@ def chunked(
 
 def _number(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InputError(f"{name} must be a number but is {value!r}")
+        raise JobError(f"{name} must be a number but is {value!r}")
     return value

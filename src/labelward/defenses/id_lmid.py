@@ -45,7 +45,7 @@ class IdLmid(Policy):
     def __post_init__(self) -> None:
         number = isinstance(self.xi, int | float) and not isinstance(self.xi, bool)
         if not number or not 0 <= self.xi < float("inf"):
-            raise JobError(f"defense 'id-lmid', xi: must be a finite number of nats, at least 0, but got {self.xi!r}")
+            raise JobError(f"xi must be a finite number of nats, at least 0, but got {self.xi!r}")
 
     def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
         """Refuse a passive party's candidates of which either child exceeds the bound (Algorithm 5, lines 2 to 4)."""

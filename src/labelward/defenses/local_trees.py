@@ -34,18 +34,16 @@ class LocalTrees(Policy):
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
-            raise JobError(f"defense 'local-trees', count: must be a whole number from 1 on but got {self.count!r}")
+            raise JobError(f"count must be a whole number from 1 on but got {self.count!r}")
         if self.mode not in ("replace", "add"):
-            raise JobError(f"defense 'local-trees', mode: must be 'replace' or 'add' but got {self.mode!r}")
+            raise JobError(f"mode must be 'replace' or 'add' but got {self.mode!r}")
 
     def check(self, setup: Setup) -> None:
         """Refuse an active party without columns, and more trees than there are."""
         if setup.active_columns == 0:
             raise PolicyError("defense 'local-trees': the active party holds no column to grow a tree on")
         if self.mode == "replace" and self.count > setup.trees:
-            raise PolicyError(
-                f"defense 'local-trees', count: {self.count} trees cannot replace the model's {setup.trees}"
-            )
+            raise PolicyError(f"defense 'local-trees': {self.count} trees cannot replace the model's {setup.trees}")
 
     def schedule(self, schedule: Schedule) -> Schedule:
         """Empty the first trees of passive parties, or put such trees before the others."""

@@ -99,16 +99,14 @@ def make_policies(variant: Variant) -> tuple[Policy, ...]:
     """Return the policies of one variant, new ones on each call."""
     from labelward.defenses import DEFENSES
 
-    return tuple(
-        _placed(f"[[defense]] {kind.kind}:", partial(DEFENSES.make, kind.kind, kind.params)) for kind in variant.chain
-    )
+    return tuple(_placed("[[defense]]", partial(DEFENSES.make, kind.kind, kind.params)) for kind in variant.chain)
 
 
 def make_attack(attack: Kind) -> Any:
     """Return an attack with its parameters."""
     from labelward.attacks import ATTACKS
 
-    return _placed(f"[[attack]] {attack.kind}:", partial(ATTACKS.make, attack.kind, attack.params))
+    return _placed("[[attack]]", partial(ATTACKS.make, attack.kind, attack.params))
 
 
 def make_engine(section: EncryptionSection) -> Engine:
