@@ -8,6 +8,7 @@ import pytest
 from labelward.errors import EncryptionError, InputError
 from labelward.he import ENGINES, Engine, Layout, engine
 from labelward.he.paillier import PaillierEngine
+from labelward.he.paillier.kernel import obstacle
 from labelward.rng import Protection
 from labelward.testing.engines import EngineContract
 
@@ -25,7 +26,7 @@ class TestPaillier(EngineContract):
 
     @classmethod
     def make(cls) -> Engine:
-        return engine("paillier")
+        return PaillierEngine(kernel="gmpy2")
 
 
 class TestPaillierInWorkers(EngineContract):
@@ -35,7 +36,18 @@ class TestPaillierInWorkers(EngineContract):
 
     @classmethod
     def make(cls) -> Engine:
-        return PaillierEngine(workers=2, inline_below=0)
+        return PaillierEngine(workers=2, inline_below=0, kernel="gmpy2")
+
+
+@pytest.mark.skipif(bool(obstacle("ifma")), reason=f"no IFMA here: {obstacle('ifma')}")
+class TestPaillierWithIfma(EngineContract):
+    """Eight lanes, two threads."""
+
+    bits, insecure = 512, True
+
+    @classmethod
+    def make(cls) -> Engine:
+        return PaillierEngine(workers=2, kernel="ifma")
 
 
 def test_every_registered_engine_can_be_made() -> None:

@@ -1,4 +1,4 @@
-"""Paillier's cryptosystem on gmpy2.
+"""Paillier's cryptosystem.
 
 ========== ==============================================================================================
 module     what it holds
@@ -7,6 +7,10 @@ primes     primes whose p-1 is factored, and bases of full order
 packing    the k numbers of a row as one signed plaintext; several sums in one ciphertext
 fixedbase  powers of one base by tables
 kernels    encrypting, obfuscating and decrypting, with and without the secret
+kernel     what a kernel does, and which one runs here
+gmp        the kernel on gmpy2
+ifma       the kernel on AVX-512 IFMA; ``ifma_ir``, ``ifma_loops``, ``ifma_numbers``, ``ifma_powers`` are its parts
+numbers    integers as bytes
 tasks      the units of work, run here or in a worker process
 pool       worker processes; ``worker`` is their program
 keys       the contract's keys
@@ -18,7 +22,7 @@ Reference: P. Paillier, *Public-Key Cryptosystems Based on Composite Degree Resi
 sections 3 and 6 (g = n+1; decryption by Chinese remainders). Security rests on the decisional composite residuosity
 assumption for the moduli that :mod:`~labelward.he.paillier.primes` makes, and on no other.
 
-Limit: gmpy2 does not run in constant time; who can measure the owner's machine is outside the setting.
+Limit: neither kernel runs in constant time; who can measure the owner's machine is outside the setting.
 """
 
 from labelward.he.paillier.engine import PaillierEngine

@@ -22,11 +22,12 @@ from labelward.he.contract import (
     PublicMaterial,
 )
 from labelward.he.paillier.kernels import PublicKernel, exponents_below, public_bases
+from labelward.he.paillier.numbers import read, write
 from labelward.he.paillier.packing import Packing
 from labelward.he.paillier.pool import Executor, Executors, Kept
 from labelward.he.paillier.primes import Prime, generator
 from labelward.he.paillier.sums import PaillierRows, spread
-from labelward.he.paillier.tasks import Decrypt, EncryptOwner, EncryptPublic, LoadOwner, LoadPublic, Task, read, write
+from labelward.he.paillier.tasks import Decrypt, EncryptOwner, EncryptPublic, LoadOwner, LoadPublic, Task
 from labelward.rng import Protection
 
 __all__ = ["NAME", "PaillierPrivateKey", "PaillierPublicKey"]

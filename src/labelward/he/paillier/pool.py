@@ -1,5 +1,7 @@
 """Where tasks run: in this process, or in worker processes.
 
+A kernel whose threads use all cores (:attr:`Kernel.shared`) runs here and needs no other process.
+
 Workers are programs of their own (``labelward.he.paillier.worker``) at the end of two pipes, not children of
 :mod:`multiprocessing`: that would import the user's script again in each of them, which a script without a
 ``__main__`` guard does not survive, or fork a process full of threads. They get their secrets over the pipe and
@@ -24,6 +26,7 @@ from pathlib import Path
 import msgspec
 
 from labelward.errors import EncryptionError
+from labelward.he.paillier.kernel import Kernel
 from labelward.he.paillier.tasks import Forget, State, Task, run
 from labelward.he.paillier.worker import Reply, receive, send
 
@@ -80,9 +83,9 @@ class Inline(Executor):
 
     size = 1
 
-    def __init__(self) -> None:
+    def __init__(self, kernel: Kernel) -> None:
         super().__init__()
-        self._state = State()
+        self._state = State(kernel)
 
     def run(self, tasks: Sequence[Task]) -> list[bytes]:
         """Run them one after the other."""
@@ -158,11 +161,12 @@ class Executors:
     Args:
         workers: processes of the pool; with 1 there is none.
         inline_below: work that is not worth sending, in products modulo n² (about 5 µs each at 2048 bits).
+        kernel: what does the arithmetic.
     """
 
-    def __init__(self, workers: int, inline_below: int) -> None:
-        self._inline, self._inline_below = Inline(), inline_below
-        self._pool = Pool(workers) if workers > 1 else None
+    def __init__(self, workers: int, inline_below: int, kernel: Kernel) -> None:
+        self._inline, self._inline_below = Inline(kernel), inline_below
+        self._pool = Pool(workers) if workers > 1 and not kernel.shared else None
 
     def pick(self, products: int) -> Executor:
         """Return the executor for work of about so many products."""

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from labelward.errors import EncryptionError
 from labelward.he._checks import check_groups
 from labelward.he.contract import CipherBlock, EncryptedRows, EncryptedSums, Groups, Layout
+from labelward.he.paillier.numbers import read, write
 from labelward.he.paillier.packing import Packing
 from labelward.he.paillier.pool import Kept
-from labelward.he.paillier.tasks import LoadRows, Seal, SumRows, Task, read, write
+from labelward.he.paillier.tasks import LoadRows, Seal, SumRows, Task
 
 if TYPE_CHECKING:
     from labelward.he.paillier.keys import PaillierPublicKey

@@ -1,0 +1,99 @@
+"""The kernel that runs everywhere: gmpy2, one core in each process."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import gmpy2
+import numpy as np
+from gmpy2 import mpz
+
+from labelward.errors import EncryptionError
+from labelward.he.contract import Groups
+from labelward.he.paillier.kernels import OwnerKernel, PublicKernel
+from labelward.he.paillier.numbers import read, size_of, write
+
+__all__ = ["GmpOwner", "GmpPublic", "GmpRows", "Made", "obstacle"]
+
+
+def obstacle() -> str:
+    """Nothing is in the way."""
+    return ""
+
+
+class GmpOwner:
+    """An :class:`OwnerKernel` on bytes."""
+
+    def __init__(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, uses: int) -> None:
+        self._n, self._kernel = p * q, OwnerKernel(p, q, tau_p, tau_q, uses=uses)
+
+    def encrypt(self, plaintexts: bytes, size: int, x: bytes, y: bytes) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Owner`."""
+        return write(self._kernel.encrypt(read(plaintexts, size, signed=True), x, y), size_of(self._n**2))
+
+    def decrypt(self, ciphertexts: bytes) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Owner`."""
+        plaintexts = self._kernel.decrypt(read(ciphertexts, size_of(self._n**2)))
+        return write(plaintexts, size_of(self._n) + 1, signed=True)
+
+
+class GmpPublic:
+    """A :class:`PublicKernel` on bytes."""
+
+    def __init__(self, n: mpz, h: mpz, w: mpz, uses: int) -> None:
+        self._kernel, self._size = PublicKernel(n, h, w, uses=uses), size_of(n * n)
+
+    def encrypt(self, plaintexts: bytes, size: int, random: bytes) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Public`."""
+        return write(self._kernel.encrypt(read(plaintexts, size, signed=True), random), self._size)
+
+    def seal(self, cells: bytes, fit: int, shift: int, random: bytes) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Public`."""
+        n2, numbers, factor = self._kernel.n2, read(cells, self._size), mpz(1) << shift
+        zeros, sealed = self._kernel.encrypt([0] * -(-len(numbers) // fit), random), []
+        for index, zero in enumerate(zeros):
+            combined = mpz(1)
+            for cell in reversed(numbers[index * fit : (index + 1) * fit]):
+                combined = gmpy2.powmod(combined, factor, n2) if combined != 1 else combined
+                combined = combined * cell % n2 if cell != 1 else combined
+            sealed.append(combined * zero % n2)
+        return write(sealed, self._size)
+
+
+class GmpRows:
+    """Rows as pairs a and l with the ciphertext a · (1 + n·l), as in :mod:`~labelward.he.paillier.fixedbase`."""
+
+    def __init__(self, n: mpz, data: bytes) -> None:
+        self._n, self._factors, self._shifts = n, [], []
+        for ciphertext in read(data, size_of(n * n)):
+            high, low = divmod(ciphertext, n)
+            try:
+                self._shifts.append(high * gmpy2.invert(low, n) % n)
+            except ZeroDivisionError as error:
+                raise EncryptionError("a ciphertext has a factor in common with n") from error
+            self._factors.append(low)
+
+    def sums(self, groups: Groups, n_groups: int) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Rows`."""
+        n, n2, cells = self._n, self._n**2, []
+        for column in range(groups.shape[1]):
+            of_column = groups[:, column]
+            order = np.argsort(of_column, kind="stable")
+            bounds = np.searchsorted(of_column[order], np.arange(n_groups + 1)).tolist()
+            by_group = order.tolist()
+            for start, stop in pairwise(bounds):
+                product = mpz(1)
+                for row in by_group[start:stop]:
+                    product = product * self._factors[row] % n2
+                shift = sum([self._shifts[row] for row in by_group[start:stop]], mpz(0)) % n
+                cells.append(product * (1 + n * shift) % n2)
+        return write(cells, size_of(n2))
+
+
+class Made:
+    """The gmpy2 kernel; it has no threads of its own."""
+
+    name, shared = "gmpy2", False
+
+    def __init__(self, threads: int = 1) -> None:
+        self.owner, self.public, self.rows = GmpOwner, GmpPublic, GmpRows

@@ -1,0 +1,283 @@
+"""The kernel for processors with AVX-512 IFMA: eight products at a time, threads of one process on all cores.
+
+Per row and column one product of 2n limbs by n limbs (:mod:`~labelward.he.paillier.fixedbase` tells why half of it is
+enough), which at 2048 bits is 12,680 multiply-adds for eight rows. Before the first sum a row is split once, at about
+the price of four such products. Each lane multiplies a stretch of the entries sorted by cell, so that all lanes are
+busy whatever the groups, and an accumulator leaves its lane only where its cell ends.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import gmpy2
+import numpy as np
+from gmpy2 import mpz
+from llvmlite import binding  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from labelward.he.contract import Groups
+from labelward.he.paillier import ifma_loops as loops
+from labelward.he.paillier.gmp import GmpOwner
+from labelward.he.paillier.ifma_ir import LANES
+from labelward.he.paillier.ifma_numbers import (
+    Limbs,
+    Modulus,
+    Root,
+    aligned,
+    bytes_of,
+    cut,
+    each,
+    lanes_of,
+    limbs_for,
+    limbs_of,
+    numbers_of,
+    repeated,
+    rows_of,
+)
+from labelward.he.paillier.ifma_powers import PowerTable
+from labelward.he.paillier.kernels import PublicKernel
+from labelward.he.paillier.numbers import read, size_of, write
+
+__all__ = ["IfmaOwner", "IfmaPublic", "IfmaRows", "Made", "obstacle"]
+
+_FEATURES = ("avx512f", "avx512ifma")
+_FEW = 3  # ciphertexts that gmpy2 decrypts faster than eight lanes do
+_PIECE = 2048  # rows encrypted at a time
+
+
+def obstacle() -> str:
+    """Return what is missing for this kernel."""
+    features = binding.get_host_cpu_features()
+    missing = [name for name in _FEATURES if not features.get(name)]
+    if missing or sys.byteorder != "little":
+        return f"the processor has no {', '.join(missing) or 'little-endian words'}"
+    return ""
+
+
+class _Side:
+    """One prime of an owner: p with q the other one, or the reverse."""
+
+    def __init__(self, p: mpz, q: mpz, tau: mpz, whole: Modulus, threads: int) -> None:
+        self.root = Root(p)
+        self.square = self.root.square
+        self.table = PowerTable(tau, self.root, p.bit_length(), threads=threads)
+        self._n, self._whole = p * q, whole
+        p2, q2 = p * p, q * q
+        self.by_total = repeated(p * self.root.radix % p2, self.square.limbs)
+        # 1 modulo p² and 0 modulo q², for two divisions by the radix
+        crt = q2 * gmpy2.invert(q2, p2) * self.square.radix**2 % whole.value
+        self.crt = repeated(crt, whole.limbs)
+
+    def add(self, exponents: NDArray[np.uint8], plaintexts: Limbs, size: int, out: Limbs) -> None:
+        """Add this prime's part of the ciphertexts to lanes ``out``; ``plaintexts`` are lanes of m + 2^(8·size-1)."""
+        square, rows = self.square, plaintexts.shape[1]
+        radix, offset = mpz(1) << (52 * rows), mpz(1) << (8 * size - 1)
+        products, totals = self.table.powers(exponents)
+        # (1 + N·total) · (1 + n·m), where N² vanishes, and N divides n
+        by_plaintext = repeated(self._n * radix % square.value, square.limbs)
+        constant = limbs_of((1 - self._n * offset) % square.value, square.limbs)
+        whole = self._whole
+        loops.finish(
+            products, totals, plaintexts, self.by_total, by_plaintext, constant, square.array, square.inverse,
+            self.crt, whole.array, whole.inverse, out,
+        )  # fmt: skip
+
+    def decrypt(self, ciphertexts: list[mpz], rows: Limbs, part: slice) -> Callable[[], None]:
+        """Return the work of raising ``ciphertexts[part]`` to p-1 modulo p² into ``rows[part]``."""
+        square, exponent = self.square, self.root.value - 1
+        reduced = write([c % square.value for c in ciphertexts[part]], size_of(square.value))
+        bases = rows_of(reduced, size_of(square.value), square.limbs)
+        digits = np.array([int(exponent >> i & 31) for i in range(0, exponent.bit_length(), 5)][::-1], dtype=np.uint8)
+        return lambda: loops.power(bases, digits, square.array, square.inverse, square.one, square.squared, rows[part])
+
+
+class IfmaOwner:
+    """Encrypts by tables modulo p² and q², and joins both by Chinese remainders, all in lanes."""
+
+    def __init__(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, uses: int, *, threads: int) -> None:
+        self._p, self._q, self._taus, self._threads = p, q, (tau_p, tau_q), threads
+        self._n, self._few = p * q, GmpOwner(p, q, tau_p, tau_q, uses)
+        self._whole = Modulus(self._n**2)
+        self._made: tuple[_Side, _Side] | None = None
+
+    def encrypt(self, plaintexts: bytes, size: int, x: bytes, y: bytes) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Owner`."""
+        signed = np.frombuffer(plaintexts, dtype=np.uint8).reshape(-1, size).copy()
+        signed[:, 0] ^= 0x80  # adds 2^(8·size-1) to a number in two's complement
+        exponents = [np.frombuffer(part, dtype=np.uint8).reshape(len(signed), -1) for part in (x, y)]
+        made, width = np.empty((len(signed), size_of(self._whole.value)), dtype=np.uint8), limbs_for(8 * size)
+        sides, whole = self._sides(), self._whole
+
+        def piece(part: slice) -> Callable[[], None]:
+            def work() -> None:
+                lanes = lanes_of(rows_of(signed[part], size, width))
+                joined = aligned(len(lanes), whole.limbs, LANES)
+                joined[:] = 0
+                for side, digits in zip(sides, exponents, strict=True):
+                    side.add(digits[part], lanes, size, joined)
+                rows = np.empty((len(signed[part]), whole.limbs), dtype=np.uint64)
+                loops.to_rows(joined, whole.array, rows)
+                loops.pack(rows, made[part])
+
+            return work
+
+        each(self._threads, map(piece, cut(len(signed), self._threads, _PIECE)))
+        return made.tobytes()
+
+    def decrypt(self, ciphertexts: bytes) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Owner`."""
+        p, q, n = self._p, self._q, self._n
+        numbers = read(ciphertexts, size_of(n * n))
+        if len(numbers) < _FEW:
+            return self._few.decrypt(ciphertexts)
+        powers, work = [], []
+        for side in self._sides():
+            rows = np.empty((len(numbers), side.square.limbs), dtype=np.uint64)
+            work += [side.decrypt(numbers, rows, part) for part in cut(len(numbers), self._threads, LANES)]
+            powers.append(rows)
+        each(self._threads, work)
+        h_p, h_q, p_inverse = gmpy2.invert(-q, p), gmpy2.invert(-p, q), gmpy2.invert(p, q)
+        plaintexts = []
+        for a, b in zip(*map(numbers_of, powers), strict=True):
+            m_p, m_q = (a - 1) // p * h_p % p, (b - 1) // q * h_q % q
+            plaintext = m_p + p * ((m_q - m_p) * p_inverse % q)
+            plaintexts.append(plaintext - n if plaintext > n >> 1 else plaintext)
+        return write(plaintexts, size_of(n) + 1, signed=True)
+
+    def _sides(self) -> tuple[_Side, _Side]:
+        if self._made is None:
+            p, q, (tau_p, tau_q) = self._p, self._q, self._taus
+            first = _Side(p, q, tau_p, self._whole, self._threads)
+            self._made = first, _Side(q, p, tau_q, self._whole, self._threads)
+        return self._made
+
+
+class IfmaPublic:
+    """Obfuscators by tables modulo n², and Horner's scheme, in lanes."""
+
+    def __init__(self, n: mpz, h: mpz, w: mpz, uses: int, *, threads: int) -> None:
+        self._n, self._h, self._threads = n, h, threads
+        self._root = Root(n)
+        n2 = self._root.square.value
+        self._signs = (mpz(1), w % n2, n2 - 1, (n2 - w) % n2)
+        self._table: PowerTable | None = None
+
+    def encrypt(self, plaintexts: bytes, size: int, random: bytes) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Public`."""
+        n2 = self._root.square.value
+        return write(self._encrypt(read(plaintexts, size, signed=True), random), size_of(n2))
+
+    def seal(self, cells: bytes, fit: int, shift: int, random: bytes) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Public`."""
+        square = self._root.square
+        size, threads = size_of(square.value), self._threads
+        numbers = rows_of(cells, size, square.limbs)
+        zeros = self._encrypt([mpz(0)] * -(-len(numbers) // fit), random)
+        last, rows = rows_of(write(zeros, size), size, square.limbs), np.empty((len(zeros), square.limbs), np.uint64)
+
+        def piece(part: slice) -> Callable[[], None]:
+            mine = numbers[part.start * fit : part.stop * fit]
+            return lambda: loops.horner(
+                mine, fit, shift, last[part], square.array, square.inverse, square.one, square.squared, rows[part]
+            )
+
+        each(threads, map(piece, cut(len(zeros), threads, LANES)))
+        return bytes_of(rows, size)
+
+    def _encrypt(self, plaintexts: list[mpz], random: bytes) -> list[mpz]:
+        n, n2 = self._n, self._root.square.value
+        size, step = PublicKernel.random_size(n)
+        if self._table is None:
+            self._table = PowerTable(self._h, self._root, 8 * size, threads=self._threads)
+        table, drawn = self._table, np.frombuffer(random, dtype=np.uint8).reshape(-1, step)
+        parts = cut(len(drawn), self._threads, _PIECE)
+        found: list[list[mpz]] = [[] for _ in parts]
+
+        def piece(index: int, part: slice) -> Callable[[], None]:
+            def work() -> None:
+                products, totals = table.powers(drawn[part, :size])
+                bases = numbers_of(np.ascontiguousarray(products.transpose(0, 2, 1)).reshape(-1, products.shape[1]))
+                for base, total in zip(bases, _sums_of(totals.reshape(-1, totals.shape[2])), strict=True):
+                    found[index].append(base * (1 + n * total))
+
+            return work
+
+        each(self._threads, (piece(index, part) for index, part in enumerate(parts)))
+        powers = [power for index, part in enumerate(parts) for power in found[index][: part.stop - part.start]]
+        return [
+            power * self._signs[sign & 3] % n2 * (1 + n * m) % n2
+            for power, sign, m in zip(powers, drawn[:, size].tolist(), plaintexts, strict=True)
+        ]
+
+
+class IfmaRows:
+    """Split rows in one block, which all threads read."""
+
+    def __init__(self, n: mpz, data: bytes, *, threads: int) -> None:
+        self._root, self._threads = Root(n), threads
+        square = self._root.square
+        self._rows = self._root.split(rows_of(data, size_of(square.value), square.limbs), threads)
+
+    def sums(self, groups: Groups, n_groups: int) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Rows`."""
+        held, order = np.zeros(groups.shape[1] * n_groups, np.int64), np.empty(groups.size, np.int32)
+        entries = loops.arrange(groups, n_groups, held, order)
+        filled = np.flatnonzero(held)
+        ranks = np.repeat(np.arange(len(filled), dtype=np.int32), held[filled])
+        square, stretches = self._root.square, LANES * self._threads
+        length = -(-entries // stretches)
+        places = len(filled) + stretches
+        products = np.zeros((places, square.limbs), np.uint64)
+        totals, owners = np.zeros((places, self._root.rows + 1), np.uint64), np.full(places, -1, np.int32)
+
+        def piece(thread: int) -> Callable[[], None]:
+            return lambda: loops.sum_lanes(
+                self._rows, order[:entries], ranks, LANES * thread, length, square.array, square.inverse,
+                products, totals, owners,
+            )  # fmt: skip
+
+        each(self._threads, map(piece, range(self._threads)))
+        used = owners >= 0
+        cells = [mpz(1)] * len(held)
+        shifts = [mpz(0)] * len(held)
+        for rank, product, total in zip(
+            owners[used].tolist(), numbers_of(products[used]), numbers_of(totals[used]), strict=True
+        ):
+            cell = int(filled[rank])
+            cells[cell] = cells[cell] * product
+            shifts[cell] += total
+        n, n2 = self._root.value, square.value
+        return write(
+            [cell * (1 + n * (shift % n)) % n2 for cell, shift in zip(cells, shifts, strict=True)], size_of(n2)
+        )
+
+
+def _sums_of(totals: Limbs) -> list[mpz]:
+    """Return rows whose words are sums of limbs as integers."""
+    settled = np.zeros((len(totals), totals.shape[1] + 1), np.uint64)
+    settled[:, :-1] = totals
+    loops.settle_rows(settled)
+    return numbers_of(settled)
+
+
+class Made:
+    """The IFMA kernel with so many threads."""
+
+    name, shared = "ifma", True
+
+    def __init__(self, threads: int = 1) -> None:
+        self._threads = threads
+
+    def owner(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, uses: int) -> IfmaOwner:
+        """See :class:`~labelward.he.paillier.kernel.Kernel`."""
+        return IfmaOwner(p, q, tau_p, tau_q, uses, threads=self._threads)
+
+    def public(self, n: mpz, h: mpz, w: mpz, uses: int) -> IfmaPublic:
+        """See :class:`~labelward.he.paillier.kernel.Kernel`."""
+        return IfmaPublic(n, h, w, uses, threads=self._threads)
+
+    def rows(self, n: mpz, data: bytes) -> IfmaRows:
+        """See :class:`~labelward.he.paillier.kernel.Kernel`."""
+        return IfmaRows(n, data, threads=self._threads)

@@ -1,0 +1,220 @@
+"""Eight Montgomery products at a time, written in LLVM's language for AVX-512 IFMA.
+
+Numbers are *vertical*: an array uint64 [limbs, 8] holds eight numbers, one in each lane, in limbs of 52 bits, lowest
+first. :func:`multiply` and :func:`reduce` are numba intrinsics, so that loops around them are plain numba, compiled
+without a compiler on the user's machine and cached on disk.
+
+The method is operand scanning (P. Montgomery, *Modular Multiplication Without Trial Division*, 1985), four limbs of y
+at a time: four quotient digits are found from the four lowest columns, then each further column takes its sixteen
+multiply-adds in four independent chains, with one load of x, one of the modulus, and one load and store of the
+accumulator. Carries are settled once at the end: a column collects at most 4·t summands below 2^52, and t ≤ 512 keeps
+it below 2^64. A product costs (4·k + 1)·t multiply-adds for k limbs of the modulus and t limbs of y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+__all__ = ["LANES", "LIMB_BITS", "multiply", "reduce"]
+
+LANES, LIMB_BITS = 8, 52
+
+_intrinsic = cast("Callable[[Callable[..., Any]], Callable[..., None]]", intrinsic)
+
+_insert: Callable[..., Any] = cgutils.get_or_insert_function
+_alloca: Callable[..., Any] = cgutils.alloca_once_value
+
+_I64 = ir.IntType(64)
+_LANE = ir.VectorType(_I64, LANES)
+_NUMBERS, _NUMBER = _LANE.as_pointer(), _I64.as_pointer()
+
+
+class _Writer:
+    """Writes one block of quotient digits; ``x`` and ``y`` are None where there is only a reduction."""
+
+    def __init__(self, builder: ir.IRBuilder, m: Any, inverse: Any, limbs: Any, x: Any, y: Any) -> None:
+        self.b, self.m, self.limbs, self.x, self.y = builder, m, limbs, x, y
+        self.inverse = self.splat(inverse)
+        self.zero = ir.Constant(_LANE, [0] * LANES)
+        kind = ir.FunctionType(_LANE, [_LANE] * 3)
+        self.low, self.high = (_insert(builder.module, kind, f"llvm.x86.avx512.vpmadd52{half}.uq.512") for half in "lh")
+
+    def splat(self, number: Any) -> Any:
+        single = self.b.insert_element(ir.Constant(_LANE, ir.Undefined), number, ir.Constant(ir.IntType(32), 0))
+        order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+        return self.b.shuffle_vector(single, ir.Constant(_LANE, ir.Undefined), order)
+
+    def load(self, pointer: Any, index: Any) -> Any:
+        return self.b.load(self.b.gep(pointer, [_whole(index)]), align=8)
+
+    def store(self, value: Any, pointer: Any, index: Any) -> None:
+        self.b.store(value, self.b.gep(pointer, [_whole(index)]), align=8)
+
+    def modulus(self, index: Any) -> Any:
+        return self.splat(self.b.load(self.b.gep(self.m, [_whole(index)])))
+
+    def total(self, terms: Sequence[tuple[Any, Any, Any]], start: Any) -> Any:
+        """Add products to ``start`` in four chains."""
+        chains = [start, self.zero, self.zero, self.zero]
+        for index, (half, first, second) in enumerate(terms):
+            chains[index % 4] = self.b.call(half, [chains[index % 4], first, second])
+        return self.b.add(self.b.add(chains[0], chains[1]), self.b.add(chains[2], chains[3]))
+
+    def terms(self, window: Sequence[Any], digits: Sequence[Any], top: int) -> list[tuple[Any, Any, Any]]:
+        """Return the products of one column: low halves of window[i]·digits[top-i], high halves of those below.
+
+        ``window[i]`` is limb i of a stretch of limbs; the column is the ``top``-th of that stretch.
+        """
+        found = []
+        for s, digit in enumerate(digits):
+            if 0 <= top - s < len(window):
+                found.append((self.low, window[top - s], digit))
+            if 0 <= top - 1 - s < len(window):
+                found.append((self.high, window[top - 1 - s], digit))
+        return found
+
+    def block(self, acc: Any, row: Any, size: int) -> None:
+        """Add x·y[row..row+size) and clear as many columns of ``acc``, which starts at ``row``."""
+        b, multiplying = self.b, self.x is not None
+        ys = [self.load(self.y, b.add(row, _whole(s))) for s in range(size)] if multiplying else []
+        xs = [self.load(self.x, s) for s in range(size)] if multiplying else []
+        ms, carry = [self.modulus(s) for s in range(size)], self.zero
+        qs: list[Any] = []
+        for c in range(size):
+            w = b.add(self.load(acc, c), carry)
+            w = self.total(self.terms(xs[: c + 1], ys, c), w) if multiplying else w
+            w = self.total(self.terms(ms, qs, c), w) if qs else w
+            qs.append(b.call(self.low, [self.zero, w, self.inverse]))
+            if not multiplying:
+                self.store(b.and_(qs[-1], self.splat(_whole(2**LIMB_BITS - 1))), acc, c)
+            w = b.call(self.low, [w, ms[0], qs[-1]])
+            carry = b.lshr(w, self.splat(_whole(LIMB_BITS)))
+        self.store(b.add(self.load(acc, size), carry), acc, size)
+        xs, ms = self._columns(acc, size, xs, ms, ys, qs)
+        for e in range(size):  # the columns above the modulus
+            index = b.add(self.limbs, _whole(e))
+            found = self.terms(xs, ys, size + e) + self.terms(ms, qs, size + e)
+            self.store(self.total(found, self.load(acc, index)), acc, index)
+
+    def _columns(
+        self, acc: Any, size: int, xs: list[Any], ms: list[Any], ys: list[Any], qs: list[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Loop over the columns size..limbs-1; return the last ``size`` limbs of x and of the modulus."""
+        b = self.b
+        before, body, after = b.block, b.append_basic_block("column"), b.append_basic_block("above")
+        b.branch(body)
+        b.position_at_end(body)
+        j = b.phi(_I64)
+        j.add_incoming(_whole(size), before)
+        held: list[list[Any]] = []
+        for start in (xs, ms):
+            phis = [b.phi(_LANE) for _ in start]
+            for phi, value in zip(phis, start, strict=True):
+                phi.add_incoming(value, before)
+            held.append(phis)
+        x = [*held[0], self.load(self.x, j)] if xs else []
+        m = [*held[1], self.modulus(j)]
+        self.store(self.total(self.terms(x, ys, size) + self.terms(m, qs, size), self.load(acc, j)), acc, j)
+        following = b.add(j, _whole(1))
+        j.add_incoming(following, body)
+        for phis, limbs in zip(held, (x, m), strict=True):
+            for phi, value in zip(phis, limbs[1:], strict=False):
+                phi.add_incoming(value, body)
+        b.cbranch(b.icmp_unsigned("<", following, self.limbs), body, after)
+        b.position_at_end(after)
+        return x[1:], m[1:]
+
+
+def _whole(number: Any) -> Any:
+    return ir.Constant(_I64, number) if isinstance(number, int) else number
+
+
+def _loop(builder: ir.IRBuilder, start: Any, stop: Any, step: int) -> Any:
+    return cgutils.for_range_slice(builder, start, stop, _whole(step), intp=_I64)
+
+
+def _settle(w: _Writer, acc: Any, out: Any) -> None:
+    """Carry through all limbs of ``acc`` into ``out``; what leaves the highest is zero by the caller's bounds."""
+    b, mask, shift = w.b, w.splat(_whole(2**LIMB_BITS - 1)), w.splat(_whole(LIMB_BITS))
+    carry = _alloca(b, w.zero)
+    with _loop(b, _whole(0), w.limbs, 1) as (j, _):
+        value = b.add(w.load(acc, j), b.load(carry))
+        w.store(b.and_(value, mask), out, j)
+        b.store(b.lshr(value, shift), carry)
+
+
+def _function(module: ir.Module, multiplying: bool) -> ir.Function:
+    """Return ``f(acc, x, y, m, inverse, limbs, rows, out)``, defined in this module."""
+    name = f"labelward_ifma_{'multiply' if multiplying else 'reduce'}"
+    kind = ir.FunctionType(ir.VoidType(), [_NUMBERS, _NUMBERS, _NUMBERS, _NUMBER, _I64, _I64, _I64, _NUMBERS])
+    function = _insert(module, kind, name)
+    if function.basic_blocks:
+        return function
+    function.linkage = "linkonce_odr"
+    function.attributes.add("noinline")
+    acc, x, y, m, inverse, limbs, rows, out = function.args
+    acc.add_attribute("noalias")
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    w = _Writer(builder, m, inverse, limbs, *((x, y) if multiplying else (None, None)))
+    if multiplying:
+        with _loop(builder, _whole(0), builder.add(limbs, rows), 1) as (j, _):
+            w.store(w.zero, acc, j)
+    by_four = builder.and_(rows, _whole(-4))
+    for start, stop, size in ((_whole(0), by_four, 4), (by_four, rows, 2)):
+        with _loop(builder, start, stop, size) as (row, _):
+            w.block(builder.gep(acc, [row]), row, size)
+    _settle(w, builder.gep(acc, [rows]), out)
+    builder.ret_void()
+    return function
+
+
+def _call(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, multiplying: bool) -> Any:
+    """Call the function with the arrays' data and shapes."""
+    arrays = [context.make_array(kind)(context, builder, value) if isinstance(kind, types.Array) else value
+              for kind, value in zip(signature.args, arguments, strict=True)]  # fmt: skip
+    function = _function(builder.module, multiplying)
+
+    def lanes(array: Any) -> Any:
+        return builder.bitcast(array.data, _NUMBERS)
+
+    if multiplying:
+        acc, x, y, m, inverse, out = arrays
+        rows = builder.extract_value(y.shape, 0)
+    else:
+        acc, m, inverse, rows = arrays
+        x = y = acc
+    limbs = builder.extract_value(m.shape, 0)
+    target = lanes(out) if multiplying else builder.gep(lanes(acc), [rows])
+    builder.call(function, [lanes(acc), lanes(x), lanes(y), m.data, inverse, limbs, rows, target])
+    return context.get_dummy_value()
+
+
+@_intrinsic
+def multiply(typing_context: Any, acc: Any, x: Any, y: Any, m: Any, inverse: Any, out: Any) -> Any:
+    """Write x·y·2^(-52·t) modulo m to ``out`` (which may be x or y), less than x·y·2^(-52·t) + m.
+
+    Shapes: x and out [k, 8], y [t, 8], m [k] (one modulus for all lanes), acc [k+t, 8] for scratch; t is even and
+    k > 4. ``inverse`` is -1/m modulo 2^52. Limbs of x and y are below 2^52. Arrays of lanes
+    had better lie on 64 bytes.
+    """
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        return _call(context, builder, signature, arguments, multiplying=True)
+
+    return types.void(acc, x, y, m, inverse, out), generate
+
+
+@_intrinsic
+def reduce(typing_context: Any, acc: Any, m: Any, inverse: Any, rows: Any) -> Any:
+    """Replace ``acc`` [k+t, 8] = C by q in its t lowest limbs and (C + q·m) / 2^(52·t) in the others; t = ``rows``."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        return _call(context, builder, signature, arguments, multiplying=False)
+
+    return types.void(acc, m, inverse, types.int64), generate

@@ -1,0 +1,180 @@
+"""Numbers in limbs, moduli with their constants, and threads, for :mod:`~labelward.he.paillier.ifma`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+
+import gmpy2
+import numpy as np
+from gmpy2 import mpz
+from numpy.typing import NDArray
+
+from labelward.errors import EncryptionError
+from labelward.he.paillier import ifma_loops as loops
+from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
+
+__all__ = [
+    "Limbs",
+    "Modulus",
+    "Root",
+    "aligned",
+    "bytes_of",
+    "cut",
+    "each",
+    "lanes_of",
+    "limbs_for",
+    "limbs_of",
+    "numbers_of",
+    "repeated",
+    "rows_of",
+]
+
+Limbs = NDArray[np.uint64]
+_BLOCK = 2048  # rows that share an inversion for each lane
+
+
+def limbs_for(bits: int) -> int:
+    """How many limbs hold so many bits; even, and no fewer than the products need."""
+    count = -(-bits // LIMB_BITS)
+    return max(6, count + count % 2)
+
+
+def aligned(*shape: int) -> Limbs:
+    """Return an empty array on 64 bytes."""
+    size = int(np.prod(shape))
+    raw = np.empty(size + LANES, dtype=np.uint64)
+    start = -raw.ctypes.data % 64 // 8
+    return raw[start : start + size].reshape(shape)
+
+
+def rows_of(data: bytes | NDArray[np.uint8], size: int, limbs: int) -> Limbs:
+    """Split big-endian numbers of ``size`` bytes into rows."""
+    array = np.frombuffer(data, dtype=np.uint8) if isinstance(data, bytes) else data
+    array = array.reshape(-1, size)
+    rows = np.empty((len(array), limbs), dtype=np.uint64)
+    loops.unpack(array, rows)
+    return rows
+
+
+def bytes_of(rows: Limbs, size: int) -> bytes:
+    """Join settled rows as big-endian numbers of ``size`` bytes."""
+    data = np.empty((len(rows), size), dtype=np.uint8)
+    loops.pack(rows, data)
+    return data.tobytes()
+
+
+def numbers_of(rows: Limbs) -> list[mpz]:
+    """Return settled rows as integers."""
+    size = rows.shape[1] * LIMB_BITS // 8 + 1
+    data = bytes_of(rows, size)
+    return [mpz.from_bytes(data[i : i + size], "big") for i in range(0, len(data), size)]
+
+
+def limbs_of(number: mpz, limbs: int) -> Limbs:
+    """Return one number as a row."""
+    size = limbs * LIMB_BITS // 8
+    row: Limbs = rows_of(number.to_bytes(size, "big"), size, limbs)[0]
+    return row
+
+
+def lanes_of(rows: Limbs) -> Limbs:
+    """Return rows [n, limbs] as lanes [groups, limbs, 8], the last ones padded with zeros."""
+    groups = -(-len(rows) // LANES)
+    lanes = aligned(groups, rows.shape[1], LANES)
+    lanes[-1:] = 0
+    for lane in range(LANES):
+        part = rows[lane::LANES]
+        lanes[: len(part), :, lane] = part
+    return lanes
+
+
+def repeated(number: mpz, limbs: int) -> Limbs:
+    """Return one number in all lanes."""
+    lanes: Limbs = lanes_of(np.repeat(limbs_of(number, limbs)[None], LANES, axis=0))[0]
+    return lanes
+
+
+def cut(count: int, threads: int, most: int = 1 << 30) -> list[slice]:
+    """Cut range(count) into stretches for threads: multiples of eight, none longer than ``most``."""
+    length = min(most, -(-count // (LANES * threads)) * LANES)
+    return [slice(start, min(start + length, count)) for start in range(0, count, length or 1)]
+
+
+def each(threads: int, work: Iterable[Callable[[], object]]) -> None:
+    """Do all pieces of work in threads; kernels release the interpreter's lock."""
+    pieces = list(work)
+    if threads == 1 or len(pieces) == 1:
+        for piece in pieces:
+            piece()
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for future in [pool.submit(piece) for piece in pieces]:
+            future.result()
+
+
+class Modulus:
+    """An odd modulus: ``limbs`` of it, and ``rows`` of a factor (that is ``limbs`` made even).
+
+    Results of products are below a few times the modulus, for which it has three spare bits.
+    """
+
+    def __init__(self, value: mpz, limbs: int | None = None) -> None:
+        self.value = value
+        self.limbs = limbs or max(6, -(-(value.bit_length() + 3) // LIMB_BITS))
+        self.rows = self.limbs + self.limbs % 2
+        self.radix = mpz(1) << (LIMB_BITS * self.rows)
+        self.array = limbs_of(value, self.limbs)
+        self.inverse = np.uint64(int(-gmpy2.invert(value, 1 << LIMB_BITS) % (1 << LIMB_BITS)))
+
+    @cached_property
+    def one(self) -> Limbs:
+        """1 in Montgomery's form, in all lanes."""
+        return repeated(self.radix % self.value, self.limbs)
+
+    @cached_property
+    def squared(self) -> Limbs:
+        """What brings a number into Montgomery's form, as a factor."""
+        return repeated(self.radix**2 % self.value, self.rows)
+
+
+class Root:
+    """N with N², and how to split numbers modulo N² (:mod:`~labelward.he.paillier.ifma_loops`)."""
+
+    def __init__(self, value: mpz) -> None:
+        # 14 spare bits: sums of 500 l stay within t limbs
+        self.rows = limbs_for(value.bit_length() + 14)
+        self.value, self.modulus, self.square = value, Modulus(value, self.rows), Modulus(value**2)
+        self.radix = self.modulus.radix
+        high, low = divmod(self.radix**3 % value**2, value)
+        self._scale, self._offset = (
+            repeated(low, self.rows),
+            limbs_of(high * gmpy2.invert(low, value) % value, self.rows),
+        )
+
+    def split(self, rows: Limbs, threads: int) -> Limbs:
+        """Split rows [n, limbs of N²]; returns [n, 2, t].
+
+        Raises:
+            EncryptionError: a row has a factor in common with N.
+        """
+        out = np.empty((len(rows), 2, self.rows), dtype=np.uint64)
+        each(threads, (self._piece(rows[part], out[part]) for part in cut(len(rows), threads, _BLOCK)))
+        return out
+
+    def _piece(self, rows: Limbs, out: Limbs) -> Callable[[], None]:
+        def work() -> None:
+            root, square = self.modulus, self.square
+            found = aligned(-(-len(rows) // LANES), 3, self.rows, LANES)
+            total = loops.split_forth(
+                rows, self._scale, square.array, square.inverse, root.array, root.inverse, root.one, found
+            )
+            try:
+                inverted = [self.value - gmpy2.invert(x, self.value) for x in numbers_of(np.ascontiguousarray(total.T))]
+            except ZeroDivisionError as error:
+                raise EncryptionError("a ciphertext has a factor in common with n") from error
+            lanes = lanes_of(np.stack([limbs_of(x, self.rows) for x in inverted]))[0]
+            loops.split_back(found, lanes, root.array, root.inverse, self._offset, out)
+
+        return work

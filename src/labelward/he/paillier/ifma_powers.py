@@ -1,0 +1,70 @@
+"""Powers of one base by tables, eight at a time; see :mod:`~labelward.he.paillier.fixedbase` for the method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import gmpy2
+import numpy as np
+from gmpy2 import mpz
+from numpy.typing import NDArray
+
+from labelward.he.paillier import ifma_loops as loops
+from labelward.he.paillier.ifma_ir import LANES
+from labelward.he.paillier.ifma_numbers import Limbs, Root, aligned, each, lanes_of, limbs_of
+
+__all__ = ["PowerTable"]
+
+_MEMORY = 48 << 20  # bytes of one base's tables
+
+
+class PowerTable:
+    """Tables of split powers [tables, width, 2, t] for exponents of at most ``bits`` bits.
+
+    Args:
+        base: what is raised, a unit modulo N².
+        root: N.
+        bits: of the longest exponent.
+        threads: that build the tables.
+    """
+
+    def __init__(self, base: mpz, root: Root, bits: int, *, threads: int) -> None:
+        entry = 16 * root.rows
+        self._root = root
+        self._digit = max(w for w in range(1, 9) if w == 1 or -(-bits // w) * entry << w <= _MEMORY)
+        tables, width = -(-bits // self._digit), 1 << self._digit
+        square, units = root.square, [base]
+        for _ in range(tables - 1):
+            units.append(gmpy2.powmod(units[-1], width, square.value))
+        scaled = np.stack([limbs_of(unit * square.radix % square.value, square.rows) for unit in units])
+        lanes = lanes_of(scaled)
+        full = np.empty((len(lanes) * LANES, width, square.limbs), dtype=np.uint64)
+
+        def build(group: int) -> Callable[[], None]:
+            into = full[group * LANES : (group + 1) * LANES]
+            return lambda: loops.tabulate(lanes[group], square.array, square.inverse, width, into)
+
+        each(threads, map(build, range(len(lanes))))
+        split = root.split(full[:tables].reshape(-1, square.limbs), threads)
+        self._table = split.reshape(tables, width, 2, root.rows)
+
+    def powers(self, exponents: NDArray[np.uint8]) -> tuple[Limbs, Limbs]:
+        """Raise to big-endian ``exponents`` [n, size]: products [groups, k, 8] and totals [groups, 8, t].
+
+        A power is product · (1 + N·total); the totals are not settled.
+        """
+        groups, square = -(-len(exponents) // LANES), self._root.square
+        products, totals = aligned(groups, square.limbs, LANES), np.empty((groups, LANES, self._root.rows), np.uint64)
+        digits = self._digits(exponents[:, ::-1])
+        loops.powers(self._table, digits, square.array, square.inverse, products, totals)
+        return products, totals
+
+    def _digits(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Split little-endian byte rows into digits [tables, n]."""
+        tables, width = len(self._table), self._digit
+        if width == 8:
+            return np.ascontiguousarray(rows[:, :tables].T)
+        bits = np.unpackbits(rows, axis=1, bitorder="little")[:, : tables * width]
+        bits = np.pad(bits, ((0, 0), (0, tables * width - bits.shape[1]))).reshape(-1, tables, width)
+        digits: NDArray[np.uint8] = np.ascontiguousarray((bits << np.arange(width, dtype=np.uint8)).sum(axis=2).T)
+        return digits.astype(np.uint8)

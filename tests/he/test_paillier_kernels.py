@@ -1,0 +1,213 @@
+"""All kernels give the same bytes, and which one runs is told and can be chosen."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from math import gcd
+
+import numpy as np
+import pytest
+from gmpy2 import mpz
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelward.errors import EncryptionError, InputError
+from labelward.he.paillier import PaillierEngine
+from labelward.he.paillier.gmp import Made as Gmp
+from labelward.he.paillier.kernel import KERNELS, VARIABLE, choose, obstacle
+from labelward.he.paillier.kernels import PublicKernel, exponents_below, public_bases
+from labelward.he.paillier.numbers import size_of, write
+from labelward.he.paillier.primes import draw_pair, generator
+from labelward.rng import Protection
+
+needs_ifma = pytest.mark.skipif(bool(obstacle("ifma")), reason=f"no IFMA here: {obstacle('ifma')}")
+LIMB = 2**52
+# one less or more than a limb's end, the ends themselves, and a carry through all limbs
+EDGES = [0, 1, 2, LIMB - 1, LIMB, LIMB + 1, LIMB**2 - 1, LIMB**3, LIMB**5 - 1, LIMB**5 - LIMB]
+
+
+def moduli(bits: int) -> list[int]:
+    """Odd numbers of so many bits: the least, the largest, all limbs but one zero, and others."""
+    rng = np.random.default_rng(bits)
+    drawn = int.from_bytes(rng.bytes(bits // 8), "big") | 1 | 1 << (bits - 1)
+    return [2 ** (bits - 1) + 1, 2**bits - 1, 2**bits - LIMB + 1, 2**bits - 2 ** (bits // 2) - 1, drawn]
+
+
+@needs_ifma
+@pytest.mark.parametrize("bits", [104, 256, 512, 2048, 3072, 4096])
+def test_products_are_those_of_integers(bits: int) -> None:
+    """Edges and random numbers against integer arithmetic: congruent, and below the bound that is promised."""
+    from labelward.he.paillier import ifma_loops as loops
+    from labelward.he.paillier.ifma_numbers import Root, lanes_of, limbs_of, numbers_of
+
+    rng = np.random.default_rng(bits)
+    for value in moduli(bits):
+        root = Root(mpz(value))
+        for modulus, rows in ((root.square, root.rows), (root.square, root.square.rows), (root.modulus, root.rows)):
+            m, radix, size = int(modulus.value), 2 ** (52 * rows), size_of(modulus.value)
+            largest = min(2 * m, radix // 8) - 1
+            edges = [edge for edge in [*EDGES, value - 1, value, m - 1, m, largest] if edge <= largest]
+            factors = edges + [
+                int.from_bytes(rng.bytes(size), "big") % (largest + 1) for _ in range(8 - len(edges) % 8)
+            ]
+            starts = [edge for edge in [*EDGES, value - 1, m - 1, m, 2 * m - 1] if edge < 2 * m][-8:]
+            start = lanes_of(np.stack([limbs_of(mpz(x), modulus.limbs) for x in starts]))[0]
+            lanes = lanes_of(np.stack([limbs_of(mpz(x), rows) for x in factors]))
+            out = np.empty((len(lanes), modulus.limbs, 8), np.uint64)
+            loops.chain(start, lanes, modulus.array, modulus.inverse, out)
+            before = starts + [0] * (8 - len(starts))
+            for group, made in enumerate(out):
+                now = [int(x) for x in numbers_of(np.ascontiguousarray(made.T))]
+                for x, y, z in zip(before, factors[group * 8 :], now, strict=False):
+                    assert (z * radix - x * y) % m == 0
+                    assert z * radix < x * y + m * radix
+                before = now
+
+
+@cache
+def secrets(bits: int) -> tuple[mpz, mpz, mpz, mpz]:
+    """Return p, q and the bases of a key that is the same in each run."""
+    protection = Protection(seed=bits)
+    first, second = draw_pair(bits, protection)
+    return first.p, second.p, generator(first, protection), generator(second, protection)
+
+
+@needs_ifma
+@given(
+    bits=st.sampled_from([256, 272, 512, 1024]),
+    count=st.integers(1, 40),
+    size=st.sampled_from([1, 7, 14, 31]),
+    threads=st.integers(1, 3),
+    seed=st.integers(0, 2**32),
+)
+@settings(deadline=None, max_examples=30)
+def test_encrypting_and_decrypting(bits: int, count: int, size: int, threads: int, seed: int) -> None:
+    """Plaintexts and exponents at their ends and within."""
+    p, q, *_ = numbers = secrets(bits)
+    rng, protection, limit = np.random.default_rng(seed), Protection(seed), 1 << (8 * size - 1)
+    drawn = [int.from_bytes(rng.bytes(size), "big", signed=True) for _ in range(count)]
+    plaintexts = [0, 1, -1, limit - 1, -limit, *drawn][-count:] if seed % 2 else drawn
+    x, y = (exponents_below(int(prime) - 1, count, protection) for prime in (p, q))
+    if count > 2:
+        x = write([0, p - 2], size_of(p)) + x[2 * size_of(p) :]
+    data, made = write(plaintexts, size, signed=True), []
+    for kernel in (Gmp(), choose("ifma", threads=threads)):
+        owner = kernel.owner(*numbers, uses=10)
+        made.append((ciphertexts := owner.encrypt(data, size, x, y), owner.decrypt(ciphertexts)))
+    assert made[0] == made[1]
+
+
+@needs_ifma
+@given(
+    bits=st.sampled_from([256, 512, 1040]),
+    n=st.integers(1, 30),
+    columns=st.integers(1, 3),
+    n_groups=st.integers(1, 6),
+    threads=st.integers(1, 3),
+    seed=st.integers(0, 2**32),
+)
+@settings(deadline=None, max_examples=40)
+def test_sums_and_seals(bits: int, n: int, columns: int, n_groups: int, threads: int, seed: int) -> None:
+    """Ciphertexts at the ends of their range and of limbs, for moduli at the ends of theirs."""
+    rng = np.random.default_rng(seed)
+    value = moduli(bits)[seed % 5]
+    square, size = value**2, size_of(mpz(value) ** 2)
+    candidates = [*EDGES, value - 1, value + 1, square - 1, square - value - 1, square // 2]
+    candidates += [int.from_bytes(rng.bytes(size), "big") % square for _ in range(n)]
+    units = [c for c in candidates if gcd(c, value) == 1]
+    data = write([mpz(units[i]) for i in rng.integers(0, len(units), n)], size)
+    groups = rng.integers(-1, n_groups, size=(n, columns)).astype(np.int32)
+    outputs = -(-columns * n_groups // 3)
+    random = rng.bytes(outputs * PublicKernel.random_size(mpz(value))[1])
+    # any two units serve as bases here: the kernels are compared, not their randomness
+    bases, made = (mpz(units[0]), mpz(units[-1])), []
+    for kernel in (Gmp(), choose("ifma", threads=threads)):
+        sums = kernel.rows(mpz(value), data).sums(groups, n_groups)
+        public = kernel.public(mpz(value), *bases, uses=10)
+        encrypted = public.encrypt(write([-5] * outputs, 2, signed=True), 2, random)
+        made.append((sums, public.seal(sums, 3, 70, random), encrypted))
+    assert made[0] == made[1]
+
+
+@needs_ifma
+@pytest.mark.parametrize("bits", [2048, 3072, 4096])
+def test_the_sizes_that_are_offered(bits: int) -> None:
+    """Each operation once at full size; small plaintexts of both signs."""
+    numbers = secrets(bits)
+    n, protection = numbers[0] * numbers[1], Protection(seed=1)
+    count = 60
+    x, y = (exponents_below(int(prime) - 1, count, protection) for prime in numbers[:2])
+    data = write(range(-30, 30), 14, signed=True)
+    bases, random = public_bases(n, protection), protection.bytes(4 * PublicKernel.random_size(n)[1])
+    groups = np.random.default_rng(0).integers(-1, 7, size=(count, 2)).astype(np.int32)
+    made = []
+    for kernel in (Gmp(), choose("ifma", threads=2)):
+        owner, public = kernel.owner(*numbers, uses=10), kernel.public(n, *bases, uses=10)
+        ciphertexts = owner.encrypt(data, 14, x, y)
+        sums = kernel.rows(n, ciphertexts).sums(groups, 7)
+        made.append((ciphertexts, sums, (sealed := public.seal(sums, 4, 104, random)), owner.decrypt(sealed)))
+    assert made[0] == made[1]
+
+
+@needs_ifma
+def test_long_cells() -> None:
+    """Sums of more rows than a word takes without settling, over several stretches of the lanes."""
+    value, n = moduli(256)[1], 40_000
+    data = write([mpz(LIMB**9 - LIMB + 1), mpz(value - 1)] * (n // 2), 64)
+    groups = np.zeros((n, 1), np.int32)
+    assert gcd(LIMB**9 - LIMB + 1, value) == 1
+    first, second = (kernel.rows(mpz(value), data).sums(groups, 2) for kernel in (Gmp(), choose("ifma")))
+    assert first == second
+
+
+@needs_ifma
+def test_a_row_that_shares_a_factor() -> None:
+    data = write([mpz(1), mpz(5)], 64)
+    with pytest.raises(EncryptionError, match="factor"):
+        choose("ifma").rows(mpz(5 * (2**253 + 1) | 1), data)
+
+
+@pytest.mark.parametrize(("name", "variable"), [(None, ""), (None, "gmpy2"), ("gmpy2", ""), ("gmpy2", "ifma")])
+def test_switching_kernels_off(monkeypatch: pytest.MonkeyPatch, name: str | None, variable: str) -> None:
+    monkeypatch.setenv(VARIABLE, variable)
+    engine = PaillierEngine(workers=2, kernel=name)
+    fastest = next(each for each in KERNELS if not obstacle(each))
+    assert engine.describe()["kernel"] == (name or variable or fastest)
+    assert (engine._executors._pool is None) == (engine.describe()["kernel"] == "ifma")
+    engine.close()
+
+
+def test_a_kernel_that_cannot_run_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the variable asks for it; code that names a kernel gets it or an error."""
+    monkeypatch.setitem(KERNELS, "ifma", "labelward.he.paillier.no_such_module")
+    assert "no_such_module" in obstacle("ifma")
+    assert choose().name == "gmpy2"
+    monkeypatch.setenv(VARIABLE, "ifma")
+    assert choose().name == "gmpy2"
+    with pytest.raises(InputError, match="no_such_module"):
+        choose("ifma")
+
+
+def test_a_processor_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    ifma = pytest.importorskip("labelward.he.paillier.ifma")
+    monkeypatch.setattr(ifma.binding, "get_host_cpu_features", lambda: {"avx512f": True, "avx512ifma": False})
+    assert "avx512ifma" in obstacle("ifma")
+    assert choose().name == "gmpy2"
+
+
+def test_unknown_kernels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="gmpy2"):
+        choose("gmpy")
+    monkeypatch.setenv(VARIABLE, "ifmaa")
+    with pytest.raises(InputError, match="ifma"):
+        choose()
+
+
+def test_the_plain_kernel_compiles_nothing() -> None:
+    code = (
+        "import sys; from labelward.he.paillier import PaillierEngine; PaillierEngine(kernel='gmpy2');"
+        "sys.exit('numba' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
