@@ -8,11 +8,12 @@ from hypothesis.extra.numpy import arrays
 
 from labelward.attacks.visible import visible_leaves
 from labelward.errors import FileFormatError
+from labelward.he.contract import Layout
 from labelward.messages.base import CipherDigest, RowMask
 from labelward.messages.tree import Level, NodeSplit, OwnSplit, TreeStart
 from labelward.testing.attacks import planted_view, view_of
 
-GRADIENTS = CipherDigest("plain", "rows", (0, 2), 0, 0, b"")
+GRADIENTS = CipherDigest("plain", "rows", (0,), Layout((1,), 0, 1), 0, 0, b"")
 
 
 def mask(text):

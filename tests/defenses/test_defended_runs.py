@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.local_trees import LocalTrees
+from labelward.errors import PolicyError
 from labelward.kernels.information import joint_information
 from labelward.messages.tree import ChosenSplits, Level, OwnSplit, TrainingEnd, TreeStart
 from labelward.party.policy import CandidateSplits, Policy, Schedule
@@ -103,15 +104,14 @@ def assert_nothing_else_is_named(view: View) -> None:
     seed=st.integers(0, 2**20),
     parties=st.integers(2, 3),
     xi=st.sampled_from([0.0, 0.01, 0.05, 0.1, 0.3, 0.7]),
-    row_fraction=st.sampled_from([1.0, 0.6]),
     candidates=st.sampled_from(["global", "node"]),
     active_columns=st.sampled_from([0, 2]),
 )
 @settings(max_examples=40)
 def test_no_visible_node_exceeds_the_bound(
-    seed: int, parties: int, xi: float, row_fraction: float, candidates: str, active_columns: int
+    seed: int, parties: int, xi: float, candidates: str, active_columns: int
 ) -> None:
-    params = SecureBoost(trees=2, depth=4, bins=8, row_fraction=row_fraction, candidates=candidates)  # type: ignore[arg-type]
+    params = SecureBoost(trees=2, depth=4, bins=8, candidates=candidates)  # type: ignore[arg-type]
     given_setting = setting(seed, parties, params, active_columns=active_columns)
     run = given_setting.run(policies=(IdLmid(xi=xi),))
     assert_bounded(run, given_setting.labels, xi)
@@ -186,7 +186,7 @@ def test_a_bound_of_nothing_shows_nothing() -> None:
 @pytest.mark.parametrize("candidates", ["global", "node"])
 def test_a_bound_beyond_all_changes_nothing(candidates: str) -> None:
     """The class counts that travel besides change no tree, and no part of a view but the active party's sums."""
-    params = SecureBoost(trees=2, depth=4, bins=8, candidates=candidates, row_fraction=0.8)  # type: ignore[arg-type]
+    params = SecureBoost(trees=2, depth=4, bins=8, candidates=candidates)  # type: ignore[arg-type]
     given_setting = setting(8, 3, params)
     plain, defended = given_setting.run(), given_setting.run(policies=(IdLmid(xi=1e6),))
     assert defended.active.share == plain.active.share
@@ -286,10 +286,21 @@ def test_local_trees_and_id_lmid_compose() -> None:
     assert again.active.share == run.active.share
 
 
+def test_id_lmid_refuses_row_sampling() -> None:
+    """The owner of a split routes the rows out of the sample itself: spaces that no sum covers."""
+    with pytest.raises(PolicyError, match=r"cannot keep its bound with row_fraction 0\.8"):
+        setting(16, 2, SecureBoost(trees=1, depth=2, row_fraction=0.8)).run(policies=(IdLmid(xi=0.1),))
+
+
 def test_what_was_applied_stands_in_the_active_partys_transcript() -> None:
     given_setting = setting(16, 2, SecureBoost(trees=2, depth=4, bins=16), rows=300)
     run = given_setting.run(policies=(LocalTrees(count=1, mode="add"), IdLmid(xi=0.1)))
-    first, second = run.views["active"].applied()
+    declared, accounts = [
+        [each for each in run.views["active"].applied() if each["stage"] == stage] for stage in ("start", "end")
+    ]
+    assert [each["kind"] for each in declared] == ["local-trees", "id-lmid"]
+    assert declared[1]["refused_candidates"] == 0
+    first, second = accounts
     assert (first["kind"], first["parameters"]) == ("local-trees", {"count": 1, "mode": "add"})
     assert (second["kind"], second["parameters"]) == ("id-lmid", {"xi": 0.1})
     assert first["points"] == ["schedule"]

@@ -162,7 +162,9 @@ def test_the_default_at_every_point_is_the_identity() -> None:
         assert each.schedule(schedule) is schedule
         assert each.split_candidates(candidates).tolist() == np.ones((1, 2, 3), bool).tolist()
         assert each.before_leaf_weights(leaves) is leaves.weights
-    require_points([policy], frozenset(), Setup(model="m", trees=1, classes=2, active_columns=0, passive=()))
+    require_points(
+        [policy], frozenset(), Setup(model="m", trees=1, classes=2, active_columns=0, passive=(), row_fraction=1.0)
+    )
     for point in POINTS:
         assert callable(getattr(Policy, point))
 

@@ -96,13 +96,10 @@ def test_leaves_that_are_the_classes_say_all() -> None:
 
 
 @pytest.mark.parametrize("candidates", ["global", "node"])
-@pytest.mark.parametrize("row_fraction", [1.0, 0.8])
-def test_under_id_lmid_no_visible_node_tells_more_than_xi(
-    candidates: str, row_fraction: float, job: Jobs, tmp_path: Path
-) -> None:
+def test_under_id_lmid_no_visible_node_tells_more_than_xi(candidates: str, job: Jobs, tmp_path: Path) -> None:
     limits = [0.02, 0.1, 0.3, 0.5, 0.9]
     chosen = job(
-        model={"trees": 3, "depth": 5, "candidates": candidates, "row_fraction": row_fraction},
+        model={"trees": 3, "depth": 5, "candidates": candidates},
         defense=[{"kind": "id-lmid", "xi": limits}],
         attack=None,
         run={"seeds": [1]},

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelward.errors import FileFormatError, OutputError
+from labelward.he.contract import Layout
 from labelward.messages.base import Array, CipherDigest, RowMask
 from labelward.messages.codec import encode_fields
 from labelward.messages.setup import Hello, Ready
@@ -228,7 +229,7 @@ def view_of(*entries: tuple[str, str, tuple[int, ...], object]) -> View:
 
 
 def digest_of(sha256: bytes, size: int = 64) -> LevelSums:
-    return LevelSums(0, 0, 4, CipherDigest("paillier", "sums", (1, 4), 2, size, sha256))
+    return LevelSums(0, 0, 4, CipherDigest("paillier", "sums", (1, 4), Layout((1,), 9, 1), 2, size, sha256))
 
 
 def test_the_digest_does_not_depend_on_arrival() -> None:

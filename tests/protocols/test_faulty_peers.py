@@ -64,7 +64,7 @@ def other_total(split: NodeSplit) -> NodeSplit:
 
 
 def digest(block: Any) -> CipherDigest:
-    return CipherDigest(block.engine, block.kind, block.shape, block.count, len(block.data), b"")
+    return CipherDigest(block.engine, block.kind, block.shape, block.layout, block.count, len(block.data), b"")
 
 
 def fewer_columns(block: Any) -> Any:
@@ -146,6 +146,6 @@ def test_ciphertexts_that_cannot_be_are_refused(attempt: Any, change: dict[str, 
 
 
 def test_a_key_that_the_job_does_not_name(attempt: Any) -> None:
-    error = attempt("active", KeyOffer, lambda m: KeyOffer(replace(m.key, engine="paillier", bits=1024)))
+    error = attempt("active", KeyOffer, lambda m: replace(m, key=replace(m.key, engine="paillier", bits=1024)))
     assert isinstance(error, HandshakeError)
     assert "engine 'paillier' with 1024 bits" in str(error)

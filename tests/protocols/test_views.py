@@ -79,6 +79,7 @@ READABLE = {
     "ChosenSplit.code": "int",
     "ChosenSplit.record": "int",
     "TrainingEnd.trees": "int",
+    "KeyOffer.model": "str",
     "PredictRequest.model": "str",
     "PredictRequest.start": "int",
     "PredictRequest.stop": "int",

@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 from labelward.attacks.clustering import checked_rows, clusters, kmeans_seed
 from labelward.attacks.contract import Attack, Aux, Guess, Own
 from labelward.attacks.visible import visible_leaves
-from labelward.errors import InputError, JobError
+from labelward.errors import JobError
 from labelward.kernels.louvain import louvain
 from labelward.kernels.signatures import merge
 from labelward.party.view import View
 
 __all__ = ["ID2Graph", "chunked"]
+
+_NEGLIGIBLE = 2.0**-200
+"""Trees whose weight beside the first one's is below this cannot change a sum of weights in double precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +84,9 @@ class ID2Graph(Attack):
         """
         checked_rows(view, own, aux)
         seed = kmeans_seed(rng)
-        leaves = visible_leaves(view)
+        leaves = visible_leaves(view, own)
         weights = self._discount(view) ** np.arange(len(leaves), dtype=np.float64)
+        leaves, weights = leaves[weights > _NEGLIGIBLE], weights[weights > _NEGLIGIBLE]
         notes = {"trees": float(len(leaves))}
         if self.chunk is not None:
             leaves, weights = chunked(leaves, weights, self.chunk, self.inter_chunk_weight)

@@ -7,7 +7,8 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import CodecError, FileFormatError
+from labelward.attacks.contract import Own
+from labelward.errors import CodecError, DataError, FileFormatError
 from labelward.messages.base import RowMask
 from labelward.messages.tree import Level, OwnSplit, TreeStart
 from labelward.party.view import View
@@ -15,15 +16,22 @@ from labelward.party.view import View
 __all__ = ["visible_leaves"]
 
 
-def visible_leaves(view: View) -> NDArray[np.int32]:
-    """Return int32 [trees, rows]: the finest node that the party knows for each row, -1 out of the sample.
+def visible_leaves(view: View, own: Own | None = None) -> NDArray[np.int32]:
+    """Return int32 [trees, rows]: the finest node that the party knows for each row, -1 where it knows none.
 
     A node counts as a leaf for the party when it knows no split of it: its own splits, and those whose rows
     it was told. When the active party's split yields two leaves, the party was not told and knows only their
     parent; a leaf beside a told sibling follows by subtraction. Trees in which it takes no part are absent.
     Of a tree that was begun again, the last attempt counts where both attempts tell a node's rows.
 
+    Rows out of a tree's sample pass the party's own splits only: they lie in a leaf that these alone lead to.
+
+    Args:
+        view: of a passive party.
+        own: its columns; without them rows out of a tree's sample stay unknown.
+
     Raises:
+        DataError: ``own`` lacks a column that the view names.
         FileFormatError: a mask of rows does not fit its node.
 
     Reference: Section 3 of the ID2Graph paper, "from the viewpoint of the attacker".
@@ -33,16 +41,21 @@ def visible_leaves(view: View) -> NDArray[np.int32]:
     for received in view.received(Level):
         for split in received.message.splits:
             splits[received.message.tree][split.node] = split.left
-    for own in view.observed(OwnSplit):
-        splits[own.tree][own.node] = own.left
+    mine: dict[int, dict[int, OwnSplit]] = defaultdict(dict)
+    for observed in view.observed(OwnSplit):
+        splits[observed.tree][observed.node] = observed.left
+        mine[observed.tree][observed.node] = observed
     leaves = np.full((len(starts), view.rows), -1, dtype=np.int32)
     for position, tree in enumerate(sorted(starts)):
+        leaf = leaves[position]
         try:
-            _grow(leaves[position], starts[tree].rows, splits[tree])
+            _grow(leaf, starts[tree].rows, splits[tree])
         except CodecError as error:
             raise FileFormatError(
                 f"the view of party {view.party!r} contradicts itself in tree {tree}: {error}"
             ) from error
+        if own is not None:
+            _route_others(leaf, mine[tree], splits[tree], own)
     return leaves
 
 
@@ -58,3 +71,20 @@ def _grow(leaf: NDArray[np.int32], sample: RowMask, splits: dict[int, RowMask]) 
         for child, child_rows in ((2 * node + 1, rows[left]), (2 * node + 2, rows[~left])):
             rows_of[child] = child_rows
             leaf[child_rows] = child
+
+
+def _route_others(leaf: NDArray[np.int32], mine: dict[int, OwnSplit], known: dict[int, RowMask], own: Own) -> None:
+    """Route the rows out of the sample through the party's own splits, in place, as far as these lead to a leaf."""
+    rows_of = {0: np.flatnonzero(leaf < 0)}
+    for node in sorted(mine):
+        rows = rows_of.pop(node, None)
+        if rows is None or not len(rows):
+            continue
+        if mine[node].column not in own.columns:
+            raise DataError(f"the features lack column {mine[node].column!r}, which the view names")
+        x = own.features[rows, list(own.columns).index(mine[node].column)]
+        left = x <= mine[node].threshold
+        rows_of[2 * node + 1], rows_of[2 * node + 2] = rows[left], rows[~left]
+    for node, rows in rows_of.items():
+        if node and node not in known:
+            leaf[rows] = node

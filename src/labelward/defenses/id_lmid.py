@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import JobError, PolicyError
 from labelward.kernels.information import node_bound
-from labelward.party.policy import CandidateSplits, Policy, SplitReveal
+from labelward.party.policy import CandidateSplits, Policy, Setup, SplitReveal
 
 __all__ = ["IdLmid"]
 
@@ -46,6 +46,14 @@ class IdLmid(Policy):
         number = isinstance(self.xi, int | float) and not isinstance(self.xi, bool)
         if not number or not 0 <= self.xi < float("inf"):
             raise JobError(f"xi must be a finite number of nats, at least 0, but got {self.xi!r}")
+
+    def check(self, setup: Setup) -> None:
+        """Refuse row sampling: the owner of a split knows on which side the rows out of the sample lie, too."""
+        if setup.row_fraction < 1:
+            raise PolicyError(
+                f"defense 'id-lmid' cannot keep its bound with row_fraction {setup.row_fraction:g}: "
+                "parties route the rows out of a tree's sample through their own splits"
+            )
 
     def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
         """Refuse a passive party's candidates of which either child exceeds the bound (Algorithm 5, lines 2 to 4)."""

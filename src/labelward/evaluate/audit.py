@@ -219,6 +219,11 @@ class _Audit:
             protections=self.protections,
         )
         views = {party.name: View.load(folder / party.name / VIEW) for party in at.data.parties}
+        for party, view in views.items():
+            if view.ended != "complete":
+                raise OutputError(
+                    f"{folder / party / VIEW}: the view is {view.ended} after a whole run; is the disk full?"
+                )
         rows, accounts = self._attack(at, variant, ended, views)
         write_run(self.out, self._details(at, variant, ended, views, accounts))
         for row in rows:
@@ -272,7 +277,7 @@ class _Audit:
                 kernel=str(self.engine.describe().get("kernel", "")),
             ),
             seen=self._seen(at, views),
-            applied=tuple(_account(each) for each in views[active].applied()),
+            applied=tuple(_account(each) for each in views[active].applied() if each["stage"] == "end"),
             processor=processor(),
             duration=ended.cost.seconds,
             test_rows=len(at.data.test_labels),
@@ -286,7 +291,7 @@ class _Audit:
             if view.header.role == "active":
                 seen = programs.seen_by_active(view)
             else:
-                seen = programs.seen_by_passive(view, at.data.train_labels)
+                seen = programs.seen_by_passive(view, party, at.data.train_labels)
             found[party.name] = replace(seen, columns=len(party.columns))
         return found
 
@@ -297,5 +302,5 @@ def _account(applied: dict[str, Any]) -> dict[str, Any]:
     return {
         "kind": applied["kind"],
         **nested,
-        **{k: v for k, v in applied.items() if k not in ("parameters", "points")},
+        **{k: v for k, v in applied.items() if k not in ("parameters", "points", "stage")},
     }

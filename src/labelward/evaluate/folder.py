@@ -94,7 +94,10 @@ def claim(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
 def store_data(out: Path, data: Rehearsal, seed: int) -> None:
     """Write ``<party>.parquet`` (id, own training columns) and ``truth.parquet`` (id, label), rows in the views' order.
 
-    Files that are there already stay: they are a function of job and seed.
+    Files that are there already must be the same: an audit goes on with the data that it began with.
+
+    Raises:
+        OutputError: the data changed since, or cannot be written.
     """
     import pyarrow as pa
 
@@ -112,11 +115,20 @@ def _write(path: Path, columns: Mapping[str, Any]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    table = pa.Table.from_arrays([pa.array(each) for each in columns.values()], list(columns))
     if path.exists():
+        try:
+            same = pq.read_table(path).equals(table)
+        except (OSError, pa.ArrowException) as error:
+            raise OutputError(f"{path}: cannot be read ({' '.join(str(error).split())})") from error
+        if not same:
+            raise OutputError(
+                f"{path}: the data of the job have changed since this audit began; use --force or another folder"
+            )
         return
     partial = path.with_suffix(".partial")
     with _as_output_error(path):
-        pq.write_table(pa.Table.from_arrays([pa.array(each) for each in columns.values()], list(columns)), partial)
+        pq.write_table(table, partial)
         partial.replace(path)
 
 

@@ -130,7 +130,7 @@ class Programs(ABC, Generic[S]):
         """Count what the active party's view shows."""
 
     @abstractmethod
-    def seen_by_passive(self, view: View, labels: Labels) -> Seen:
+    def seen_by_passive(self, view: View, held: PartyData, labels: Labels) -> Seen:
         """Count what a passive party's view shows, and measure what it says about the labels."""
 
     @abstractmethod

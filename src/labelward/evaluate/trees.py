@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.attacks.contract import Own
 from labelward.attacks.visible import visible_leaves
 from labelward.data import PartyData, Rehearsal, require_binary
 from labelward.evaluate.exposure import information
@@ -50,6 +51,7 @@ class TreePrograms(Programs[ModelShare]):
             classes=len(data.classes),
             active_columns=len(active.columns),
             passive=tuple(party.name for party in passive),
+            row_fraction=self.params.row_fraction,
         )
         require_points(policies, VISITED, setup)
 
@@ -98,9 +100,9 @@ class TreePrograms(Programs[ModelShare]):
             decrypted_sums=decrypted,
         )
 
-    def seen_by_passive(self, view: View, labels: Labels) -> Seen:
+    def seen_by_passive(self, view: View, held: PartyData, labels: Labels) -> Seen:
         """See :meth:`Programs.seen_by_passive`."""
-        leaves = visible_leaves(view)
+        leaves = visible_leaves(view, Own(features=held.train, columns=held.columns))
         told = information(leaves, labels)
         return Seen(
             role="passive",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import CodecError
-from labelward.he.contract import CipherBlock
+from labelward.he.contract import CipherBlock, Layout
 
 __all__ = ["Array", "CipherDigest", "Message", "Observation", "RowMask", "redacted"]
 
@@ -38,6 +38,7 @@ class CipherDigest(msgspec.Struct, frozen=True, tag=True):
     engine: str
     kind: str
     shape: tuple[int, ...]
+    layout: Layout
     count: int
     size: int
     sha256: bytes
@@ -132,5 +133,5 @@ def redacted(message: Record) -> Record:
         if isinstance(block, CipherBlock):
             digest = hashlib.sha256(block.data).digest()
             size = len(block.data)
-            changes[name] = CipherDigest(block.engine, block.kind, block.shape, block.count, size, digest)
+            changes[name] = CipherDigest(block.engine, block.kind, block.shape, block.layout, block.count, size, digest)
     return msgspec.structs.replace(message, **changes) if changes else message

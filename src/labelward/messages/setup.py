@@ -36,7 +36,8 @@ class Ready(Message, frozen=True):
 
 
 class KeyOffer(Message, frozen=True):
-    """The active party's public key for this run."""
+    """The active party's public key for this run, and the model's identifier, drawn at random."""
 
     key: PublicMaterial
-    volatile: ClassVar[tuple[str, ...]] = ("key",)
+    model: str
+    volatile: ClassVar[tuple[str, ...]] = ("key", "model")

@@ -17,6 +17,8 @@ Rows of a node are the party's training rows in ascending order; a :class:`RowMa
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from labelward.he.contract import CipherBlock
@@ -113,6 +115,7 @@ class PredictRequest(Message, frozen=True):
     model: str
     start: int
     stop: int
+    volatile: ClassVar[tuple[str, ...]] = ("model",)
 
 
 class PredictAnswers(Message, frozen=True):

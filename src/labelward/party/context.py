@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ __all__ = ["Context", "Meter", "Progress"]
 
 M = TypeVar("M", bound=Message)
 Step = tuple[int, ...]
+
+_PATIENCE = 60.0  # seconds between two looks at the clock
 
 Progress = Callable[[str, int, int], None]
 """Called with (what, done, total)."""
@@ -53,7 +56,8 @@ class Context:
         protection: source of the protection draws.
         policies: what decides what leaves this party.
         progress: called with (what, done, total).
-        timeout: seconds to wait for one message before the run ends with an error that names it.
+        timeout: seconds to wait for one message before the run ends with an error that names it; None: for ever, where
+            the transport itself tells of a peer's end.
     """
 
     def __init__(
@@ -67,7 +71,7 @@ class Context:
         protection: Protection | None = None,
         policies: PolicyChain | None = None,
         progress: Progress = _silent,
-        timeout: float = 3600.0,
+        timeout: float | None = None,
     ) -> None:
         self.party, self.active, self.peers = transport.party, active, peers
         self.seed = seed
@@ -111,7 +115,7 @@ class Context:
             PeerError: the peer failed, left, sent something that is no message, or stayed silent for the time limit.
         """
         names = [each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,))]
-        until = time.monotonic() + self._timeout
+        until = math.inf if self._timeout is None else time.monotonic() + self._timeout
         with self.phase("wait"):
             while True:
                 for name in names:
@@ -152,18 +156,20 @@ class Context:
         self._transport.fail(type(error).__name__)
 
     def close(self) -> None:
-        """This party is done."""
-        self._transport.close()
+        """This party is done; :class:`OutputError` where its transcript cannot be finished."""
         self.transcript.close(complete=not self._failed)
+        self._transport.close()
 
     def _take(self, peer: str, name: str, step: Step, until: float) -> None:
         if peer in self._left:
             raise PeerError(peer, "ended while a message was awaited", message=name, step=step)
         try:
-            arrived = self._transport.receive(max(0.0, until - time.monotonic()))
+            arrived = self._transport.receive(min(_PATIENCE, max(0.0, until - time.monotonic())))
         except PeerError as error:
             raise PeerError(error.peer, _reason(error), message=name, step=step) from error
         if arrived is None:
+            if time.monotonic() < until:
+                return
             raise PeerError(peer, f"silent for {self._timeout:g} s", message=name, step=step)
         sender, frame = arrived
         if not frame:

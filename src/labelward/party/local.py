@@ -30,6 +30,7 @@ def run_parties(programs: Mapping[str, tuple[Callable[[Transport], Context], Pro
     ends = connect(programs)
     results: dict[str, T] = {}
     errors: dict[str, BaseException] = {}
+    ended = {party: threading.Event() for party in programs}
     contexts = {party: make(ends[party]) for party, (make, _) in programs.items()}
 
     def live(party: str) -> None:
@@ -39,22 +40,28 @@ def run_parties(programs: Mapping[str, tuple[Callable[[Transport], Context], Pro
         except BaseException as error:
             errors[party] = error
             ctx.fail(error)
-        finally:
+        try:
             ctx.close()
+        except BaseException as error:  # such as a full disk
+            errors.setdefault(party, error)
+            ctx.fail(error)
+        ended[party].set()
 
-    threads = [threading.Thread(target=live, args=(party,), name=f"party-{party}", daemon=True) for party in programs]
+    threads = {
+        party: threading.Thread(target=live, args=(party,), name=f"party-{party}", daemon=True) for party in programs
+    }
     try:
-        for thread in threads:
+        for thread in threads.values():
             thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.2)  # a join without limit would not see Ctrl-C
+        for event in ended.values():
+            while not event.wait(0.2):  # a wait without limit would not see Ctrl-C
+                pass
     except BaseException as error:
         for end in ends.values():
             end.fail(type(error).__name__)
-        for thread in threads:
+        for party, thread in threads.items():
             if thread.ident is not None:  # it was started
-                thread.join(10.0)
+                ended[party].wait(10.0)  # not join(), which a second Ctrl-C would make take a live thread for dead
         raise
     if errors:
         first = [error for error in errors.values() if not isinstance(error, PeerError)]

@@ -55,6 +55,7 @@ class Setup:
     classes: int
     active_columns: int
     passive: tuple[str, ...]
+    row_fraction: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from labelward.attacks.clustering import Clustering
 from labelward.attacks.contract import Attack, Aux, Guess, Own
 from labelward.errors import InputError
 from labelward.evaluate.scores import chance, score
+from labelward.he.contract import Layout
 from labelward.messages.base import CipherDigest, Message, Observation, RowMask
 from labelward.messages.codec import encode_fields
 from labelward.messages.tree import Level, NodeSplit, OwnSplit, TrainingEnd, TreeStart
@@ -24,7 +25,7 @@ from labelward.party.view import View
 
 __all__ = ["AttackContract", "planted_view", "view_of"]
 
-_GRADIENTS = CipherDigest("planted", "rows", (0, 2), 0, 0, b"")
+_GRADIENTS = CipherDigest("planted", "rows", (0,), Layout((1,), 0, 1), 0, 0, b"")
 
 
 def view_of(

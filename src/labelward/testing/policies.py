@@ -41,7 +41,7 @@ from labelward.party.policy import (
 __all__ = ["PolicyContract", "candidate_splits", "leaf_weights", "schedules", "split_reveals", "targets"]
 
 _PASSIVE = ("left", "right")
-_SETUP = Setup(model="model", trees=5, classes=2, active_columns=3, passive=_PASSIVE)
+_SETUP = Setup(model="model", trees=5, classes=2, active_columns=3, passive=_PASSIVE, row_fraction=1.0)
 _SEEDS = st.integers(0, 2**32 - 1)
 # Several classes run the same inherited property; each draws its own examples.
 _INHERITED = settings(deadline=None, suppress_health_check=[HealthCheck.differing_executors])

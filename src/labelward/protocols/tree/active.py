@@ -108,8 +108,9 @@ class _Trainer:
         n = len(labels)
         given = Targets(values=labels.astype(np.float64), weights=np.ones(n), offset=np.zeros(n), loss="logistic")
         self.targets = ctx.policies.before_targets(given)
-        if self.targets.offset.any():
-            raise PolicyError(f"{params.kind} cannot apply an offset of the targets at prediction")
+        _check_targets(params, self.targets)
+        for account in ctx.policies.accounts():
+            ctx.applied({"stage": "start", **account})
         self.margins = self.targets.offset.copy()
         with ctx.phase("binning"):
             splitters = {name: Splitter(name, columns, params, ctx.seed) for name, columns in blocks.items()}
@@ -131,13 +132,14 @@ class _Trainer:
         for splitter in self.forest.splitters.values():
             splitter.start_tree(tree)
         seen_as = {peer: self.taken_part[peer] for peer in self.ctx.peers if peer in participants}
-        self._start(values, sample, seen_as)
-        growth = Growth(self.forest, tree, values, sample, seen_as)
+        layout = self._start(values, sample, seen_as)
+        before = dict(self.forest.records)
+        growth = Growth(self.forest, tree, values, sample, seen_as, layout)
         shape = growth.run()
         for leaf, weight in zip(shape.leaves, shape.weights, strict=True):
             self.margins[growth.partition.rows(leaf)] += weight
         if len(sample) < n:
-            self._route_others(shape, sample, seen_as)
+            self._route_others(shape, sample, seen_as, before)
         self.trees.append(shape)
 
     def finish(self) -> Trained:
@@ -146,7 +148,7 @@ class _Trainer:
             self.ctx.send(peer, TrainingEnd(trees), (trees,))
         forest = self.forest
         for account in self.ctx.policies.accounts():
-            self.ctx.applied(account)
+            self.ctx.applied({"stage": "end", **account})
         own = {name: forest.own_records(name) for name in self.blocks}
         return Trained(tuple(self.trees), forest.owners, own, self.ctx.policies.tally())
 
@@ -167,10 +169,10 @@ class _Trainer:
         values[:, 3:] = classes
         return values
 
-    def _start(self, values: Integers, sample: Integers, seen_as: dict[str, int]) -> None:
+    def _start(self, values: Integers, sample: Integers, seen_as: dict[str, int]) -> Layout | None:
         """Send every party that takes part the encrypted numbers of the tree's rows."""
         if not seen_as or self.private is None:
-            return
+            return None
         one, flags = 1 << self.precision, values.shape[1] - 2
         classes = flags if flags > 1 else 0  # an unpacked protocol encrypts g, h and each class; it needs no row count
         layout = Layout(bounds=(one, one, *(1,) * flags), rows=len(sample), logical=2 + classes)
@@ -183,8 +185,11 @@ class _Trainer:
         for peer, number in seen_as.items():
             self.ctx.send(peer, TreeStart(number, rows, block), (number,))
             self.taken_part[peer] += 1
+        return layout
 
-    def _route_others(self, shape: TreeShape, sample: Integers, seen_as: dict[str, int]) -> None:
+    def _route_others(
+        self, shape: TreeShape, sample: Integers, seen_as: dict[str, int], before: dict[str, int]
+    ) -> None:
         """Update the margins of the rows out of the tree's sample, which every owner routes at its own splits."""
         others = np.ones(len(self.margins), dtype=np.bool_)
         others[sample] = False
@@ -193,7 +198,18 @@ class _Trainer:
             name: self.forest.own_records(name).answers(columns.x[others]) for name, columns in self.blocks.items()
         }
         for peer, number in seen_as.items():
-            bits = unpack_answers(peer, self.ctx.recv(peer, PredictAnswers, (number,)), rows)
-            earlier = np.zeros((self.forest.records[peer] - len(bits), rows), dtype=np.bool_)
-            answers[peer] = np.concatenate([earlier, bits])
+            new = self.forest.records[peer] - before[peer]
+            bits = unpack_answers(peer, self.ctx.recv(peer, PredictAnswers, (number,)), new, rows)
+            answers[peer] = np.concatenate([np.zeros((before[peer], rows), dtype=np.bool_), bits])
         self.margins[others] += walk(shape, self.forest.owners, answers, rows)
+
+
+def _check_targets(params: SecureBoost, targets: Targets) -> None:
+    """Raise :class:`PolicyError` for targets that this model would not honor."""
+    if targets.loss != "logistic":
+        raise PolicyError(f"{params.kind} fits a logistic loss but a defense asks for {targets.loss!r}")
+    if targets.offset.any():
+        raise PolicyError(f"{params.kind} cannot apply an offset of the targets at prediction")
+    for name, values in (("values", targets.values), ("weights", targets.weights)):
+        if values.min(initial=0.0) < 0.0 or values.max(initial=1.0) > 1.0:
+            raise PolicyError(f"{params.kind} needs {name} of the targets from 0 to 1")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import PeerError, PolicyError
-from labelward.he.contract import CipherBlock, PrivateKey
+from labelward.he.contract import CipherBlock, Layout, PrivateKey
 from labelward.kernels.gain import GainRule, leaf_weights
 from labelward.kernels.histogram import level_sums
 from labelward.kernels.histogram import partition as goes_left
@@ -97,10 +97,19 @@ class Growth:
         values: int64 [rows, k]: gradient, hessian, one, classes.
         sample: its rows, ascending.
         seen_as: the tree's number at each peer that takes part.
+        layout: of the encrypted values; None where nobody takes part.
     """
 
-    def __init__(self, forest: Forest, tree: int, values: Integers, sample: Integers, seen_as: dict[str, int]) -> None:
-        self.forest, self.ctx, self.tree = forest, forest.ctx, tree
+    def __init__(
+        self,
+        forest: Forest,
+        tree: int,
+        values: Integers,
+        sample: Integers,
+        seen_as: dict[str, int],
+        layout: Layout | None = None,
+    ) -> None:
+        self.forest, self.ctx, self.tree, self.layout = forest, forest.ctx, tree, layout
         self.values, self.seen_as = values, seen_as
         self.partition = Partition(len(values), sample)
         self.viewers: dict[int, frozenset[str]] = {0: frozenset(seen_as)}
@@ -184,7 +193,7 @@ class Growth:
         sealed, bins = message.sums, message.bins
         if not isinstance(sealed, CipherBlock) or not 1 <= bins <= self.forest.params.bins:
             raise PeerError(peer, f"sent no sums, or {bins} bins", message="LevelSums", step=step)
-        if len(sealed.shape) != 2 or sealed.shape[1] != len(build) * bins:
+        if len(sealed.shape) != 2 or sealed.shape[1] != len(build) * bins or sealed.layout != self.layout:
             raise PeerError(peer, "sent sums of other nodes than were asked", message="LevelSums", step=step)
         assert self.forest.private is not None
         with self.ctx.phase("decrypt"), self.ctx.blaming(peer, "LevelSums", step):

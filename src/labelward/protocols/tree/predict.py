@@ -38,13 +38,14 @@ def predict_active(
         PeerError: a peer failed, or its answers do not fit.
     """
     margins = np.zeros(rows, dtype=np.float64)
+    owned = {peer: share.records_of(peer) for peer in ctx.peers}
     for batch, start in enumerate(range(0, rows, BATCH)):
         stop = min(start + BATCH, rows)
         for peer in ctx.peers:
             ctx.send(peer, PredictRequest(share.model, start, stop), (batch,))
         answers = {name: records.answers(x[start:stop]) for name, (records, x) in own.items()}
         for peer in ctx.peers:
-            answers[peer] = unpack_answers(peer, ctx.recv(peer, PredictAnswers, (batch,)), stop - start)
+            answers[peer] = unpack_answers(peer, ctx.recv(peer, PredictAnswers, (batch,)), owned[peer], stop - start)
         for tree in share.trees:
             margins[start:stop] += walk(tree, share.parties, answers, stop - start)
     for peer in ctx.peers:
@@ -78,11 +79,12 @@ def predict_passive(ctx: Context, share: ModelShare, x: NDArray[np.float64]) -> 
         batch += 1
 
 
-def unpack_answers(peer: str, answers: PredictAnswers, rows: int) -> Bits:
-    """Return bool [records, rows]; :class:`PeerError` where the answer is for other rows or has another size."""
-    size = answers.records * rows
-    if answers.rows != rows or answers.records < 0 or len(answers.bits) != (size + 7) // 8:
-        raise PeerError(peer, f"answered for {answers.rows} rows where {rows} were asked", message="PredictAnswers")
+def unpack_answers(peer: str, answers: PredictAnswers, records: int, rows: int) -> Bits:
+    """Return bool [records, rows]; :class:`PeerError` where the answer is for other splits or rows."""
+    size = records * rows
+    if (answers.records, answers.rows) != (records, rows) or len(answers.bits) != (size + 7) // 8:
+        reason = f"answered for {answers.records} splits and {answers.rows} rows where it has {records} and {rows}"
+        raise PeerError(peer, reason, message="PredictAnswers")
     bits = np.unpackbits(np.frombuffer(answers.bits, np.uint8), bitorder="little")[:size]
     return bits.astype(np.bool_).reshape(answers.records, rows)
 
@@ -92,8 +94,6 @@ def walk(tree: TreeShape, parties: tuple[str, ...], answers: Mapping[str, Bits],
     rows_of = {0: np.arange(rows)}
     for node, owner, record in zip(tree.nodes, tree.owners, tree.records, strict=True):
         bits = answers[parties[owner]]
-        if record >= len(bits):
-            raise PeerError(parties[owner], f"has no split {record}; its share belongs to another model")
         here = rows_of.pop(node)
         left = bits[record, here]
         for child, mask in zip(children(node), (left, ~left), strict=True):

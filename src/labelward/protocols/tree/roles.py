@@ -5,7 +5,6 @@ Every party calls its role with the same :class:`Task`; the handshake refuses an
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,11 +53,6 @@ class Task:
     bits: int
     insecure: bool
     precision: int = 30
-
-    def model(self, seed: int) -> str:
-        """Return the identifier of the model that this task and seed give."""
-        text = "\n".join(f"{key}={self.job[key]}" for key in sorted(self.job))
-        return hashlib.sha256(f"{text}\n{seed}".encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,16 +110,18 @@ def run_active(
         classes=len(classes),
         active_columns=len(train.names),
         passive=ctx.peers,
+        row_fraction=task.params.row_fraction,
     )
     require_points(ctx.policies.policies, VISITED, setup)
     greet_passives(ctx, task.job, task.rows, task.ids)
     with ctx.phase("key"):
         private = engine.generate(task.bits, protection=ctx.protection, insecure=task.insecure)
+    model = ctx.protection.bytes(8).hex()
     for peer in ctx.peers:
-        ctx.send(peer, KeyOffer(private.public.material()), _STEP)
+        ctx.send(peer, KeyOffer(private.public.material(), model), _STEP)
     trained = train_active(ctx, task.params, {ctx.party: train}, labels, private, precision=task.precision)
     share = ModelShare(
-        model=task.model(ctx.seed),
+        model=model,
         party=ctx.party,
         parties=task.parties,
         columns=train.names,
@@ -147,7 +143,8 @@ def run_active(
 def run_passive(ctx: Context, task: Task, train: Columns, test: Floats, engine: Engine) -> PassiveOutcome:
     """Run a passive party's program; arguments and errors as for :func:`run_active`."""
     greet_active(ctx, task.job, task.rows, task.ids)
-    offer = ctx.recv(ctx.active, KeyOffer, _STEP).key
+    offered = ctx.recv(ctx.active, KeyOffer, _STEP)
+    offer = offered.key
     if offer.engine != engine.name or offer.bits != task.bits:
         raise HandshakeError(
             f"{ctx.active!r} offers a key of engine {offer.engine!r} with {offer.bits} bits; "
@@ -155,9 +152,7 @@ def run_passive(ctx: Context, task: Task, train: Columns, test: Floats, engine: 
         )
     public: PublicKey = engine.public(offer, protection=ctx.protection, insecure=task.insecure)
     records = train_passive(ctx, task.params, train, public)
-    share = ModelShare(
-        model=task.model(ctx.seed), party=ctx.party, parties=task.parties, columns=train.names, own=records
-    )
+    share = ModelShare(model=offered.model, party=ctx.party, parties=task.parties, columns=train.names, own=records)
     with ctx.phase("predict"):
         predict_passive(ctx, share, test)
     return PassiveOutcome(share=share, counts=public.counts)

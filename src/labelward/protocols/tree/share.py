@@ -59,7 +59,7 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
     """What one party keeps of a model.
 
     Attributes:
-        model: identifies the model; shares of different models do not fit together.
+        model: identifies the training, drawn at random; shares of different trainings do not fit together.
         parties: all parties in party order, the active one first.
         columns: the party's columns, in the order in which it must bring them.
         trees: the active party's part; empty elsewhere.
@@ -76,10 +76,10 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
     trees: tuple[TreeShape, ...] = ()
     classes: tuple[str, ...] = ()
 
-    @property
-    def is_active(self) -> bool:
-        """Whether this is the active party's share."""
-        return self.party == self.parties[0]
+    def records_of(self, party: str) -> int:
+        """Return how many splits a party owns, as the active party's share has it."""
+        owner = self.parties.index(party)
+        return sum(tree.owners.count(owner) for tree in self.trees)
 
     def check_columns(self, names: tuple[str, ...]) -> None:
         """Raise :class:`DataError` unless a prediction table has exactly the share's columns, in order."""
