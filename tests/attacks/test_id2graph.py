@@ -176,3 +176,12 @@ def test_equal_rows_fall_into_one_cluster_without_a_warning():
     own = Own(features=np.ones((ROWS, 2)), columns=["a", "b"])
     guess = attacked(Clustering(), planted_view(np.zeros((1, ROWS), np.int32)), own, 3)
     assert set(guess.values) == {0}
+
+
+def test_the_last_of_thousands_of_trees_weigh_nothing():
+    """0.6 to the power of 1500 is no number any more."""
+    truth = labels(2, 60)
+    leaves = np.tile(truth, (2000, 1)).astype(np.int32)
+    guess = attacked(ID2Graph(), planted_view(leaves), noise(60))
+    assert guess.notes["trees"] == 2000.0
+    assert score(guess.values, truth)["ari"] == 1.0

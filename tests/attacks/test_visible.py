@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from labelward.attacks.contract import Own
 from labelward.attacks.visible import visible_leaves
-from labelward.errors import FileFormatError
+from labelward.errors import DataError, FileFormatError
 from labelward.he.contract import Layout
 from labelward.messages.base import CipherDigest, RowMask
 from labelward.messages.tree import Level, NodeSplit, OwnSplit, TreeStart
@@ -106,3 +107,18 @@ def test_a_planted_view_shows_the_planted_leaves(planted, own):
     for one, other in zip(found, planted, strict=True):
         np.testing.assert_array_equal(one < 0, other < 0)
         np.testing.assert_array_equal(one[:, None] == one[None, :], other[:, None] == other[None, :])
+
+
+def test_rows_out_of_the_sample_pass_own_splits_as_far_as_these_lead_to_a_leaf():
+    """Rows 4 and 5 go right at the own root split, to a leaf; row 6 goes left, where another splits."""
+    records = [
+        start(0, "1111000"),
+        owned(0, 0, 0, "1110"),  # age <= 0.5
+        told(0, 1, n1="100"),
+    ]
+    own = Own(features=np.array([[0.0], [0.5], [0.1], [2.0], [0.6], [9.0], [0.5]]), columns=("age",))
+    view = view_of(records, 7)
+    assert visible_leaves(view).tolist() == [[3, 4, 4, 2, -1, -1, -1]]
+    assert visible_leaves(view, own).tolist() == [[3, 4, 4, 2, 2, 2, -1]]
+    with pytest.raises(DataError, match="lack column 'age'"):
+        visible_leaves(view, Own(features=np.zeros((7, 1)), columns=("size",)))

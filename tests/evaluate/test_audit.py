@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from labelward.errors import DataError, EncryptionError, InputError, JobError, LabelwardError, OutputError, PolicyError
@@ -331,6 +332,24 @@ def test_a_feature_called_id_is_refused(job: Jobs, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="'telco': column 'id' would be taken for the row ids"):
         audit(job(data={"table": str(table), "label": "label"}, parties=parties), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_table_that_changed_is_refused_on_resume(job: Jobs, tmp_path: Path) -> None:
+    """Rows of two data sets must not stand side by side."""
+    table = tmp_path / "table.csv"
+
+    def write(seed: int) -> None:
+        x = np.random.default_rng(seed).normal(size=(60, 4))
+        rows = np.column_stack([x, np.arange(60) % 2])
+        np.savetxt(table, rows, delimiter=",", header="a,b,c,d,label", comments="", fmt="%.6f")
+
+    write(1)
+    asked = job(data={"table": str(table), "label": "label"}, run={"seeds": [1]})
+    audit(asked, tmp_path / "out")
+    (tmp_path / "out" / "results.jsonl").unlink()
+    write(2)
+    with pytest.raises(OutputError, match="the data of the job have changed since this audit began"):
+        audit(asked, tmp_path / "out")
 
 
 def test_seeded_protection_is_refused(job: Jobs, tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ class TestBadInput:
         self, trained: tuple[Path, TrainedModel], own_tables: Job, tables: Path, tmp_path: Path
     ) -> None:
         other = tmp_path / "other"
-        train(own_tables, other, seed=6)
+        train(own_tables, other, seed=5)  # not even the same training twice gives shares that fit together
         share = trained[0] / "telco" / "model" / "share.json"
         (other / "telco" / "model" / "share.json").write_bytes(share.read_bytes())
         both = {"active": tables / "bank.parquet", "telco": tables / "telco.parquet"}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelward.errors import HandshakeError, LabelwardError, PeerError
+from labelward.errors import HandshakeError, LabelwardError, OutputError, PeerError
 from labelward.he import Layout, engine
 from labelward.messages import setup
 from labelward.messages.base import RowMask
@@ -246,6 +246,20 @@ def test_results_of_all_parties() -> None:
         "left": "followed active",
         "right": "followed active",
     }
+
+
+def test_a_transcript_that_cannot_be_finished_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a full disk: what was recorded is not whole, so the run is not either."""
+    close = Transcript.close
+
+    def full(self: Transcript, *, complete: bool) -> None:
+        close(self, complete=complete)
+        if self.header.party == "left":
+            raise OutputError("no space left")
+
+    monkeypatch.setattr(Transcript, "close", full)
+    with pytest.raises(OutputError, match="no space left"):
+        live({"active": lambda ctx: None, "left": lambda ctx: None})
 
 
 _INTERRUPTED = """

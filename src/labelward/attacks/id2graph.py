@@ -86,8 +86,8 @@ class ID2Graph(Attack):
         seed = kmeans_seed(rng)
         leaves = visible_leaves(view, own)
         weights = self._discount(view) ** np.arange(len(leaves), dtype=np.float64)
-        leaves, weights = leaves[weights > _NEGLIGIBLE], weights[weights > _NEGLIGIBLE]
         notes = {"trees": float(len(leaves))}
+        leaves, weights = leaves[weights > _NEGLIGIBLE], weights[weights > _NEGLIGIBLE]
         if self.chunk is not None:
             leaves, weights = chunked(leaves, weights, self.chunk, self.inter_chunk_weight)
         signatures = merge(leaves)
