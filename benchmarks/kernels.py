@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from labelward.kernels.binning import bin_columns, node_candidates, presort
 from labelward.kernels.fixed_point import encode
 from labelward.kernels.gain import GainRule, best_splits
-from labelward.kernels.histogram import group_sums, groups, level_sums
+from labelward.kernels.histogram import groups, level_sums
 from labelward.kernels.information import node_bound
 from labelward.kernels.loss import logistic_gradients
 
@@ -70,9 +70,7 @@ def jobs(x: Floats, y: Floats) -> dict[str, Callable[[], object]]:
         "binning": both(lambda p: bin_columns(halves[p], BINS)),
         "histogram of 1 node": both(lambda p: level_sums(codes[p], slots[1], values, 1, BINS)),
         "histogram of 32 nodes": both(lambda p: level_sums(codes[p], slots[32], values, 32, BINS)),
-        "the same in two steps": both(
-            lambda p: group_sums(groups(codes[p], slots[32], BINS), values, 32 * BINS),
-        ),
+        "groups of 32 nodes": both(lambda p: groups(codes[p], slots[32], BINS)),
         "best splits of 32 nodes": lambda: best_splits(own, 2.0**30, GainRule()),
         "ID-LMID bounds of 32 nodes": lambda: node_bound(purities, totals),
         "gradients and encoding": lambda: [encode(d, 30) for d in logistic_gradients(np.zeros(n), y)],

@@ -5,8 +5,7 @@ Usage: python benchmarks/training.py [plain | linear | job-a] [--json FILE]; wit
 ``plain``: 100,000 × 30, 5 trees of depth 6, from arrays in memory to model, beside XGBoost ``hist`` with its matrix
 construction.
 ``linear``: the same shape from 10,000 to 1,000,000 rows, with the exponent of seconds in rows and the peak of memory.
-``job-a``: 30,000 × (12 + 11), 5 trees of depth 3, Paillier 2048, with seconds by phase and AUC beside XGBoost on the same
-bins.
+``job-a``: 30,000 × (12 + 11), 5 trees of depth 3, Paillier 2048, with seconds by phase and AUC beside XGBoost.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelward.kernels.histogram import group_sums, groups, level_sums, partition
+from labelward.kernels.histogram import groups, level_sums, partition
 
 
 def slow_sums(group: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarray:
@@ -35,7 +35,6 @@ def test_sums_equal_a_plain_loop(n: int, columns: int, k: int, slots: int, bins:
         together, np.where(slot[:, None] < 0, -1, slot[:, None] * bins + codes.astype(np.int64))
     )
     expected = slow_sums(together, values, slots * bins)
-    np.testing.assert_array_equal(group_sums(together, values, slots * bins), expected)
     level = level_sums(codes, slot, values, slots, bins)
     np.testing.assert_array_equal(level, expected.reshape(columns, slots, bins, k))
 
@@ -69,9 +68,6 @@ def test_what_would_write_outside_an_array_is_refused() -> None:
         level_sums(codes + np.uint8(40), np.zeros(2, dtype=np.int32), values, 1, 32)
     with pytest.raises(ValueError, match="2 rows and values of 1"):
         level_sums(codes, np.zeros(2, dtype=np.int32), values[:1], 1, 32)
-    for group in (-2, 5):
-        with pytest.raises(ValueError, match="groups must be from -1 to 4"):
-            group_sums(np.array([[0], [group]], dtype=np.int32), values, 5)
     with pytest.raises(ValueError, match="do not fit int32"):
         groups(codes, np.full(2, 2**26, dtype=np.int32), 32)
     for row in (-1, 2):

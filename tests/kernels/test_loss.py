@@ -1,18 +1,16 @@
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelward.kernels.loss import log_loss, logistic_gradients, sigmoid
+from labelward.kernels.loss import logistic_gradients, sigmoid
 
 
 @settings(deadline=None)  # the first example compiles
 @given(st.floats(-30, 30), st.sampled_from([0.0, 1.0, 0.3]))
 def test_gradients_are_the_derivatives_of_the_loss(margin: float, y: float) -> None:
     def loss(m: float) -> float:
-        return log_loss(np.array([m]), np.array([y]))
+        return float(np.logaddexp(0.0, m) - y * m)
 
     g, h = logistic_gradients(np.array([margin]), np.array([y]))
     step = 1e-3
@@ -31,7 +29,6 @@ def test_ranges_hold_for_any_margin(pairs: list[tuple[float, bool]]) -> None:
     assert ((g >= -1) & (g <= 1)).all()
     assert ((h >= 0) & (h <= 0.25)).all()
     np.testing.assert_array_equal(sigmoid(margin) - y, g)
-    assert log_loss(margin / 1e10, y) >= 0
 
 
 def test_known_values() -> None:
@@ -39,12 +36,8 @@ def test_known_values() -> None:
     g, h = logistic_gradients(np.zeros(2), np.array([0.0, 1.0]))
     assert g.tolist() == [0.5, -0.5]
     assert h.tolist() == [0.25, 0.25]
-    assert log_loss(np.zeros(3), np.array([0.0, 1.0, 1.0])) == pytest.approx(math.log(2), rel=1e-15)  # a rounding
-    assert log_loss(np.array([1000.0, -1000.0]), np.array([1.0, 1.0])) == 500.0
 
 
 def test_bad_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match=r"\(2,\) and \(3,\)"):
         logistic_gradients(np.zeros(2), np.zeros(3))
-    with pytest.raises(ValueError, match="0 rows"):
-        log_loss(np.zeros(0), np.zeros(0))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelward.errors import DataError, FileFormatError, OutputError, PeerError
+from labelward.errors import FileFormatError, OutputError, PeerError
 from labelward.messages.tree import PredictAnswers
 from labelward.protocols.tree.params import SecureBoost
 from labelward.protocols.tree.predict import unpack_answers
@@ -179,23 +179,6 @@ def test_a_folder_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
 
 
 # -- what does not fit -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (("left0", "left1"), "lacks left2"),
-        (("left0", "left1", "left2", "age"), "has age besides"),
-        (("left0", "age", "left2"), "lacks left1 and has age besides"),
-        (("left1", "left0", "left2"), "in another order"),
-        ((), "lacks left0, left1, left2"),
-    ],
-)
-def test_other_columns_at_prediction(run: Run, names: tuple[str, ...], message: str) -> None:
-    share = run.passive["left"].share
-    share.check_columns(share.columns)
-    with pytest.raises(DataError, match=f"party 'left': the table .*{message}"):
-        share.check_columns(names)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from labelward.kernels._jit import jit
 
-__all__ = ["decode", "encode"]
+__all__ = ["encode"]
 
 _PRECISIONS = range(63)
 _LIMIT = 2.0**63
@@ -33,16 +33,6 @@ def encode(values: NDArray[np.float64], precision: int) -> NDArray[np.int64]:
         problem = "does not fit 64 bits" if np.isfinite(values.reshape(-1)[bad]) else "is not finite (NaN or infinite)"
         raise ValueError(f"value at position {bad} {problem} at precision {precision}")
     return out
-
-
-def decode(ints: NDArray[np.int64], precision: int) -> NDArray[np.float64]:
-    """Return ``ints / 2**precision`` as float64, of the same shape; exact below 2**53.
-
-    Raises:
-        ValueError: the precision is out of range.
-    """
-    _check_precision(precision)
-    return np.asarray(ints, dtype=np.int64).astype(np.float64) * 2.0**-precision
 
 
 def _check_precision(precision: int) -> None:

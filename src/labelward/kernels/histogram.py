@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from labelward.kernels._jit import jit
 
-__all__ = ["group_sums", "groups", "level_sums", "partition"]
+__all__ = ["groups", "level_sums", "partition"]
 
 Integers = NDArray[np.int64]
 Groups = NDArray[np.int32]
@@ -34,30 +34,8 @@ def groups(codes: Codes, slot: Groups, n_bins: int) -> Groups:
     return _groups(_contiguous(codes), np.ascontiguousarray(slot), n_bins)
 
 
-def group_sums(groups: Groups, values: Integers, n_groups: int) -> Integers:
-    """Sum rows by group, for each column of groups.
-
-    Args:
-        groups: int32 [n, F]; -1 where the row is absent.
-        values: int64 [n, k].
-        n_groups: groups are ``range(n_groups)``.
-
-    Returns:
-        int64 [F, n_groups, k]; a group without rows sums to zero.
-
-    Raises:
-        ValueError: the lengths differ, or a group is out of range.
-    """
-    if len(groups) != len(values):
-        raise ValueError(f"groups of {len(groups)} rows and values of {len(values)} rows")
-    out = np.zeros((groups.shape[1], n_groups, values.shape[1]), dtype=np.int64)
-    if not _group_sums(np.ascontiguousarray(groups), np.ascontiguousarray(values), n_groups, out.reshape(-1)):
-        raise ValueError(f"groups must be from -1 to {n_groups - 1} but one is not")
-    return out
-
-
 def level_sums(codes: Codes, slot: Groups, values: Integers, n_slots: int, n_bins: int) -> Integers:
-    """Sum rows by node and bin: :func:`group_sums` of :func:`groups` without the array between.
+    """Sum rows by node and bin: what an engine's grouped sums over :func:`groups` give, unencrypted.
 
     Args:
         codes: uint8 or uint16 [n, F].
@@ -130,30 +108,6 @@ def _groups(codes: Codes, slot: Groups, n_bins: int) -> Groups:
 
 # In both kernels a cell's index is unsigned, which spares the test for indexes from the end, and three numbers a row
 # (g, h, count: the usual case) stay in registers, which takes half the time of the loop.
-
-
-@jit
-def _group_sums(groups: Groups, values: Integers, n_groups: int, out: Integers) -> bool:
-    """Add into flat ``out`` [F * n_groups * k]; return False as soon as a group is out of range."""
-    n, columns = groups.shape
-    k = values.shape[1]
-    for i in range(n):
-        v0, v1, v2 = (values[i, 0], values[i, 1], values[i, 2]) if k == 3 else (0, 0, 0)
-        for f in range(columns):
-            group = groups[i, f]
-            if group < -1 or group >= n_groups:
-                return False
-            if group < 0:
-                continue
-            cell = np.uint64((f * n_groups + group) * k)
-            if k == 3:
-                out[cell] += v0
-                out[cell + np.uint64(1)] += v1
-                out[cell + np.uint64(2)] += v2
-            else:
-                for j in range(k):
-                    out[cell + np.uint64(j)] += values[i, j]
-    return True
 
 
 @jit

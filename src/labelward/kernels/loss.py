@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from labelward.kernels._jit import jit
 
-__all__ = ["log_loss", "logistic_gradients", "sigmoid"]
+__all__ = ["logistic_gradients", "sigmoid"]
 
 Floats = NDArray[np.float64]
 
@@ -38,18 +38,6 @@ def logistic_gradients(margin: Floats, y: Floats) -> tuple[Floats, Floats]:
     return _gradients(margin, y)
 
 
-def log_loss(margin: Floats, y: Floats) -> float:
-    """Return the mean of ``-y log p - (1 - y) log(1 - p)`` in nats; arguments as :func:`logistic_gradients`.
-
-    Raises:
-        ValueError: the lengths differ, or there is no row.
-    """
-    margin, y = _pair(margin, y)
-    if margin.size == 0:
-        raise ValueError("the mean loss of 0 rows is not defined")
-    return _log_loss(margin, y)
-
-
 def _pair(margin: Floats, y: Floats) -> tuple[Floats, Floats]:
     margin = np.ascontiguousarray(margin, dtype=np.float64)
     y = np.ascontiguousarray(y, dtype=np.float64)
@@ -76,11 +64,3 @@ def _gradients(margin: Floats, y: Floats) -> tuple[Floats, Floats]:
         g[i] = (inverse if margin[i] >= 0 else e * inverse) - y[i]
         h[i] = min(e * inverse * inverse, 0.25)  # rounding may exceed it
     return g, h
-
-
-@jit
-def _log_loss(margin: Floats, y: Floats) -> float:
-    total = 0.0
-    for i in range(margin.size):
-        total += math.log1p(math.exp(-abs(margin[i]))) + max(margin[i], 0.0) - margin[i] * y[i]
-    return total / margin.size

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import DataError, FileFormatError, OutputError
+from labelward.errors import FileFormatError, OutputError
 
 __all__ = ["FILE_NAME", "FORMAT", "ModelShare", "Records", "TreeShape"]
 
@@ -80,16 +80,6 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
         """Return how many splits a party owns, as the active party's share has it."""
         owner = self.parties.index(party)
         return sum(tree.owners.count(owner) for tree in self.trees)
-
-    def check_columns(self, names: tuple[str, ...]) -> None:
-        """Raise :class:`DataError` unless a prediction table has exactly the share's columns, in order."""
-        missing = [name for name in self.columns if name not in names]
-        extra = [name for name in names if name not in self.columns]
-        if missing or extra or names != self.columns:
-            told = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has {', '.join(extra)} besides"] * bool(extra)
-            raise DataError(
-                f"party {self.party!r}: the table {' and '.join(told) or 'has its columns in another order'}"
-            )
 
     def save(self, folder: Path) -> Path:
         """Write the share with a checksum; the folder gets mode 0700, the file 0600."""
