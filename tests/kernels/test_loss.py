@@ -28,7 +28,8 @@ def test_ranges_hold_for_any_margin(pairs: list[tuple[float, bool]]) -> None:
     g, h = logistic_gradients(margin, y)
     assert ((g >= -1) & (g <= 1)).all()
     assert ((h >= 0) & (h <= 0.25)).all()
-    np.testing.assert_array_equal(sigmoid(margin) - y, g)
+    # the compiler may fuse other operations in the two kernels: the last bit of a value up to 1
+    np.testing.assert_allclose(sigmoid(margin) - y, g, rtol=0, atol=2.0**-52)
 
 
 def test_known_values() -> None:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, cast
-
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.jit import jit
+
 __all__ = ["group_sums"]
 
-Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
-
-def _jit(function: Kernel) -> Kernel:
-    return cast("Kernel", numba.njit(cache=True, nogil=True)(function))
-
-
-@_jit
+@jit
 def group_sums(
     values: NDArray[np.int64], groups: NDArray[np.int32], sums: NDArray[np.int64], seen: NDArray[np.uint8]
 ) -> int:

@@ -22,7 +22,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.kernels._jit import jit
+from labelward.jit import jit
 from labelward.kernels.sorting import sort_floats
 
 __all__ = ["Binned", "bin_columns", "code_columns", "node_candidates", "presort"]

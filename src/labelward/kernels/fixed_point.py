@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.kernels._jit import jit
+from labelward.jit import jit
 
 __all__ = ["encode"]
 

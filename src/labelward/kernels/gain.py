@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.kernels._jit import jit
+from labelward.jit import jit
 
 __all__ = ["Best", "GainRule", "best_splits", "leaf_weights"]
 

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.kernels._jit import jit
+from labelward.jit import jit
 
 __all__ = ["groups", "level_sums", "partition"]
 

@@ -19,7 +19,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from labelward.kernels._jit import jit
+from labelward.jit import jit
 
 __all__ = ["entropy", "joint_information", "node_bound", "node_information"]
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.kernels._jit import jit
+from labelward.jit import jit
 
 __all__ = ["logistic_gradients", "sigmoid"]
 

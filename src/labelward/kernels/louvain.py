@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.kernels._jit import jit
+from labelward.jit import jit
 from labelward.kernels.signatures import Signatures, relabel
 
 __all__ = ["Partition", "louvain", "modularity"]

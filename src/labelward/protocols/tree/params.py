@@ -46,7 +46,7 @@ class SecureBoost:
         _integer(self, "depth", 1, 20)
         _integer(self, "bins", 2, 1024)
         _integer(self, "min_rows", 1, None)
-        _number(self, "learning_rate", 0.0, None, above=True)
+        _number(self, "learning_rate", 0.0, 1.0, above=True)
         _number(self, "feature_fraction", 0.0, 1.0, above=True)
         _number(self, "row_fraction", 0.0, 1.0, above=True)
         _number(self, "reg_lambda", 0.0, None)
