@@ -11,10 +11,10 @@ from labelward.jit import jit
 def test_without_a_cache_kernels_are_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_ = numba.njit
 
-    def njit(*, cache: bool = False, **options: Any) -> Any:
+    def njit(*args: Any, cache: bool = False, **options: Any) -> Any:
         if cache:
             raise RuntimeError("cannot cache function: no locator available")
-        return compile_(**options)
+        return compile_(*args, **options)
 
     monkeypatch.setattr(numba, "njit", njit)
 
@@ -23,4 +23,4 @@ def test_without_a_cache_kernels_are_compiled_all_the_same(monkeypatch: pytest.M
         return 2 * x
 
     assert double(21) == 42
-    assert double.__class__ is not type(jit)  # it was compiled
+    assert hasattr(double, "signatures")  # it was compiled
