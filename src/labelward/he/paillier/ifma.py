@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from labelward.he.contract import Groups
 from labelward.he.paillier import ifma_loops as loops
 from labelward.he.paillier.gmp import GmpOwner
-from labelward.he.paillier.ifma_ir import LANES
+from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
 from labelward.he.paillier.ifma_numbers import (
     Limbs,
     Modulus,
@@ -73,7 +73,7 @@ class _Side:
     def add(self, exponents: NDArray[np.uint8], plaintexts: Limbs, size: int, out: Limbs) -> None:
         """Add this prime's part of the ciphertexts to lanes ``out``; ``plaintexts`` are lanes of m + 2^(8·size-1)."""
         square, rows = self.square, plaintexts.shape[1]
-        radix, offset = mpz(1) << (52 * rows), mpz(1) << (8 * size - 1)
+        radix, offset = mpz(1) << (LIMB_BITS * rows), mpz(1) << (8 * size - 1)
         products, totals = self.table.powers(exponents)
         # (1 + N·total) · (1 + n·m), where N² vanishes, and N divides n
         by_plaintext = repeated(self._n * radix % square.value, square.limbs)
@@ -217,8 +217,11 @@ class IfmaRows:
 
     def __init__(self, n: mpz, data: bytes, *, threads: int) -> None:
         self._root, self._threads = Root(n), threads
-        square = self._root.square
-        self._rows = self._root.split(rows_of(data, size_of(square.value), square.limbs), threads)
+        square, extended = self._root.square, mpz(1) << (LIMB_BITS * (self._root.rows + 2))
+        self._by_total = repeated(n * extended * square.radix % square.value, square.limbs)
+        size = size_of(square.value)
+        array = np.frombuffer(data, dtype=np.uint8).reshape(-1, size)
+        self._rows = self._root.split(lambda part: rows_of(array[part], size, square.limbs), len(array), threads)
 
     def sums(self, groups: Groups, n_groups: int) -> bytes:
         """See :class:`~labelward.he.paillier.kernel.Rows`."""
@@ -229,8 +232,11 @@ class IfmaRows:
         square, stretches = self._root.square, LANES * self._threads
         length = -(-entries // stretches)
         places = len(filled) + stretches
-        products = np.zeros((places, square.limbs), np.uint64)
-        totals, owners = np.zeros((places, self._root.rows + 1), np.uint64), np.full(places, -1, np.int32)
+        products, totals = (
+            np.empty((places, square.limbs), np.uint64),
+            np.empty((places, self._root.rows + 2), np.uint64),
+        )
+        owners = np.full(places, -1, np.int32)
 
         def piece(thread: int) -> Callable[[], None]:
             return lambda: loops.sum_lanes(
@@ -239,19 +245,31 @@ class IfmaRows:
             )  # fmt: skip
 
         each(self._threads, map(piece, range(self._threads)))
-        used = owners >= 0
-        cells = [mpz(1)] * len(held)
-        shifts = [mpz(0)] * len(held)
-        for rank, product, total in zip(
-            owners[used].tolist(), numbers_of(products[used]), numbers_of(totals[used]), strict=True
-        ):
-            cell = int(filled[rank])
-            cells[cell] = cells[cell] * product
-            shifts[cell] += total
-        n, n2 = self._root.value, square.value
-        return write(
-            [cell * (1 + n * (shift % n)) % n2 for cell, shift in zip(cells, shifts, strict=True)], size_of(n2)
-        )
+        used = np.flatnonzero(owners >= 0)
+        return self._cells(products[used], totals[used], filled[owners[used]], len(held))
+
+    def _cells(self, products: Limbs, totals: Limbs, owners: NDArray[np.int64], cells: int) -> bytes:
+        """Multiply what the stretches found of each cell."""
+        square, found = self._root.square, np.empty_like(products)
+
+        def piece(part: slice) -> Callable[[], None]:
+            return lambda: loops.join(
+                products[part], totals[part], self._by_total, square.one, square.array, square.inverse, found[part]
+            )
+
+        each(self._threads, map(piece, cut(len(found), self._threads)))
+        size = size_of(square.value)
+        made = np.zeros((cells, size), dtype=np.uint8)
+        made[:, -1] = 1
+        data = np.frombuffer(bytes_of(found, size), dtype=np.uint8).reshape(-1, size)
+        made[owners] = data
+        held = np.bincount(owners, minlength=cells)
+        for cell in np.flatnonzero(held > 1).tolist():  # as many as there are stretches, at most
+            product = mpz(1)
+            for number in read(data[owners == cell].tobytes(), size):
+                product = product * number % square.value
+            made[cell] = np.frombuffer(write([product], size), dtype=np.uint8)
+        return made.tobytes()
 
 
 def _sums_of(totals: Limbs) -> list[mpz]:

@@ -1,14 +1,15 @@
 """Eight Montgomery products at a time, written in LLVM's language for AVX-512 IFMA.
 
 Numbers are *vertical*: an array uint64 [limbs, 8] holds eight numbers, one in each lane, in limbs of 52 bits, lowest
-first. :func:`multiply` and :func:`reduce` are numba intrinsics, so that loops around them are plain numba, compiled
-without a compiler on the user's machine and cached on disk.
+first. What is here are numba intrinsics, so that loops around them are plain numba, compiled without a compiler on the
+user's machine and cached on disk. :func:`gather` and :func:`scatter` move numbers that lie one after the other into
+lanes and back, by transposing eight limbs of eight numbers in registers.
 
 The method is operand scanning (P. Montgomery, *Modular Multiplication Without Trial Division*, 1985), four limbs of y
 at a time: four quotient digits are found from the four lowest columns, then each further column takes its sixteen
 multiply-adds in four independent chains, with one load of x, one of the modulus, and one load and store of the
 accumulator. Carries are settled once at the end: a column collects at most 4·t summands below 2^52, and t ≤ 512 keeps
-it below 2^64. A product costs (4·k + 1)·t multiply-adds for k limbs of the modulus and t limbs of y.
+it below 2^64. A product costs 4·k·t multiply-adds for k limbs of the modulus and t limbs of y.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["LANES", "LIMB_BITS", "multiply", "reduce"]
+__all__ = ["LANES", "LEAST", "LIMB_BITS", "fetch", "gather", "multiply", "reduce", "scatter"]
 
 LANES, LIMB_BITS = 8, 52
+#: The fewest limbs that a number may have here.
+LEAST = 8
 
 _intrinsic = cast("Callable[[Callable[..., Any]], Callable[..., None]]", intrinsic)
 
@@ -86,15 +89,15 @@ class _Writer:
         xs = [self.load(self.x, s) for s in range(size)] if multiplying else []
         ms, carry = [self.modulus(s) for s in range(size)], self.zero
         qs: list[Any] = []
-        for c in range(size):
-            w = b.add(self.load(acc, c), carry)
-            w = self.total(self.terms(xs[: c + 1], ys, c), w) if multiplying else w
-            w = self.total(self.terms(ms, qs, c), w) if qs else w
+        mask, shift = self.splat(_whole(2**LIMB_BITS - 1)), self.splat(_whole(LIMB_BITS))
+        started = [self.total(self.terms(xs[: c + 1], ys, c), self.load(acc, c)) for c in range(size)]
+        for c, start in enumerate(started):
+            w = self.total(self.terms(ms, qs, c), b.add(start, carry))
             qs.append(b.call(self.low, [self.zero, w, self.inverse]))
             if not multiplying:
-                self.store(b.and_(qs[-1], self.splat(_whole(2**LIMB_BITS - 1))), acc, c)
-            w = b.call(self.low, [w, ms[0], qs[-1]])
-            carry = b.lshr(w, self.splat(_whole(LIMB_BITS)))
+                self.store(qs[-1], acc, c)
+            # q clears the low bits of w: what is left is w's high part, and one more unless they were zero
+            carry = b.lshr(b.add(w, mask), shift)
         self.store(b.add(self.load(acc, size), carry), acc, size)
         xs, ms = self._columns(acc, size, xs, ms, ys, qs)
         for e in range(size):  # the columns above the modulus
@@ -200,7 +203,7 @@ def multiply(typing_context: Any, acc: Any, x: Any, y: Any, m: Any, inverse: Any
     """Write x·y·2^(-52·t) modulo m to ``out`` (which may be x or y), less than x·y·2^(-52·t) + m.
 
     Shapes: x and out [k, 8], y [t, 8], m [k] (one modulus for all lanes), acc [k+t, 8] for scratch; t is even and
-    k > 4. ``inverse`` is -1/m modulo 2^52. Limbs of x and y are below 2^52. Arrays of lanes
+    k ≥ 8. ``inverse`` is -1/m modulo 2^52. Limbs of x and y are below 2^52. Arrays of lanes
     had better lie on 64 bytes.
     """
 
@@ -218,3 +221,75 @@ def reduce(typing_context: Any, acc: Any, m: Any, inverse: Any, rows: Any) -> An
         return _call(context, builder, signature, arguments, multiplying=False)
 
     return types.void(acc, m, inverse, types.int64), generate
+
+
+def _transpose(builder: ir.IRBuilder, rows: list[Any]) -> list[Any]:
+    """Exchange lanes and rows: blocks of one, two and four lanes cross the diagonal."""
+    rows = list(rows)
+    for d in (1, 2, 4):
+        low = [i ^ d | LANES if i & d else i for i in range(LANES)]
+        high = [i | LANES if i & d else i | d for i in range(LANES)]
+        orders = [ir.Constant(ir.VectorType(ir.IntType(32), LANES), order) for order in (low, high)]
+        for i in range(LANES):
+            if not i & d:
+                pair = rows[i], rows[i | d]
+                rows[i], rows[i | d] = (builder.shuffle_vector(*pair, order) for order in orders)
+    return rows
+
+
+def _move(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, gathering: bool) -> Any:
+    """Move limbs between lanes and the eight numbers that start at words ``starts`` of an array."""
+    lanes, starts, flat = (
+        context.make_array(kind)(context, builder, value) for kind, value in zip(signature.args, arguments, strict=True)
+    )
+    limbs, numbers = builder.extract_value(lanes.shape, 0), builder.bitcast(lanes.data, _NUMBERS)
+    places = [builder.gep(flat.data, [builder.load(builder.gep(starts.data, [_whole(i)]))]) for i in range(LANES)]
+    last = builder.sub(limbs, _whole(LANES))
+    with _loop(builder, _whole(0), limbs, LANES) as (step, _):
+        # the last block overlaps the one before where the limbs are no multiple of eight
+        j = builder.select(builder.icmp_signed("<", step, last), step, last)
+        rows = [builder.bitcast(builder.gep(place, [j]), _NUMBERS) for place in places]
+        columns = [builder.gep(numbers, [builder.add(j, _whole(i))]) for i in range(LANES)]
+        origin, target = (rows, columns) if gathering else (columns, rows)
+        values = _transpose(builder, [builder.load(pointer, align=8) for pointer in origin])
+        for value, pointer in zip(values, target, strict=True):
+            builder.store(value, pointer, align=8)
+    return context.get_dummy_value()
+
+
+@_intrinsic
+def gather(typing_context: Any, lanes: Any, starts: Any, flat: Any) -> Any:
+    """Fill ``lanes`` [limbs, 8] with the numbers that start at words ``starts`` (int64 [8]) of ``flat``."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        return _move(context, builder, signature, arguments, gathering=True)
+
+    return types.void(lanes, starts, flat), generate
+
+
+@_intrinsic
+def scatter(typing_context: Any, lanes: Any, starts: Any, flat: Any) -> Any:
+    """Write ``lanes`` to where :func:`gather` would read them."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        return _move(context, builder, signature, arguments, gathering=False)
+
+    return types.void(lanes, starts, flat), generate
+
+
+@_intrinsic
+def fetch(typing_context: Any, flat: Any, start: Any, words: Any) -> Any:
+    """Ask for ``words`` words of ``flat`` from ``start`` on to be brought near, since they are needed soon."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        byte, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, i32, i32, i32])
+        function = _insert(builder.module, kind, "llvm.prefetch.p0")
+        hints = [ir.Constant(i32, value) for value in (0, 3, 1)]  # to read, keep it near, data
+        with _loop(builder, _whole(0), arguments[2], LANES) as (j, _):
+            place = builder.gep(array.data, [builder.add(arguments[1], j)])
+            builder.call(function, [builder.bitcast(place, byte), *hints])
+        return context.get_dummy_value()
+
+    return types.void(flat, types.int64, types.int64), generate

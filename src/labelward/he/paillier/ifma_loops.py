@@ -15,13 +15,14 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS, multiply, reduce
+from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS, fetch, gather, multiply, reduce, scatter
 
 __all__ = [
     "arrange",
     "chain",
     "finish",
     "horner",
+    "join",
     "pack",
     "power",
     "powers",
@@ -38,9 +39,8 @@ Limbs = NDArray[np.uint64]
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
 _MASK, _SHIFT, _ZERO, _ONE = np.uint64(2**LIMB_BITS - 1), np.uint64(LIMB_BITS), np.uint64(0), np.uint64(1)
-_EIGHT, _BYTE = np.uint64(8), np.uint64(255)
+_BYTE = np.uint64(255)
 _SETTLE = 2048  # summands below 2^52 that a word can take, with room
-_TILE = 32  # groups of eight whose accumulators stay in the second-level cache beside one table
 
 
 def _jit(function: Kernel) -> Kernel:
@@ -67,12 +67,10 @@ def _settle(limbs: Limbs) -> None:
 
 @_jit
 def _settle_lanes(lanes: Limbs) -> None:
-    carry = np.zeros(LANES, np.uint64)
-    for j in range(len(lanes)):
+    for j in range(len(lanes) - 1):
         for lane in range(LANES):
-            value = lanes[j, lane] + carry[lane]
-            lanes[j, lane] = value & _MASK
-            carry[lane] = value >> _SHIFT
+            lanes[j + 1, lane] += lanes[j, lane] >> _SHIFT
+            lanes[j, lane] &= _MASK
 
 
 @_jit
@@ -106,31 +104,39 @@ def _canonical(row: Limbs, m: Limbs) -> None:
 @_jit
 def unpack(data: NDArray[np.uint8], rows: Limbs) -> None:
     """Write big-endian numbers ``data`` [n, size] to rows; limbs beyond them become zero."""
+    size = data.shape[1]
     for i in range(len(data)):
-        held, bits, j = _ZERO, _ZERO, 0
-        for position in range(data.shape[1] - 1, -1, -1):
-            held |= np.uint64(data[i, position]) << bits
-            bits += _EIGHT
-            if bits >= _SHIFT:
-                rows[i, j] = held & _MASK
-                held, bits, j = held >> _SHIFT, bits - _SHIFT, j + 1
-        for limb in range(j, rows.shape[1]):
-            rows[i, limb] = held
-            held = _ZERO
+        for j in range(rows.shape[1]):
+            start, word = LIMB_BITS * j // 8, _ZERO
+            if start + 8 <= size:
+                for b in range(8):
+                    word |= np.uint64(data[i, size - 1 - start - b]) << np.uint64(8 * b)
+            else:
+                for b in range(max(0, size - start)):
+                    word |= np.uint64(data[i, size - 1 - start - b]) << np.uint64(8 * b)
+            rows[i, j] = (word >> np.uint64(LIMB_BITS * j % 8)) & _MASK
 
 
 @_jit
 def pack(rows: Limbs, data: NDArray[np.uint8]) -> None:
     """Write rows as big-endian numbers ``data`` [n, size]."""
+    size, limbs = data.shape[1], rows.shape[1]
     for i in range(len(data)):
-        held, bits, j = _ZERO, _ZERO, 0
-        for position in range(data.shape[1] - 1, -1, -1):
-            if bits < _EIGHT and j < rows.shape[1]:
-                held |= rows[i, j] << bits
-                bits, j = bits + _SHIFT, j + 1
-            data[i, position] = np.uint8(held & _BYTE)
-            held >>= _EIGHT
-            bits = bits - _EIGHT if bits >= _EIGHT else _ZERO
+        for start in range(0, size, 8):
+            j = 8 * start // LIMB_BITS
+            word, bits = _ZERO, LIMB_BITS - (8 * start - LIMB_BITS * j)
+            if j < limbs:
+                word = rows[i, j] >> np.uint64(LIMB_BITS - bits)
+            for following in range(j + 1, min(j + 3, limbs)):
+                if bits < 64:
+                    word |= rows[i, following] << np.uint64(bits)
+                bits += LIMB_BITS
+            if start + 8 <= size:
+                for b in range(8):
+                    data[i, size - 1 - start - b] = np.uint8((word >> np.uint64(8 * b)) & _BYTE)
+            else:
+                for b in range(size - start):
+                    data[i, size - 1 - start - b] = np.uint8((word >> np.uint64(8 * b)) & _BYTE)
 
 
 @_jit
@@ -146,14 +152,11 @@ def split_forth(
     n, k, t, steps = len(rows), len(square), len(root), len(found)
     scratch, number, wide, total = _lanes(k + t), _lanes(k), _lanes(2 * t), _lanes(t)
     total[:] = one
+    starts = np.empty(LANES, np.int64)
     for step in range(steps):
-        for lane in range(LANES):
-            row = lane * steps + step
-            if row < n:
-                _put(number, lane, rows[row])
-            else:
-                number[:, lane] = _ZERO
-                number[0, lane] = _ONE
+        for lane in range(LANES):  # what a lane has too few of, it does again
+            starts[lane] = min(lane * steps + step, n - 1) * k
+        gather(number, starts, rows)
         multiply(scratch, number, scale, square, square_inverse, number)
         wide[:k] = number
         wide[k:] = _ZERO
@@ -169,21 +172,21 @@ def split_forth(
 def split_back(found: Limbs, inverted: Limbs, root: Limbs, inverse: np.uint64, offset: Limbs, out: Limbs) -> None:
     """Finish :func:`split_forth`: write ``out`` [n, 2, t]; ``inverted`` [t, 8] is -1 over its result, modulo N.
 
-    ``offset`` [t] is the l of R³: c·R³ = C·R·(1 + N·offset), and C = a·R - q·N, so l = offset - q/(a·R).
+    ``offset`` [t, 8] is the l of R³: c·R³ = C·R·(1 + N·offset), and C = a·R - q·N, so l = offset - q/(a·R).
     """
     steps, t = len(found), len(root)
-    scratch, single = _lanes(2 * t), _lanes(t)
+    scratch, single, starts = _lanes(2 * t), _lanes(t), np.empty(LANES, np.int64)
     for step in range(steps - 1, -1, -1):
         multiply(scratch, inverted, found[step, 2], root, inverse, single)
         multiply(scratch, single, found[step, 1], root, inverse, single)
         multiply(scratch, inverted, found[step, 0], root, inverse, inverted)
+        single += offset
+        _settle_lanes(single)
         for lane in range(LANES):
-            row = lane * steps + step
-            if row < len(out):
-                _get(found[step, 0], lane, out[row, 0])
-                for j in range(t):
-                    out[row, 1, j] = single[j, lane] + offset[j]
-                _settle(out[row, 1])
+            starts[lane] = min(lane * steps + step, len(out) - 1) * 2 * t
+        scatter(found[step, 0], starts, out)
+        starts += t
+        scatter(single, starts, out)
 
 
 @_jit
@@ -223,11 +226,11 @@ def sum_lanes(
 
     Entry e is row ``order[e]`` in the cell of rank ``cells[e]``, which rises along the list by steps of one. Stretch
     s holds the entries from s·length, and these lanes take the stretches from ``first``. What a stretch found of a
-    cell of rank r goes to place r+s, no other's, of ``products`` [., k] and ``totals`` [., t+1]; ``owners`` says r.
+    cell of rank r goes to place r+s, no other's, of ``products`` [., k] and ``totals`` [., t+2]; ``owners`` says r.
     """
     t, k = rows.shape[2], len(square)
     scratch, acc, y = _lanes(k + t), _lanes(k), _lanes(t)
-    sums = np.zeros((LANES, t + 1), np.uint64)
+    sums, starts = np.zeros((LANES, t + 2), np.uint64), np.zeros(LANES, np.int64)
     for step in range(length):
         for lane in range(LANES):
             entry = (first + lane) * length + step
@@ -237,10 +240,13 @@ def sum_lanes(
                 acc[:, lane] = _ZERO
                 acc[0, lane] = _ONE
                 sums[lane] = _ZERO
+            starts[lane] = np.int64(order[entry]) * 2 * t
+            if entry + 1 < len(order):
+                fetch(rows, np.int64(order[entry + 1]) * 2 * t, 2 * t)
             row = rows[order[entry]]
-            _put(y, lane, row[0])
             for j in range(t):
                 sums[lane, j] += row[1, j]
+        gather(y, starts, rows)
         multiply(scratch, acc, y, square, square_inverse, acc)
         for lane in range(LANES):
             entry = (first + lane) * length + step
@@ -288,21 +294,27 @@ def powers(
     ``totals`` [groups, 8, t], the sums of the l, are not settled. Lanes beyond n stay 1.
     """
     n, t, k = digits.shape[1], table.shape[3], len(square)
+    flat, width = table.reshape(-1), table.shape[1]
+    starts, ahead = np.zeros(LANES, np.int64), np.zeros(LANES, np.int64)
     scratch, y = _lanes(k + t), _lanes(t)
-    for tile in range(0, len(products), _TILE):
-        stop = min(tile + _TILE, len(products))
-        for group in range(tile, stop):
-            products[group] = _ZERO
-            products[group, 0] = _ONE
-            totals[group] = _ZERO
-        for d in range(len(digits)):  # table by table, so that each stays in the cache
-            for group in range(tile, stop):
-                for lane in range(min(LANES, n - group * LANES)):
-                    entry = table[d, digits[d, group * LANES + lane]]
-                    _put(y, lane, entry[0])
-                    for j in range(t):
-                        totals[group, lane, j] += entry[1, j]
-                multiply(scratch, products[group], y, square, square_inverse, products[group])
+    for group in range(len(products)):
+        products[group] = _ZERO
+        products[group, 0] = _ONE
+        totals[group] = _ZERO
+        for d in range(len(digits) + 1):
+            starts[:] = ahead
+            for lane in range(min(LANES, n - group * LANES)):
+                if d < len(digits):
+                    ahead[lane] = (d * width + np.int64(digits[d, group * LANES + lane])) * 2 * t
+                    fetch(table, ahead[lane], 2 * t)
+            if d == 0:
+                continue
+            for lane in range(min(LANES, n - group * LANES)):
+                first = starts[lane] + t
+                for j in range(t):
+                    totals[group, lane, j] += flat[first + j]
+            gather(y, starts, table)
+            multiply(scratch, products[group], y, square, square_inverse, products[group])
 
 
 @_jit
@@ -331,6 +343,32 @@ def finish(
         for j in range(len(whole)):
             for lane in range(LANES):
                 out[group, j, lane] += share[j, lane]
+
+
+@_jit
+def join(
+    products: Limbs, totals: Limbs, by_total: Limbs, one: Limbs, square: Limbs, square_inverse: np.uint64, rows: Limbs
+) -> None:
+    """Write product · (1 + N·total) to ``rows`` [n, k]; ``by_total`` is N, and ``one`` 1, in Montgomery's form.
+
+    ``products`` are [n, k] and ``totals`` [n, u], u even; ``by_total`` has the radix of u limbs besides.
+    """
+    n, k, u = len(products), len(square), totals.shape[1]
+    full = k + k % 2
+    scratch, y, unit, number = _lanes(k + full), _lanes(u), _lanes(full), _lanes(k)
+    starts = np.empty(LANES, np.int64)
+    for start in range(0, n, LANES):
+        for lane in range(LANES):
+            starts[lane] = min(start + lane, n - 1)
+        gather(number, starts * k, products)
+        gather(y, starts * u, totals)
+        multiply(scratch, by_total, y, square, square_inverse, unit[:k])
+        unit[:k] += one
+        _settle_lanes(unit)
+        multiply(scratch, number, unit, square, square_inverse, number)
+        scatter(number, starts * k, rows)
+        for row in range(start, min(start + LANES, n)):
+            _canonical(rows[row], square)
 
 
 @_jit

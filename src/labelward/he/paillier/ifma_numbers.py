@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from itertools import accumulate
 
 import gmpy2
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
 from labelward.he.paillier import ifma_loops as loops
-from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
+from labelward.he.paillier.ifma_ir import LANES, LEAST, LIMB_BITS
 
 __all__ = [
     "Limbs",
@@ -32,13 +33,13 @@ __all__ = [
 ]
 
 Limbs = NDArray[np.uint64]
-_BLOCK = 2048  # rows that share an inversion for each lane
+_BLOCK = 1024  # rows that share an inversion, and whose intermediate results stay in the second-level cache
 
 
 def limbs_for(bits: int) -> int:
     """How many limbs hold so many bits; even, and no fewer than the products need."""
     count = -(-bits // LIMB_BITS)
-    return max(6, count + count % 2)
+    return max(LEAST, count + count % 2)
 
 
 def aligned(*shape: int) -> Limbs:
@@ -122,7 +123,7 @@ class Modulus:
 
     def __init__(self, value: mpz, limbs: int | None = None) -> None:
         self.value = value
-        self.limbs = limbs or max(6, -(-(value.bit_length() + 3) // LIMB_BITS))
+        self.limbs = limbs or max(LEAST, -(-(value.bit_length() + 3) // LIMB_BITS))
         self.rows = self.limbs + self.limbs % 2
         self.radix = mpz(1) << (LIMB_BITS * self.rows)
         self.array = limbs_of(value, self.limbs)
@@ -148,33 +149,38 @@ class Root:
         self.value, self.modulus, self.square = value, Modulus(value, self.rows), Modulus(value**2)
         self.radix = self.modulus.radix
         high, low = divmod(self.radix**3 % value**2, value)
-        self._scale, self._offset = (
-            repeated(low, self.rows),
-            limbs_of(high * gmpy2.invert(low, value) % value, self.rows),
-        )
+        self._scale = repeated(low, self.rows)
+        self._offset = repeated(high * gmpy2.invert(low, value) % value, self.rows)
 
-    def split(self, rows: Limbs, threads: int) -> Limbs:
-        """Split rows [n, limbs of N²]; returns [n, 2, t].
+    def split(self, rows: Callable[[slice], Limbs], count: int, threads: int) -> Limbs:
+        """Split ``count`` rows, of which ``rows`` gives any stretch as [n, limbs of N²]; returns [count, 2, t].
 
         Raises:
             EncryptionError: a row has a factor in common with N.
         """
-        out = np.empty((len(rows), 2, self.rows), dtype=np.uint64)
-        each(threads, (self._piece(rows[part], out[part]) for part in cut(len(rows), threads, _BLOCK)))
+        out = np.empty((count, 2, self.rows), dtype=np.uint64)
+
+        def piece(part: slice) -> Callable[[], None]:
+            return lambda: self._split(rows(part), out[part])
+
+        each(threads, map(piece, cut(count, threads, _BLOCK)))
         return out
 
-    def _piece(self, rows: Limbs, out: Limbs) -> Callable[[], None]:
-        def work() -> None:
-            root, square = self.modulus, self.square
-            found = aligned(-(-len(rows) // LANES), 3, self.rows, LANES)
-            total = loops.split_forth(
-                rows, self._scale, square.array, square.inverse, root.array, root.inverse, root.one, found
-            )
-            try:
-                inverted = [self.value - gmpy2.invert(x, self.value) for x in numbers_of(np.ascontiguousarray(total.T))]
-            except ZeroDivisionError as error:
-                raise EncryptionError("a ciphertext has a factor in common with n") from error
-            lanes = lanes_of(np.stack([limbs_of(x, self.rows) for x in inverted]))[0]
-            loops.split_back(found, lanes, root.array, root.inverse, self._offset, out)
-
-        return work
+    def _split(self, rows: Limbs, out: Limbs) -> None:
+        root, square = self.modulus, self.square
+        found = aligned(-(-len(rows) // LANES), 3, self.rows, LANES)
+        total = loops.split_forth(
+            rows, self._scale, square.array, square.inverse, root.array, root.inverse, root.one, found
+        )
+        totals = numbers_of(np.ascontiguousarray(total.T))
+        prefixes = list(accumulate(totals, lambda x, y: x * y % self.value, initial=mpz(1)))
+        try:
+            inverse = self.value - gmpy2.invert(prefixes.pop(), self.value)
+        except ZeroDivisionError as error:
+            raise EncryptionError("a ciphertext has a factor in common with n") from error
+        inverted = []
+        for number in reversed(totals):
+            inverted.append(limbs_of(inverse * prefixes.pop() % self.value, self.rows))
+            inverse = inverse * number % self.value
+        lanes = lanes_of(np.stack(inverted[::-1]))[0]
+        loops.split_back(found, lanes, root.array, root.inverse, self._offset, out)

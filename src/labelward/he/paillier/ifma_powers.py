@@ -45,7 +45,8 @@ class PowerTable:
             return lambda: loops.tabulate(lanes[group], square.array, square.inverse, width, into)
 
         each(threads, map(build, range(len(lanes))))
-        split = root.split(full[:tables].reshape(-1, square.limbs), threads)
+        entries = full[:tables].reshape(-1, square.limbs)
+        split = root.split(entries.__getitem__, len(entries), threads)
         self._table = split.reshape(tables, width, 2, root.rows)
 
     def powers(self, exponents: NDArray[np.uint8]) -> tuple[Limbs, Limbs]:
