@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from labelward.he.contract import Engine
 from labelward.party.context import Context, Meter
+from labelward.party.handshake import Agreed
 from labelward.party.local import run_parties
 from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.protocols.tree.columns import Columns
@@ -50,15 +51,16 @@ def train(
     active, n = names[0], len(labels)
     rows = (n, len(test_columns[active]))
     insecure = not engine.secure
-    task = Task(
-        params=params,
+    agreed = Agreed(
         parties=names,
         job={},
         ids=[str(i) for i in range(sum(rows))],
         rows=rows,
         bits=bits,
+        precision=30,
         insecure=insecure,
     )
+    task = Task(params=params, agreed=agreed)
     meters: dict[str, Meter] = {}
 
     def context(name: str) -> Callable[[Transport], Context]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from labelward.he import engine as make_engine
 from labelward.messages.base import CipherDigest
 from labelward.party.context import Context, Meter
+from labelward.party.handshake import Agreed
 from labelward.party.local import run_parties
 from labelward.party.policy import Policy, PolicyChain
 from labelward.party.transcript import Header, Transcript
@@ -123,15 +124,16 @@ def header(setting: Setting, party: str) -> Header:
 def _run(setting: Setting) -> Run:
     names, active = tuple(setting.parts), setting.active
     rows = (len(setting.labels), len(setting.held_out[active]))
-    task = Task(
-        params=setting.params,
+    agreed = Agreed(
         parties=names,
         job=dict(setting.job),
         ids=[str(row) for row in range(sum(rows))],
         rows=rows,
         bits=setting.bits,
+        precision=30,
         insecure=setting.insecure,
     )
+    task = Task(params=setting.params, agreed=agreed)
     transcripts: dict[str, Transcript] = {}
     wires: dict[str, Wire] = {}
     columns = {party: Columns(column_names(party, x), x) for party, x in setting.parts.items()}

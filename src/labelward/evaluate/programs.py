@@ -19,10 +19,11 @@ from labelward.data import PartyData, Rehearsal
 from labelward.evaluate.results import Seen
 from labelward.he import Counts, Engine
 from labelward.party.context import Context
+from labelward.party.handshake import Agreed
 from labelward.party.policy import Policy
 from labelward.party.view import View
 
-__all__ = ["Agreed", "Ended", "Programs", "Share"]
+__all__ = ["Ended", "Programs", "Share"]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -56,29 +57,6 @@ class Share(Protocol):
 
 
 S = TypeVar("S", bound=Share)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Agreed:
-    """What all parties agree on before a run.
-
-    Attributes:
-        parties: in party order, the active one first.
-        job: the shared part of the job, as JSON text by key.
-        ids: row ids, training rows first.
-        rows: training rows, and prediction rows after them.
-        bits: of the key; 0 for an engine without keys.
-        precision: bits behind the binary point of encrypted values.
-        insecure: whether the job allows what protects nothing.
-    """
-
-    parties: tuple[str, ...]
-    job: dict[str, str]
-    ids: Sequence[str]
-    rows: tuple[int, int]
-    bits: int
-    precision: int
-    insecure: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from labelward.data import PartyData, Rehearsal
 from labelward.evaluate.folder import private_folder
 from labelward.evaluate.kinds import make_programs
-from labelward.evaluate.programs import Agreed, Ended
+from labelward.evaluate.programs import Ended
 from labelward.evaluate.results import Cost
 from labelward.he import Counts, Engine
 from labelward.job import EncryptionSection, Job
 from labelward.party.context import Context, Meter, Progress
+from labelward.party.handshake import Agreed
 from labelward.party.local import run_parties
 from labelward.party.policy import Policy, PolicyChain
 from labelward.party.transcript import FORMAT, Header, Transcript

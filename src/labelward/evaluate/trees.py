@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +12,12 @@ from labelward.attacks.contract import Own
 from labelward.attacks.visible import visible_leaves
 from labelward.data import PartyData, Rehearsal, require_binary
 from labelward.evaluate.exposure import information
-from labelward.evaluate.programs import Agreed, Ended, Programs
+from labelward.evaluate.programs import Ended, Programs
 from labelward.evaluate.results import Seen
 from labelward.he import Engine
 from labelward.messages.tree import DecryptedSums, InstanceSpaces, Level, OwnSplit
 from labelward.party.context import Context
+from labelward.party.handshake import Agreed
 from labelward.party.policy import Policy, Setup, require_points
 from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.party.view import View
@@ -59,12 +59,16 @@ class TreePrograms(Programs[ModelShare]):
         """See :meth:`Programs.active`."""
         own = data.parties[0]
         columns = Columns(own.columns, own.train)
-        ended = run_active(ctx, self._task(agreed), columns, own.test, data.train_labels, data.classes, engine)
+        ended = run_active(
+            ctx, Task(params=self.params, agreed=agreed), columns, own.test, data.train_labels, data.classes, engine
+        )
         return Ended(share=ended.share, counts=ended.counts, margins=ended.margins, fingerprint=ended.fingerprint)
 
     def passive(self, ctx: Context, agreed: Agreed, data: PartyData, engine: Engine) -> Ended[ModelShare]:
         """See :meth:`Programs.passive`."""
-        ended = run_passive(ctx, self._task(agreed), Columns(data.columns, data.train), data.test, engine)
+        ended = run_passive(
+            ctx, Task(params=self.params, agreed=agreed), Columns(data.columns, data.train), data.test, engine
+        )
         return Ended(share=ended.share, counts=ended.counts)
 
     def pooled(self, parties: Sequence[PartyData], labels: Labels, *, seed: int, precision: int) -> Floats:
@@ -130,7 +134,3 @@ class TreePrograms(Programs[ModelShare]):
     def predict_passive(self, ctx: Context, share: ModelShare, x: Floats) -> None:
         """See :meth:`Programs.predict_passive`."""
         predict_passive(ctx, share, x)
-
-    def _task(self, agreed: Agreed) -> Task:
-        shared: dict[str, Any] = {name: getattr(agreed, name) for name in Agreed.__dataclass_fields__}
-        return Task(params=self.params, **shared)

@@ -5,15 +5,39 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 
 from labelward.errors import HandshakeError
 from labelward.messages.setup import Hello, Ready
 from labelward.party.context import Context
 
-__all__ = ["greet_active", "greet_passives"]
+__all__ = ["Agreed", "greet_active", "greet_passives"]
 
 _STEP = (0,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreed:
+    """What all parties agree on before a run.
+
+    Attributes:
+        parties: in party order, the active one first.
+        job: the shared part of the job, as JSON text by key; compared in the handshake.
+        ids: row ids, training rows first; compared by HMAC.
+        rows: training rows, and prediction rows after them.
+        bits: of the key; 0 for an engine without keys.
+        precision: bits behind the binary point of encrypted values.
+        insecure: whether the job allows what protects nothing.
+    """
+
+    parties: tuple[str, ...]
+    job: dict[str, str]
+    ids: Sequence[str]
+    rows: tuple[int, int]
+    bits: int
+    precision: int
+    insecure: bool
 
 
 def greet_passives(ctx: Context, job: dict[str, str], rows: tuple[int, int], ids: Sequence[str]) -> None:

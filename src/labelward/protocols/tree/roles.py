@@ -5,7 +5,6 @@ Every party calls its role with the same :class:`Task`; the handshake refuses an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,7 @@ from labelward.errors import HandshakeError
 from labelward.he.contract import Counts, Engine, PublicKey
 from labelward.messages.setup import KeyOffer
 from labelward.party.context import Context
-from labelward.party.handshake import greet_active, greet_passives
+from labelward.party.handshake import Agreed, greet_active, greet_passives
 from labelward.party.policy import Setup, require_points
 from labelward.protocols.tree.active import VISITED, train_active
 from labelward.protocols.tree.columns import Columns
@@ -32,27 +31,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What all parties agree on before a run.
-
-    Attributes:
-        params: of the model.
-        parties: in party order, the active one first.
-        job: the shared part of the job, as JSON text by key; compared in the handshake.
-        ids: row ids, training rows first; compared by HMAC.
-        rows: training rows, and prediction rows after them.
-        bits: of the key.
-        precision: bits behind the binary point of gradients and hessians.
-        insecure: whether the job allows what protects nothing.
-    """
+    """What is trained: a model's parameters, and what all parties agree on beside them."""
 
     params: SecureBoost
-    parties: tuple[str, ...]
-    job: dict[str, str]
-    ids: Sequence[str]
-    rows: tuple[int, int]
-    bits: int
-    insecure: bool
-    precision: int = 30
+    agreed: Agreed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,17 +95,17 @@ def run_active(
         row_fraction=task.params.row_fraction,
     )
     require_points(ctx.policies.policies, VISITED, setup)
-    greet_passives(ctx, task.job, task.rows, task.ids)
+    greet_passives(ctx, task.agreed.job, task.agreed.rows, task.agreed.ids)
     with ctx.phase("key"):
-        private = engine.generate(task.bits, protection=ctx.protection, insecure=task.insecure)
+        private = engine.generate(task.agreed.bits, protection=ctx.protection, insecure=task.agreed.insecure)
     model = ctx.protection.bytes(8).hex()
     for peer in ctx.peers:
         ctx.send(peer, KeyOffer(private.public.material(), model), _STEP)
-    trained = train_active(ctx, task.params, {ctx.party: train}, labels, private, precision=task.precision)
+    trained = train_active(ctx, task.params, {ctx.party: train}, labels, private, precision=task.agreed.precision)
     share = ModelShare(
         model=model,
         party=ctx.party,
-        parties=task.parties,
+        parties=task.agreed.parties,
         columns=train.names,
         own=trained.own[ctx.party],
         trees=trained.trees,
@@ -142,17 +124,19 @@ def run_active(
 
 def run_passive(ctx: Context, task: Task, train: Columns, test: Floats, engine: Engine) -> PassiveOutcome:
     """Run a passive party's program; arguments and errors as for :func:`run_active`."""
-    greet_active(ctx, task.job, task.rows, task.ids)
+    greet_active(ctx, task.agreed.job, task.agreed.rows, task.agreed.ids)
     offered = ctx.recv(ctx.active, KeyOffer, _STEP)
     offer = offered.key
-    if offer.engine != engine.name or offer.bits != task.bits:
+    if offer.engine != engine.name or offer.bits != task.agreed.bits:
         raise HandshakeError(
             f"{ctx.active!r} offers a key of engine {offer.engine!r} with {offer.bits} bits; "
-            f"the job says {engine.name!r} with {task.bits}"
+            f"the job says {engine.name!r} with {task.agreed.bits}"
         )
-    public: PublicKey = engine.public(offer, protection=ctx.protection, insecure=task.insecure)
+    public: PublicKey = engine.public(offer, protection=ctx.protection, insecure=task.agreed.insecure)
     records = train_passive(ctx, task.params, train, public)
-    share = ModelShare(model=offered.model, party=ctx.party, parties=task.parties, columns=train.names, own=records)
+    share = ModelShare(
+        model=offered.model, party=ctx.party, parties=task.agreed.parties, columns=train.names, own=records
+    )
     with ctx.phase("predict"):
         predict_passive(ctx, share, test)
     return PassiveOutcome(share=share, counts=public.counts)
