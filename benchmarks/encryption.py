@@ -1,9 +1,12 @@
 """What encrypted sums cost.
 
-    python benchmarks/encryption.py [--bits 2048 3072] [--workers N] [--rows 30000] [--json PATH]
+    python benchmarks/encryption.py [--bits 2048 3072] [--kernels ifma gmpy2] [--workers N] [--rows 30000]
+                                    [--compare 1000000] [--json PATH]
 
-First the price of one operation on one core (milliseconds of this process; the median of several runs), then one root
-histogram with all workers (seconds of wall time): 30,000 rows with two numbers each, 11 columns, 32 bins.
+For each kernel first the price of one operation on one core (milliseconds of this process; the median of several runs),
+then one root histogram with all workers (seconds of wall time, and of this process): 30,000 rows with two numbers each,
+11 columns, 32 bins. The least that aggregation can take is products × the measured price of one ÷ cores; ``aggregate
+by that`` is how many times that it took. Last, if asked for, products of random and of edge numbers against integers.
 """
 
 from __future__ import annotations
@@ -12,15 +15,18 @@ import argparse
 import json
 import os
 import platform
+import secrets
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from gmpy2 import mpz
 
 from labelward.he import Layout, PrivateKey, PublicKey
 from labelward.he.paillier import PaillierEngine
+from labelward.he.paillier.kernel import KERNELS, obstacle
 from labelward.rng import Protection
 
 COLUMNS, BINS, RUNS = 11, 32, 5
@@ -59,18 +65,61 @@ def median(action: Callable[[], object], operations: int) -> float:
     return statistics.median(times) / operations * 1000
 
 
-def operations(bits: int) -> Figures:
+def product(bits: int) -> float:
+    """Return milliseconds of one of IFMA's products of a number below n² with one below n."""
+    from labelward.he.paillier import ifma_loops as loops
+    from labelward.he.paillier.ifma_numbers import Root, aligned
+
+    root = Root(mpz(secrets.randbits(bits) | 1 | 1 << (bits - 1)))
+    factors, out = aligned(256, root.rows, 8), aligned(256, root.square.limbs, 8)
+    factors[:] = 1
+    square, start = root.square, aligned(root.square.limbs, 8)
+    start[:] = 1
+    return median(lambda: loops.chain(start, factors, square.array, square.inverse, out), 256 * 8)
+
+
+def compare(bits: int, count: int) -> int:
+    """Check ``count`` of IFMA's products against gmpy2, half of the factors at the edges of their limbs."""
+    from labelward.he.paillier import ifma_loops as loops
+    from labelward.he.paillier.ifma_numbers import Root, aligned, numbers_of
+
+    rng, done, batch = np.random.default_rng(0), 0, 512
+    while done < count:
+        n = mpz(2**bits - 1 - 2 * (done // batch)) if done % 2 else mpz(secrets.randbits(bits) | 1 | 1 << (bits - 1))
+        root = Root(n)
+        square, start = root.square, aligned(root.square.limbs, 8)
+        start[:] = rng.integers(0, 2**52, start.shape, dtype=np.uint64)
+        start[-2:] = 0
+        factors, out = aligned(batch, root.rows, 8), aligned(batch, square.limbs, 8)
+        factors[:] = rng.integers(0, 2**52, factors.shape, dtype=np.uint64)
+        edges = rng.choice(np.array([0, 1, 2**51, 2**52 - 2, 2**52 - 1], dtype=np.uint64), factors.shape)
+        factors[::2] = edges[::2]
+        factors[:, -1] &= np.uint64(2**16 - 1)
+        loops.chain(start, factors, square.array, square.inverse, out)
+        before = numbers_of(np.ascontiguousarray(start.T))
+        radix = root.radix % square.value
+        for factor, made in zip(factors, out, strict=True):
+            now = numbers_of(np.ascontiguousarray(made.T))
+            for x, y, z in zip(before, numbers_of(np.ascontiguousarray(factor.T)), now, strict=True):
+                if z * radix % square.value != x * y % square.value:
+                    raise SystemExit(f"{bits} bits: {x} · {y} modulo {n}² gave {z}")
+            before = now
+        done += batch * 8
+    return done
+
+
+def operations(bits: int, kernel: str) -> Figures:
     """Measure single operations in this process."""
     rows = 1000
     values, bins, layout = draw(rows)
-    engine = PaillierEngine()
+    engine = PaillierEngine(kernel=kernel)
     start = time.process_time()
     private, public = keys(engine, bits)
     made = (time.process_time() - start) * 1000
     opened = public.rows(private.encrypt(values, layout).block())
     sums = opened.group_sums(bins, BINS)
     sealed = sums.seal()
-    return {
+    return ({"one product": product(bits)} if kernel == "ifma" else {}) | {
         "make a key": made,
         "encrypt, with the secret": median(lambda: private.encrypt(values, layout), rows),
         "encrypt, without it": median(lambda: public.encrypt(values[:100], layout), 100),
@@ -80,46 +129,67 @@ def operations(bits: int) -> Figures:
     }
 
 
-def histogram(bits: int, workers: int, rows: int) -> Figures:
+def histogram(bits: int, workers: int, rows: int, kernel: str, single: Figures) -> Figures:
     """Measure one root histogram; worker processes run and tables are built before the second, measured time."""
     values, bins, layout = draw(rows)
-    engine = PaillierEngine(workers=workers)
+    engine = PaillierEngine(workers=workers, kernel=kernel)
     private, public = keys(engine, bits)
-    figures: Figures = {}
     for _ in range(2):
-        marks = [time.perf_counter()]
+        marks = [times()]
         block = private.encrypt(values, layout).block()
-        marks.append(time.perf_counter())
-        sums = public.rows(block).group_sums(bins, BINS)
-        marks.append(time.perf_counter())
+        marks.append(times())
+        opened = public.rows(block)
+        sums = opened.group_sums(bins, BINS)
+        marks.append(times())
         sealed = sums.seal()
-        marks.append(time.perf_counter())
+        marks.append(times())
         private.decrypt(sealed)
-        marks.append(time.perf_counter())
-        figures = dict(zip(("encrypt", "aggregate", "seal", "decrypt"), np.diff(marks).tolist(), strict=True))
+        marks.append(times())
+        opened.group_sums(bins, BINS)  # rows are prepared once, and summed at each level
+        again = times() - marks[-1]
     engine.close()
-    figures["total"] = marks[-1] - marks[0]
+    names, figures = ("encrypt", "aggregate", "seal", "decrypt"), dict[str, float]()
+    for name, (wall, used) in zip(names, np.diff(marks, axis=0).tolist(), strict=True):
+        figures |= {name: wall, f"{name}, processor": used}
+    figures |= {"aggregate again": again[0], "aggregate again, processor": again[1]}
+    figures["total"] = float((marks[-1] - marks[0])[0])
+    if "one product" in single:
+        least = rows * COLUMNS * single["one product"] / 1000
+        figures |= {"aggregate by that": figures["aggregate, processor"] / least, "again by that": again[1] / least}
     return figures | {"bytes there": float(len(block.data)), "bytes back": float(len(sealed.data))}
+
+
+def times() -> np.ndarray:
+    """Return wall time and processor time of this process, in seconds; gmpy2's worker processes are not in it."""
+    return np.array([time.perf_counter(), time.process_time()])
 
 
 def main() -> None:
     """Measure, print, and store if asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--bits", type=int, nargs="+", default=[2048, 3072])
+    parser.add_argument("--kernels", nargs="+", default=[name for name in KERNELS if not obstacle(name)])
+    parser.add_argument("--compare", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rows", type=int, default=30_000)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    result = {"processor": processor(), "workers": asked.workers, "rows": asked.rows, "engine": {}, "bits": {}}
-    result["engine"] = PaillierEngine(workers=asked.workers).describe()
-    print(f"{result['processor']}, {asked.workers} workers, {result['engine']}")
-    for bits in asked.bits:
-        single, root = operations(bits), histogram(bits, asked.workers, asked.rows)
-        result["bits"][str(bits)] = {"milliseconds": single, "histogram": root}
-        print(f"\n{bits} bits: milliseconds of one core")
-        print("\n".join(f"  {name:26}{value:10.4f}" for name, value in single.items()))
-        print(f"{bits} bits: a root histogram of {asked.rows} rows × {COLUMNS} columns × {BINS} bins")
-        print("\n".join(f"  {name:26}{value:10.2f}" for name, value in root.items()))
+    result = {"processor": processor(), "workers": asked.workers, "rows": asked.rows, "kernels": {}}
+    print(f"{result['processor']}, {asked.workers} workers")
+    for kernel in asked.kernels:
+        described = PaillierEngine(workers=asked.workers, kernel=kernel).describe()
+        result["kernels"][kernel] = {"engine": described, "bits": {}}
+        for bits in asked.bits:
+            single = operations(bits, kernel)
+            root = histogram(bits, asked.workers, asked.rows, kernel, single)
+            result["kernels"][kernel]["bits"][str(bits)] = {"milliseconds": single, "histogram": root}
+            print(f"\n{kernel}, {bits} bits: milliseconds of one core")
+            print("\n".join(f"  {name:28}{value:10.4f}" for name, value in single.items()))
+            print(f"{kernel}, {bits} bits: a root histogram of {asked.rows} rows × {COLUMNS} columns × {BINS} bins")
+            print("\n".join(f"  {name:28}{value:10.3f}" for name, value in root.items()))
+    if asked.compare:
+        result["compared"] = {str(bits): compare(bits, asked.compare) for bits in asked.bits}
+        print(f"\nproducts that are those of integers, by bits: {result['compared']}")
     if asked.json:
         asked.json.write_text(json.dumps(result, indent=2) + "\n")
 

@@ -59,10 +59,10 @@ def obstacle() -> str:
 class _Side:
     """One prime of an owner: p with q the other one, or the reverse."""
 
-    def __init__(self, p: mpz, q: mpz, tau: mpz, whole: Modulus, threads: int) -> None:
+    def __init__(self, p: mpz, q: mpz, tau: mpz, whole: Modulus, uses: int, threads: int) -> None:
         self.root = Root(p)
         self.square = self.root.square
-        self.table = PowerTable(tau, self.root, p.bit_length(), threads=threads)
+        self.table = PowerTable(tau, self.root, p.bit_length(), uses=uses, threads=threads)
         self._n, self._whole = p * q, whole
         p2, q2 = p * p, q * q
         self.by_total = repeated(p * self.root.radix % p2, self.square.limbs)
@@ -98,7 +98,7 @@ class IfmaOwner:
 
     def __init__(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, uses: int, *, threads: int) -> None:
         self._p, self._q, self._taus, self._threads = p, q, (tau_p, tau_q), threads
-        self._n, self._few = p * q, GmpOwner(p, q, tau_p, tau_q, uses)
+        self._n, self._uses, self._few = p * q, uses, GmpOwner(p, q, tau_p, tau_q, uses)
         self._whole = Modulus(self._n**2)
         self._made: tuple[_Side, _Side] | None = None
 
@@ -149,8 +149,8 @@ class IfmaOwner:
     def _sides(self) -> tuple[_Side, _Side]:
         if self._made is None:
             p, q, (tau_p, tau_q) = self._p, self._q, self._taus
-            first = _Side(p, q, tau_p, self._whole, self._threads)
-            self._made = first, _Side(q, p, tau_q, self._whole, self._threads)
+            first = _Side(p, q, tau_p, self._whole, self._uses, self._threads)
+            self._made = first, _Side(q, p, tau_q, self._whole, self._uses, self._threads)
         return self._made
 
 
@@ -158,7 +158,7 @@ class IfmaPublic:
     """Obfuscators by tables modulo n², and Horner's scheme, in lanes."""
 
     def __init__(self, n: mpz, h: mpz, w: mpz, uses: int, *, threads: int) -> None:
-        self._n, self._h, self._threads = n, h, threads
+        self._n, self._h, self._uses, self._threads = n, h, uses, threads
         self._root = Root(n)
         n2 = self._root.square.value
         self._signs = (mpz(1), w % n2, n2 - 1, (n2 - w) % n2)
@@ -190,7 +190,7 @@ class IfmaPublic:
         n, n2 = self._n, self._root.square.value
         size, step = PublicKernel.random_size(n)
         if self._table is None:
-            self._table = PowerTable(self._h, self._root, 8 * size, threads=self._threads)
+            self._table = PowerTable(self._h, self._root, 8 * size, uses=self._uses, threads=self._threads)
         table, drawn = self._table, np.frombuffer(random, dtype=np.uint8).reshape(-1, step)
         parts = cut(len(drawn), self._threads, _PIECE)
         found: list[list[mpz]] = [[] for _ in parts]

@@ -40,6 +40,8 @@ Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
 _MASK, _SHIFT, _ZERO, _ONE = np.uint64(2**LIMB_BITS - 1), np.uint64(LIMB_BITS), np.uint64(0), np.uint64(1)
 _BYTE = np.uint64(255)
+_TILE = 64  # groups of eight whose accumulators stay in the second-level cache beside two tables
+_MANY = 16  # groups for which fetching a whole table is worth it
 _SETTLE = 2048  # summands below 2^52 that a word can take, with room
 
 
@@ -293,28 +295,30 @@ def powers(
 
     ``totals`` [groups, 8, t], the sums of the l, are not settled. Lanes beyond n stay 1.
     """
-    n, t, k = digits.shape[1], table.shape[3], len(square)
-    flat, width = table.reshape(-1), table.shape[1]
-    starts, ahead = np.zeros(LANES, np.int64), np.zeros(LANES, np.int64)
-    scratch, y = _lanes(k + t), _lanes(t)
-    for group in range(len(products)):
-        products[group] = _ZERO
-        products[group, 0] = _ONE
-        totals[group] = _ZERO
-        for d in range(len(digits) + 1):
-            starts[:] = ahead
-            for lane in range(min(LANES, n - group * LANES)):
-                if d < len(digits):
-                    ahead[lane] = (d * width + np.int64(digits[d, group * LANES + lane])) * 2 * t
-                    fetch(table, ahead[lane], 2 * t)
-            if d == 0:
-                continue
-            for lane in range(min(LANES, n - group * LANES)):
-                first = starts[lane] + t
-                for j in range(t):
-                    totals[group, lane, j] += flat[first + j]
-            gather(y, starts, table)
-            multiply(scratch, products[group], y, square, square_inverse, products[group])
+    tables, n = digits.shape
+    flat, size, t = table.reshape(-1), table.shape[1] * 2 * table.shape[3], table.shape[3]
+    starts, y, scratch = np.zeros(LANES, np.int64), _lanes(t), _lanes(len(square) + t)
+    for tile in range(0, len(products), _TILE):
+        groups = min(_TILE, len(products) - tile)
+        for group in range(tile, tile + groups):
+            products[group] = _ZERO
+            products[group, 0] = _ONE
+            totals[group] = _ZERO
+        for d in range(tables):
+            for group in range(tile, tile + groups):
+                if d + 1 < tables and groups >= _MANY:
+                    part = (group - tile) * size // groups
+                    fetch(flat, (d + 1) * size + part, size // groups + LANES)
+                first = group * LANES
+                for lane in range(min(LANES, n - first)):
+                    starts[lane] = d * size + np.int64(digits[d, first + lane]) * 2 * t
+                for lane in range(min(LANES, n - first - LANES)):
+                    fetch(flat, d * size + np.int64(digits[d, first + LANES + lane]) * 2 * t, 2 * t)
+                for lane in range(min(LANES, n - first)):
+                    for j in range(t):
+                        totals[group, lane, j] += flat[starts[lane] + t + j]
+                gather(y, starts, flat)
+                multiply(scratch, products[group], y, square, square_inverse, products[group])
 
 
 @_jit

@@ -16,6 +16,7 @@ from labelward.he.paillier.ifma_numbers import Limbs, Root, aligned, each, lanes
 __all__ = ["PowerTable"]
 
 _MEMORY = 48 << 20  # bytes of one base's tables
+_ENTRY = 6  # what making an entry costs, in products of a power
 
 
 class PowerTable:
@@ -25,13 +26,14 @@ class PowerTable:
         base: what is raised, a unit modulo N².
         root: N.
         bits: of the longest exponent.
+        uses: how many powers are expected; more of them pay for wider digits.
         threads: that build the tables.
     """
 
-    def __init__(self, base: mpz, root: Root, bits: int, *, threads: int) -> None:
-        entry = 16 * root.rows
-        self._root = root
-        self._digit = max(w for w in range(1, 9) if w == 1 or -(-bits // w) * entry << w <= _MEMORY)
+    def __init__(self, base: mpz, root: Root, bits: int, *, uses: int, threads: int) -> None:
+        entry, self._root = 16 * root.rows, root
+        fitting = [w for w in range(2, 9) if -(-bits // w) * entry << w <= _MEMORY]
+        self._digit = min(fitting, key=lambda w: -(-bits // w) * ((_ENTRY << w) + uses), default=2)
         tables, width = -(-bits // self._digit), 1 << self._digit
         square, units = root.square, [base]
         for _ in range(tables - 1):
