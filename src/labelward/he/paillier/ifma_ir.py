@@ -22,13 +22,13 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["LANES", "LEAST", "LIMB_BITS", "fetch", "gather", "multiply", "reduce", "scatter"]
+__all__ = ["LANES", "LEAST", "LIMB_BITS", "fetch", "gather", "multiply", "read_word", "reduce", "scatter", "write_word"]
 
 LANES, LIMB_BITS = 8, 52
 #: The fewest limbs that a number may have here.
 LEAST = 8
 
-_intrinsic = cast("Callable[[Callable[..., Any]], Callable[..., None]]", intrinsic)
+_intrinsic = cast("Callable[[Callable[..., Any]], Callable[..., Any]]", intrinsic)
 
 _insert: Callable[..., Any] = cgutils.get_or_insert_function
 _alloca: Callable[..., Any] = cgutils.alloca_once_value
@@ -293,3 +293,30 @@ def fetch(typing_context: Any, flat: Any, start: Any, words: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(flat, types.int64, types.int64), generate
+
+
+def _word(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+    """Return where the eight bytes lie that start at an index of a byte array."""
+    array = context.make_array(signature.args[0])(context, builder, arguments[0])
+    return builder.bitcast(builder.gep(array.data, [arguments[1]]), _NUMBER)
+
+
+@_intrinsic
+def read_word(typing_context: Any, data: Any, index: Any) -> Any:
+    """Return the big-endian number in eight bytes of ``data`` from ``index`` on."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        return builder.bswap(builder.load(_word(context, builder, signature, arguments), align=1))
+
+    return types.uint64(data, types.int64), generate
+
+
+@_intrinsic
+def write_word(typing_context: Any, data: Any, index: Any, value: Any) -> Any:
+    """Write ``value`` big-endian to eight bytes of ``data`` from ``index`` on."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        builder.store(builder.bswap(arguments[2]), _word(context, builder, signature, arguments), align=1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.int64, types.uint64), generate

@@ -15,7 +15,17 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS, fetch, gather, multiply, reduce, scatter
+from labelward.he.paillier.ifma_ir import (
+    LANES,
+    LIMB_BITS,
+    fetch,
+    gather,
+    multiply,
+    read_word,
+    reduce,
+    scatter,
+    write_word,
+)
 
 __all__ = [
     "arrange",
@@ -106,13 +116,12 @@ def _canonical(row: Limbs, m: Limbs) -> None:
 @_jit
 def unpack(data: NDArray[np.uint8], rows: Limbs) -> None:
     """Write big-endian numbers ``data`` [n, size] to rows; limbs beyond them become zero."""
-    size = data.shape[1]
+    size, flat = data.shape[1], data.reshape(-1)
     for i in range(len(data)):
         for j in range(rows.shape[1]):
             start, word = LIMB_BITS * j // 8, _ZERO
             if start + 8 <= size:
-                for b in range(8):
-                    word |= np.uint64(data[i, size - 1 - start - b]) << np.uint64(8 * b)
+                word = read_word(flat, (i + 1) * size - start - 8)
             else:
                 for b in range(max(0, size - start)):
                     word |= np.uint64(data[i, size - 1 - start - b]) << np.uint64(8 * b)
@@ -122,7 +131,7 @@ def unpack(data: NDArray[np.uint8], rows: Limbs) -> None:
 @_jit
 def pack(rows: Limbs, data: NDArray[np.uint8]) -> None:
     """Write rows as big-endian numbers ``data`` [n, size]."""
-    size, limbs = data.shape[1], rows.shape[1]
+    size, limbs, flat = data.shape[1], rows.shape[1], data.reshape(-1)
     for i in range(len(data)):
         for start in range(0, size, 8):
             j = 8 * start // LIMB_BITS
@@ -134,8 +143,7 @@ def pack(rows: Limbs, data: NDArray[np.uint8]) -> None:
                     word |= rows[i, following] << np.uint64(bits)
                 bits += LIMB_BITS
             if start + 8 <= size:
-                for b in range(8):
-                    data[i, size - 1 - start - b] = np.uint8((word >> np.uint64(8 * b)) & _BYTE)
+                write_word(flat, (i + 1) * size - start - 8, word)
             else:
                 for b in range(size - start):
                     data[i, size - 1 - start - b] = np.uint8((word >> np.uint64(8 * b)) & _BYTE)

@@ -56,9 +56,9 @@ class PaillierRows(EncryptedRows):
         key, kept = self._key, self._kept[index]
         executor = key.executors.pick(present)
         stride, size = executor.size, key.ciphertext_size
-        data = np.frombuffer(self._parts[index], dtype=np.uint8).reshape(self.n, size)
-        n = write([key.n], size)
-        executor.load(kept, lambda i: LoadRows(kept.handle, n, data[i::stride].tobytes()))
+        whole = self._parts[index]
+        data, n = np.frombuffer(whole, dtype=np.uint8).reshape(self.n, size), write([key.n], size)
+        executor.load(kept, lambda i: LoadRows(kept.handle, n, data[i::stride].tobytes() if stride > 1 else whole))
         columns, n_groups = shape
         tasks: list[Task] = [
             SumRows(kept.handle, columns, n_groups, groups[i::stride].astype("<i4", copy=False).tobytes())
