@@ -45,8 +45,8 @@ xi = [0.1, 0.5, 1.0, 2.0]
 
 [[defense]]
 kind = "local-trees"
-count = 1
-mode = "replace"
+count = 2
+mode = "add"
 
 [[attack]]
 kind = "clustering"
@@ -58,7 +58,7 @@ kind = "id2graph"
 seeds = [1, 2, 3, 4, 5]
 """
 
-LOCAL = ({"kind": "local-trees", "count": 1, "mode": "replace"},)
+LOCAL = ({"kind": "local-trees", "count": 2, "mode": "add"},)
 
 
 def lmid(xi: float) -> tuple[dict[str, Any], ...]:
@@ -86,7 +86,7 @@ def make_row(**changes: Any) -> ResultRow:
         "seed": 1,
         "defense": (),
         "party": "telco",
-        "attack": {"kind": "id2graph", "alpha": 3.0},
+        "attack": {"kind": "id2graph", "alpha": 2.0},
         "leakage": make_leakage(0.7, 0.55),
         "utility": {
             "auc": 0.988,
@@ -213,7 +213,7 @@ def write_audit(folder: Path, *, seeds: int = 5, dataset: str = "breast_cancer")
                             defense=chain,
                             party=party,
                             utility=utility,
-                            attack={"kind": kind, "alpha": 3.0} if kind == "id2graph" else {"kind": kind},
+                            attack={"kind": kind, "alpha": 2.0} if kind == "id2graph" else {"kind": kind},
                             leakage=make_leakage(value, alone),
                             cost=Cost(
                                 **cost,
@@ -227,6 +227,7 @@ def write_audit(folder: Path, *, seeds: int = 5, dataset: str = "breast_cancer")
                         ),
                     )
             account = {"kind": "id-lmid", "xi": 0.5, "refused_candidates": 812 + seed, "hidden_splits": hidden}
+            account["given_up_splits"] = 0
             write_run(
                 folder, make_run(seed=seed, defense=chain, duration=seconds, applied=(account,) if hidden else ())
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -75,7 +76,7 @@ def test_every_id_is_there_once_and_every_reference_has_one(text: str) -> None:
 
 def test_the_page_can_be_read_without_eyes(text: str) -> None:
     page = Page(text)
-    assert page.tags["svg"] == 2
+    assert page.tags["svg"] == 4  # a plot and its legend for each attacker
     labels = [value for tag, name, value in page.attributes if tag == "svg" and name == "aria-label"]
     assert len(labels) == 2
     assert labels[0].startswith("Leakage to telco against utility. no defense: AUC 0.98")
@@ -92,10 +93,66 @@ def test_each_defense_has_its_mark_with_a_title(text: str) -> None:
         titles = re.findall(rf'<g id="plot-1-{plot}-defense-\d"><title>(.*?): AUC [\d.]+ ± [\d.]+, leakage', text)
         assert titles == [
             *("no defense", "id-lmid (xi 0.1)", "id-lmid (xi 0.5)", "id-lmid (xi 1.0)", "id-lmid (xi 2.0)"),
-            "local-trees (count 1, mode replace)",
+            "local-trees (count 2, mode add)",
         ]
-    for line in ("without the view", "by chance", "of the active party alone", "of the joined table"):
+    for line in ("without the view", "of the active party alone", "of the joined table"):
         assert len(re.findall(rf"(leakage|utility) {line}</text>", text)) == 2
+    assert text.count("leakage by chance: 0.002, below the drawing</text>") == 2
+
+
+def test_chance_is_drawn_where_it_lies_near_the_marks(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB)
+    append_row(tmp_path, make_row(leakage=make_leakage(0.7, 0.1)))
+    text = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "leakage by chance</text>" in text
+
+
+def test_marks_of_a_kind_differ_in_their_fill(text: str) -> None:
+    marks = re.findall(r'<g id="plot-1-0-defense-([1-4])">.*?</defs>.*?<use ([^>]*)', text, re.DOTALL)
+    fills = [re.findall(r"fill-opacity: ([\d.]+)|fill: none", each) for _, each in marks]
+    assert [number for number, _ in marks] == ["1", "2", "3", "4"]
+    assert len({str(fill) for fill in fills}) == 4
+
+
+def test_narrow_screens_have_each_figure_beside_its_name(text: str) -> None:
+    page = Page(text)
+    labels = [value for tag, name, value in page.attributes if tag == "td" and name == "data-label"]
+    assert len(labels) == page.tags["td"]
+    assert {"V-measure", "without the view", "chance", "AUC"} <= set(labels)
+    roles = Counter(value for _, name, value in page.attributes if name == "role")
+    assert roles["cell"] == page.tags["td"]  # said in full: as cards they are no table to the browser
+    assert roles["columnheader"] + roles["rowheader"] == page.tags["th"]
+
+
+def test_details_that_are_missing_are_told(audit: Callable[..., Path]) -> None:
+    folder, told = audit(seeds=1), list[str]()
+    write_report(folder, warn=told.append)
+    assert told == []
+    shutil.rmtree(folder / "runs")
+    page = write_report(folder, warn=told.append).read_text(encoding="utf-8")
+    assert len(told) == 1
+    assert "The details of all 6 runs are missing" in told[0]
+    assert f'<p class="banner caution" role="status">{told[0]}</p>' in page
+    Page(page)
+
+
+def test_tallies_that_a_defense_cannot_have_are_left_out(text: str) -> None:
+    assert "hidden splits 31" in text
+    assert "Hidden splits: " in text
+    assert "given up splits" not in text
+    assert "Given up splits" not in text
+
+
+def test_an_attack_that_never_opens_the_view_has_no_plot(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB)
+    for seed in (1, 2):
+        append_row(tmp_path, make_row(seed=seed, attack={"kind": "clustering"}, leakage=make_leakage(0.5, 0.5)))
+    text = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "nothing is said about what training leaks" in text
+    assert "What telco knows without any training" in text
+    assert "Never opens the view: clustering." in text
+    assert "<svg" not in text
+    assert "Leakage to telco" not in text
 
 
 def test_no_number_is_missing(text: str) -> None:
@@ -106,7 +163,11 @@ def test_no_number_is_missing(text: str) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        "From what it received during training, telco could group the 455 training rows by their secret label",
+        "From its own columns and what it received during training, telco could group the 455 training rows",
+        "largest bound of a node (Eq. 3)",
+        "may exceed the entropy of the labels",
+        "AUC and F1 are those of the class that sorts last",
+        "means over the seeds",
         "Leakage: what each attack got out of one party&#39;s view",
         "active party alone (no federation)",
         "sums before packing",
@@ -181,7 +242,8 @@ def test_two_models_have_a_section_each(tmp_path: Path) -> None:
         append_row(tmp_path, make_row(model=model, leakage=make_leakage(leak, 0.5)))
         append_row(tmp_path, make_row(model=model, leakage=make_leakage(leak - 0.1, 0.5), defense=LOCAL))
     page = Page(write_report(tmp_path).read_text(encoding="utf-8"))
-    assert page.tags["h1"] == page.tags["svg"] == 2
+    assert page.tags["h1"] == 2
+    assert page.tags["svg"] == 4
 
 
 def test_writing_twice_gives_the_same_page(audit: Callable[..., Path]) -> None:

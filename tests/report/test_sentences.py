@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from stored_audit import LOCAL, lmid, make_leakage, make_row
 
 from labelward.evaluate.results import ResultRow
-from labelward.report.sentences import headline, insecure_warning, reading_hint, unfinished_warning
+from labelward.report.sentences import (
+    headline,
+    insecure_warning,
+    missing_details_warning,
+    reading_hint,
+    unfinished_warning,
+)
 from labelward.report.summary import summary_table
 
 Chain = tuple[dict[str, Any], ...]
@@ -32,8 +39,8 @@ def said(*parts: list[ResultRow], training_rows: int | None = 455) -> list[str]:
 
 
 GROUPED = (
-    "From what it received during training, telco could group the 455 training rows by their secret label with a "
-    "V-measure of 0.70 (0.55 from its own columns alone; chance 0.00)."
+    "From its own columns and what it received during training, telco could group the 455 training rows by their "
+    "secret label with a V-measure of 0.70 (0.55 from its own columns alone; chance 0.00)."
 )
 
 
@@ -79,7 +86,7 @@ def test_a_reduction_that_the_spread_does_not_bear_out() -> None:
 def test_a_defense_that_raises_the_leakage() -> None:
     assert said(LEAK, rows([0.71, 0.73], OWN, defense=LOCAL)) == [
         GROUPED,
-        "No defense tried lowers it: with the best of them, local-trees (count 1, mode replace), it rises to 0.72.",
+        "No defense tried lowers it: with the best of them, local-trees (count 2, mode add), it rises to 0.72.",
     ]
 
 
@@ -87,8 +94,7 @@ def test_some_defenses_raise_the_leakage() -> None:
     parts = [rows([0.71, 0.73], OWN, defense=LOCAL), rows([0.70, 0.70], OWN, defense=lmid(2.0))]
     assert said(LEAK, *parts)[1:] == [
         "No defense tried lowers it: with the best of them, id-lmid (xi 2.0), it is 0.70.",
-        "Not every defense protects: measured here, the leakage rose under local-trees (count 1, mode replace) "
-        "(to 0.72).",
+        "Not every defense protects: measured here, the leakage rose under local-trees (count 2, mode add) (to 0.72).",
     ]
 
 
@@ -133,6 +139,69 @@ def test_the_strongest_attack_counts_under_each_defense() -> None:
     assert "brings this down to 0.55 (no more" in said(*parts)[1]
 
 
+CLUSTERING: dict[str, Any] = {"attack": {"kind": "clustering"}}
+ALONE = {"auc": 0.974, "accuracy": 0.925, "f1": 0.94}
+
+
+def useful(utility: dict[str, float], *seeds: ResultRow) -> list[ResultRow]:
+    """Return the rows with another utility."""
+    return [msgspec.structs.replace(row, utility=row.utility | utility) for row in seeds]
+
+
+def test_attacks_that_never_open_the_view_say_nothing_of_the_training() -> None:
+    blind = "No attack that reads the view was run, so nothing is said about what training leaks."
+    assert said(rows(OWN, OWN, **CLUSTERING)) == [blind]
+    assert said(rows(OWN, OWN, **CLUSTERING), rows(OWN, OWN, defense=lmid(0.1), **CLUSTERING)) == [blind]
+
+
+def test_an_attack_that_read_an_empty_view_did_not_help() -> None:
+    """Its leakage equals that without the view, too; but it did look."""
+    assert "did not help it" in said(rows(OWN, OWN), rows(OWN, OWN, **CLUSTERING))[0]
+
+
+def test_a_defense_that_leaves_the_active_party_alone() -> None:
+    own = useful(ALONE, *rows([0.55, 0.55], OWN, defense=lmid(0.1)))
+    nothing = (
+        "The best defense tried, id-lmid (xi 0.1), brings this down to 0.55 (no more than telco's own columns give) "
+        "and costs 1.4 points of AUC. With this defense telco contributes nothing: the model is the one that the "
+        "active party trains alone."
+    )
+    assert said(LEAK, own)[1] == nothing
+    other = rows([0.6, 0.6], OWN, auc=0.985, defense=lmid(0.5))
+    assert said(LEAK, own, other)[1] == (
+        f"{nothing} Of the others, id-lmid (xi 0.5) brings this down to 0.60 and costs 0.3 points of AUC."
+    )
+
+
+def test_one_seed_that_differs_is_enough_to_contribute() -> None:
+    first, second = rows([0.55, 0.55], OWN, defense=lmid(0.1))
+    apart = useful(ALONE, first) + useful(ALONE | {"f1": 0.941}, second)
+    assert "contributes nothing" not in said(LEAK, apart)[1]
+
+
+def test_several_passive_parties_contribute_nothing() -> None:
+    bank = rows([0.6, 0.6], [0.6, 0.6], party="bank")
+    own = useful(ALONE, *rows([0.55, 0.55], OWN, defense=lmid(0.1)))
+    assert "telco and bank contribute nothing" in said(LEAK, bank, own)[1]
+
+
+def test_joining_that_gains_nothing() -> None:
+    assert not any("Joining" in each for each in said(LEAK))
+    last = "Joining brings no measurable gain on this data: AUC 0.974 with telco, 0.974 without."
+    assert said(useful(ALONE, *LEAK))[-1] == last
+    spread = useful({"auc": 0.974}, LEAK[0]) + useful({"auc": 0.978}, LEAK[1])  # 0.002 ± 0.003 above
+    assert said(spread)[-1] == last.replace("0.974 with telco", "0.976 with telco")
+
+
+def test_details_that_are_missing() -> None:
+    assert missing_details_warning(0, 4) is None
+    assert missing_details_warning(4, 4) == (
+        "The details of all 4 runs are missing (run.json below runs/): what crossed the wire, what each party saw, "
+        "keys and times are left out for them."
+    )
+    assert "of 1 of 4 runs" in (missing_details_warning(1, 4) or "")
+
+
 def test_no_attack_or_no_undefended_run() -> None:
     assert said([make_row(attack=None, leakage=None, party=None)]) == [
         "No attack was run, so this report says nothing of what the labels give away."
@@ -145,8 +214,8 @@ def test_no_attack_or_no_undefended_run() -> None:
 def test_another_ranking_metric_and_an_unknown_number_of_rows() -> None:
     leakage = {"auc": 0.8, "chance": {"auc": 0.5}, "without_view": {"auc": 0.6}, "primary": "auc"}
     assert said([make_row(leakage=leakage)], training_rows=None)[0] == (
-        "From what it received during training, telco could guess the secret label of the training rows with an AUC of "
-        "0.80 (0.60 from its own columns alone; chance 0.50)."
+        "From its own columns and what it received during training, telco could guess the secret label of the training "
+        "rows with an AUC of 0.80 (0.60 from its own columns alone; chance 0.50)."
     )
     assert reading_hint("auc") == "Leakage is given as AUC; compare it with chance and with the party's own columns."
     assert reading_hint("v_measure") == (

@@ -41,10 +41,10 @@ def test_rows_are_grouped_over_seeds_only() -> None:
     ]
     table = summary_table(rows)
     assert [(row.defense, row.party, row.attack, row.seeds) for row in table] == [
-        ("no defense", "telco", "id2graph (alpha 3.0)", 2),
-        ("no defense", "bank", "id2graph (alpha 3.0)", 1),
+        ("no defense", "telco", "id2graph (alpha 2.0)", 2),
+        ("no defense", "bank", "id2graph (alpha 2.0)", 1),
         ("no defense", "telco", "clustering", 1),
-        ("local-trees (count 1, mode replace)", "telco", "id2graph (alpha 3.0)", 1),
+        ("local-trees (count 2, mode add)", "telco", "id2graph (alpha 2.0)", 1),
     ]
     first = table[0]
     assert first.leakage["v_measure"].mean == pytest.approx(0.7)
@@ -52,6 +52,8 @@ def test_rows_are_grouped_over_seeds_only() -> None:
     assert first.gain["v_measure"].std == pytest.approx(statistics.stdev([0.1, 0.4]))
     assert first.leakage.keys() == first.chance.keys() == first.without_view.keys() == {"v_measure", "ari"}
     assert first.utility.keys() == first.alone.keys() == first.joined.keys() == {"auc", "accuracy", "f1"}
+    assert first.edge["auc"].mean == pytest.approx(0.988 - 0.974)
+    assert first.edge.keys() == first.utility.keys()
     assert first.cost.keys() == set(Cost.__struct_fields__)
 
 

@@ -105,10 +105,10 @@ def information_table(runs: Runs) -> Table:
             "defense",
             "party",
             "most telling node",
-            "its bound",
+            "largest bound of a node (Eq. 3)",
             "all nodes together",
-            "bound for all",
-            "labels (the most there is)",
+            "bound for all together",
+            "entropy of the labels (the most to learn)",
             "share told",
         ),
         rows=tuple(rows),
@@ -157,19 +157,35 @@ def phase_table(runs: Sequence[RunDetails]) -> tuple[tuple[str, tuple[Phase, ...
     )
 
 
+_TALLIES = {
+    "refused_candidates": "Refused candidates: splits that the defense ruled out before the best one was chosen.",
+    "hidden_splits": "Hidden splits: those whose row sets the defense kept from some party.",
+    "given_up_splits": "Given up splits: those of which not even the owner may learn the row sets.",
+}
+
+
 def applied_table(runs: Runs) -> Table:
-    """Return what each policy accounted for: parameters, and tallies as means over the seeds."""
-    rows = []
+    """Return what each policy accounted for: parameters, and tallies as means over the seeds.
+
+    A tally that is zero in every run of a kind is left out: that kind of defense does nothing of the sort.
+    """
+    entries = [entry for found in runs.values() for run in found for entry in run.applied]
+    acted = {(str(entry.get("kind")), name) for entry in entries for name in _TALLIES if entry.get(name)}
+    rows, shown = [], set()
     for label, found in runs.items():
         for number, first in enumerate(found[0].applied):
+            kind = str(first.get("kind", NOTHING))
+            names = [n for n in first if n != "kind" and (n not in _TALLIES or (kind, n) in acted)]
+            shown.update(names)
             accounts = [run.applied[number] for run in found if len(run.applied) > number]
-            facts = [f"{name.replace('_', ' ')} {_account(accounts, name)}" for name in first if name != "kind"]
-            rows.append((label, str(first.get("kind", NOTHING)), ", ".join(facts)))
+            facts = [f"{name.replace('_', ' ')} {_account(accounts, name)}" for name in names]
+            rows.append((label, kind, ", ".join(facts)))
     return Table(
         caption="What each defense did, as the sender's transcript has it; tallies are means over the seeds",
         header=("run", "defense", "account"),
         rows=tuple(rows),
         words=3,
+        note=" ".join(meaning for name, meaning in _TALLIES.items() if name in shown),
     )
 
 

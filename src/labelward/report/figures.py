@@ -1,4 +1,4 @@
-"""The trade-off plot: utility against leakage, as SVG that is inlined in the page.
+"""The trade-off plot: utility against leakage, as SVG that is inlined in the page; its legend is a drawing of its own.
 
 Colors are written as CSS variables, so that one drawing serves light and dark; each mark is a group of its own with a
 title, so that a pointer or a screen reader can ask what it is.
@@ -10,8 +10,9 @@ import io
 import re
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labelward.errors import DependencyError
 from labelward.report.numbers import decimals
@@ -20,9 +21,10 @@ from labelward.report.summary import Spread, SummaryRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-__all__ = ["describe", "trade_off"]
+__all__ = ["Drawing", "describe", "trade_off"]
 
 _INK, _FAINT = "#010101", "#020202"
 _FAMILIES = ("#030301", "#030302", "#030303", "#030304", "#030305", "#030306")
@@ -30,8 +32,18 @@ _VARIABLES = {_INK: "var(--ink)", _FAINT: "var(--faint)"} | {
     color: f"var(--mark-{number})" for number, color in enumerate(_FAMILIES, start=1)
 }
 _MARKERS = ("s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d")
-_SIZE = (5.2, 3.9)  # inches, without the legend below
+_SIZE = (5.2, 3.7)  # inches
+_FARTHEST = 0.6
+"""The chance line is drawn where it lies at most so many times the marks' height below them."""
 _PLAIN = {"Date": None, "Creator": None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """Plot and legend as SVG; the page puts them side by side where there is room."""
+
+    plot: str
+    legend: str
 
 
 def describe(party: str, rows: Sequence[SummaryRow]) -> str:
@@ -43,7 +55,7 @@ def describe(party: str, rows: Sequence[SummaryRow]) -> str:
     return f"Leakage to {party} against utility. " + "; ".join(marks) + "."
 
 
-def trade_off(party: str, rows: Sequence[SummaryRow], prefix: str) -> str:
+def trade_off(party: str, rows: Sequence[SummaryRow], prefix: str) -> Drawing:
     """Return the plot of one attacker: one mark for each defense, at the strongest attack.
 
     Args:
@@ -61,24 +73,33 @@ def trade_off(party: str, rows: Sequence[SummaryRow], prefix: str) -> str:
     except ImportError as error:
         raise DependencyError("the report needs matplotlib: pip install 'labelward[report]'") from error
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": prefix, "font.size": 10, "text.parse_math": False}):
-        figure = Figure(figsize=_SIZE)
-        FigureCanvasSVG(figure)
+        figure, beside = Figure(figsize=_SIZE), Figure(figsize=_SIZE)
+        for canvas in (figure, beside):
+            FigureCanvasSVG(canvas)
         axes = figure.add_axes((0.12, 0.12, 0.86, 0.86))
         _style(axes, rows[0])
-        figure.legend(
-            handles=[*_reference_lines(axes, rows[0]), *_marks(axes, rows)],
+        marks = _marks(axes, rows)
+        beside.legend(
+            handles=[*marks, *_reference_lines(axes, rows)],
             loc="upper left",
-            bbox_to_anchor=(0.0, 0.0),
             frameon=False,
             labelcolor=_INK,
-            labelspacing=0.4,
+            labelspacing=0.55,
             handlelength=2.4,
         )
         axes.margins(0.09, 0.1)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.04, metadata=_PLAIN)
+        plot, legend = _svg(figure), _svg(beside)
     titles = {f"defense-{number}": describe(party, [row]).partition(". ")[2] for number, row in enumerate(rows)}
-    return _inline(buffer.getvalue(), prefix, describe(party, rows), titles)
+    return Drawing(
+        plot=_inline(plot, prefix, titles, f'role="img" aria-label="{escape(describe(party, rows))}"'),
+        legend=_inline(legend, f"{prefix}-legend", {}, 'aria-hidden="true"'),
+    )
+
+
+def _svg(figure: Figure) -> str:
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.04, metadata=_PLAIN)
+    return buffer.getvalue()
 
 
 def _style(axes: Axes, first: SummaryRow) -> None:
@@ -93,27 +114,47 @@ def _style(axes: Axes, first: SummaryRow) -> None:
         spine.set_color(_INK)
 
 
-def _reference_lines(axes: Axes, undefended: SummaryRow) -> list[Line2D]:
-    """Draw what the marks are to be compared with; return the lines as the legend names them."""
+def _reference_lines(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
+    """Draw what the marks are to be compared with; return the lines as the legend names them.
+
+    Chance is drawn only where that does not press the marks together; else the legend says what it is.
+    """
+    from matplotlib.lines import Line2D
+
+    undefended = rows[0]
     metric, primary = _utility(undefended)[0], undefended.primary or ""
     lines: list[Line2D] = []
-    for label, style, leak in (
-        ("leakage without the view", "--", undefended.without_view),
-        ("leakage by chance", ":", undefended.chance),
-    ):
-        if primary in leak:
-            lines.append(axes.axhline(leak[primary].mean, color=_INK, linewidth=1.2, linestyle=style, label=label))
+    shown = [row.leakage[primary] for row in rows]
+    if primary in undefended.without_view:
+        floor = undefended.without_view[primary]
+        lines.append(
+            axes.axhline(floor.mean, color=_INK, linewidth=1.2, linestyle="--", label="leakage without the view")
+        )
+        shown.append(Spread(mean=floor.mean, std=None, seeds=floor.seeds))
+    if primary in undefended.chance:
+        chance = undefended.chance[primary].mean
+        low = min(each.mean - (each.std or 0.0) for each in shown)
+        high = max(each.mean + (each.std or 0.0) for each in shown)
+        if low - chance <= _FARTHEST * (high - low):
+            lines.append(axes.axhline(chance, color=_INK, linewidth=1.2, linestyle=":", label="leakage by chance"))
+        else:
+            label = f"leakage by chance: {decimals(chance, 3)}, below the drawing"
+            lines.append(Line2D([], [], linestyle="none", label=label))
     for label, style, utility in (
         ("utility of the active party alone", "-.", undefended.alone),
         ("utility of the joined table", "-", undefended.joined),
     ):
         if metric in utility:
-            lines.append(axes.axvline(utility[metric].mean, color=_FAINT, linewidth=1.4, linestyle=style, label=label))
+            place = utility[metric].mean
+            lines.append(axes.axvline(place, color=_FAINT, linewidth=1.4, linestyle=style, label=label, zorder=1))
     return lines
 
 
 def _marks(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
-    """Draw one mark for each defense, and a thin line through those of a kind; return the marks for the legend."""
+    """Draw one mark for each defense, and a thin line through those of a kind; return the marks for the legend.
+
+    Marks of a kind share a color and are filled the more the later they stand in the job; bars lie over them.
+    """
     families = list(dict.fromkeys(_family(row) for row in rows if row.chain))
     marks = []
     for number, row in enumerate(rows):
@@ -127,8 +168,9 @@ def _marks(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
             yerr=[leak.std or 0.0],
             linestyle="none",
             ecolor=color,
-            elinewidth=0.9,
-            capsize=2.5,
+            elinewidth=1.0,
+            capsize=3.5,
+            zorder=5,
         )
         (mark,) = axes.plot(
             [utility.mean],
@@ -136,7 +178,7 @@ def _marks(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
             linestyle="none",
             marker="o" if bare else _MARKERS[(number - 1) % len(_MARKERS)],
             markersize=6.5 if bare else 9,
-            markerfacecolor=color if bare else "none",
+            markerfacecolor=(color, 1.0 if bare else _fill(row, rows)),
             markeredgecolor=color,
             markeredgewidth=1.7,
             label=textwrap.fill(row.defense, 56),
@@ -156,6 +198,12 @@ def _marks(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
     return marks
 
 
+def _fill(row: SummaryRow, rows: Sequence[SummaryRow]) -> float:
+    """Return how opaque a mark is: from 0 for the first of its kind to 0.6, which bars are still seen on."""
+    sweep = [each.defense for each in rows if _family(each) == _family(row)]
+    return 0.6 * sweep.index(row.defense) / max(1, len(sweep) - 1)
+
+
 def _family(row: SummaryRow) -> str:
     return "+".join(str(entry["kind"]) for entry in row.chain)
 
@@ -169,8 +217,8 @@ def _figure(spread: Spread) -> str:
     return mean if spread.std is None else f"{mean} ± {decimals(spread.std, 3)}"
 
 
-def _inline(svg: str, prefix: str, description: str, titles: dict[str, str]) -> str:
-    """Make a drawing part of a page: no prolog, ids of its own, CSS colors, a description and titles."""
+def _inline(svg: str, prefix: str, titles: dict[str, str], role: str) -> str:
+    """Make a drawing part of a page: no prolog, ids of its own, CSS colors, titles, its natural width at most."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', svg)
@@ -181,14 +229,15 @@ def _inline(svg: str, prefix: str, description: str, titles: dict[str, str]) -> 
         opening = f'<g id="{prefix}-{gid}">'
         svg = svg.replace(opening, f"{opening}<title>{escape(title)}</title>")
     view_box = _attribute(svg, "viewBox")
+    width = 1.6 * float(view_box.split()[2])  # points to pixels, a little larger than on paper
     rest = svg[svg.index(">") + 1 :]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{view_box}" '
-        f'role="img" aria-label="{escape(description)}">{rest}'
+        f'style="max-width:{width:.0f}px" {role}>{rest}'
     )
 
 
-def _attribute(svg: str, name: str) -> Any:
+def _attribute(svg: str, name: str) -> str:
     found = re.search(rf'{name}="([^"]+)"', svg)
     if found is None:
         raise ValueError(f"a drawing without {name}")

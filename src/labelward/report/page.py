@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -13,14 +13,16 @@ import msgspec
 from labelward.errors import DependencyError, OutputError
 from labelward.evaluate.results import ResultRow
 from labelward.report import evidence
-from labelward.report.figures import describe, trade_off
+from labelward.report.figures import Drawing, trade_off
 from labelward.report.numbers import count, data_size, decimals, duration
 from labelward.report.sentences import (
     UNDEFENDED,
     headline,
     insecure_warning,
     metric_name,
+    missing_details_warning,
     reading_hint,
+    reads_view,
     spoken_of,
     strongest,
     unfinished_warning,
@@ -34,17 +36,24 @@ __all__ = ["REPORT_FILE", "Card", "Plot", "Subject", "write_report"]
 REPORT_FILE = "report.html"
 
 
-def write_report(folder: Path) -> Path:
+def write_report(folder: Path, *, warn: Callable[[str], None] | None = None) -> Path:
     """Write ``report.html`` into the folder of an audit, replacing it in one step; return its path.
 
     The page has no scripts and fetches nothing; whatever stands in the results is escaped.
+
+    Args:
+        warn: hears what is missing in the folder; the page says so, too.
 
     Raises:
         FileFormatError: a stored file is missing, damaged or of another format version, or no run is finished.
         DependencyError: Jinja or matplotlib is not installed.
         OutputError: the page cannot be written.
     """
-    page = _render(read_audit(folder))
+    audit = read_audit(folder)
+    page = _render(audit)
+    missing = missing_details_warning(audit.missing, audit.finished)
+    if missing and warn is not None:
+        warn(missing)
     target = folder / REPORT_FILE
     partial = target.with_suffix(".partial")
     try:
@@ -66,11 +75,10 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """A drawing as SVG, with its title and its description in words."""
+    """A drawing with its title."""
 
     title: str
-    svg: str
-    description: str
+    drawing: Drawing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +111,7 @@ def _render(audit: StoredAudit) -> str:
         title=", ".join(dict.fromkeys(row.dataset for row in audit.rows)),
         insecure=insecure_warning(audit.insecure),
         unfinished=unfinished_warning(audit.finished, audit.expected, audit.cut_off),
+        missing=missing_details_warning(audit.missing, audit.finished),
         subjects=subjects,
         wires=[evidence.wire_table(label, found) for label, found in runs.items()],
         seen=[evidence.seen_table(label, found) for label, found in runs.items()],
@@ -130,12 +139,12 @@ def _subject(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Subj
     table = summary_table(rows)
     best = strongest(table)
     primary = next((row.primary for row in best.values()), None)
-    parties = list(dict.fromkeys(party for _, party in best))
+    leaks = any(reads_view(row) for row in table if row.attack is not None)
+    parties = list(dict.fromkeys(party for _, party in best)) if leaks else []
     plots = []
     for position, party in enumerate(parties):
         marks = [row for (_, attacker), row in best.items() if attacker == party]
-        svg = trade_off(party, marks, f"plot-{number}-{position}")
-        plots.append(Plot(title=f"Attacker: {party}", svg=svg, description=describe(party, marks)))
+        plots.append(Plot(title=f"Attacker: {party}", drawing=trade_off(party, marks, f"plot-{number}-{position}")))
     first = rows[0]
     engine = f"{first.engine.name} {first.engine.bits} bits" if first.engine.bits else first.engine.name
     return Subject(
@@ -158,7 +167,9 @@ def _cards(table: Sequence[SummaryRow]) -> list[Card]:
         own, chance = worst.without_view[primary].mean, worst.chance[primary].mean
         cards.append(
             Card(
-                title=f"Leakage to {worst.party} ({worst.defense})",
+                title=f"Leakage to {worst.party} ({worst.defense})"
+                if reads_view(worst) or any(map(reads_view, best))
+                else f"What {worst.party} knows without any training",
                 value=spread_text(worst.leakage[primary], 2),
                 beside=f"{metric_name(primary)} of {worst.attack}; its own columns alone {decimals(own, 2)}, "
                 f"chance {decimals(chance, 2)}",
@@ -180,7 +191,7 @@ def _cards(table: Sequence[SummaryRow]) -> list[Card]:
         Card(
             title=f"Cost of one training ({row.defense})",
             value=duration(cost["seconds"]),
-            beside=f"{data_size(cost['bytes'])} in {count(cost['messages'])} messages",
+            beside=f"{data_size(cost['bytes'])} in {count(cost['messages'])} messages, on average",
         )
     )
     return cards

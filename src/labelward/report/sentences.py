@@ -15,7 +15,9 @@ __all__ = [
     "headline",
     "insecure_warning",
     "metric_name",
+    "missing_details_warning",
     "reading_hint",
+    "reads_view",
     "spoken_of",
     "strongest",
     "unfinished_warning",
@@ -30,6 +32,8 @@ METRICS = {
 }
 UNDEFENDED = defense_label(())
 _GROUPING = ("v_measure", "ari")
+_BLIND = ("clustering",)
+"""Kinds of attack that never open the view."""
 _NOTICEABLE = 0.01
 """Differences up to this are not spoken of: the sentences show two decimals."""
 
@@ -37,6 +41,15 @@ _NOTICEABLE = 0.01
 def metric_name(metric: str) -> str:
     """Return a metric's name as people write it."""
     return METRICS.get(metric, metric)
+
+
+def reads_view(row: SummaryRow) -> bool:
+    """Return whether the row's attack reads the view.
+
+    False only for a kind that never does, where its leakage equals that without the view for every seed.
+    """
+    kind = (row.attack or "").partition(" ")[0]
+    return kind not in _BLIND or _gain(row).mean != 0 or bool(_gain(row).std)
 
 
 def strongest(table: Iterable[SummaryRow]) -> dict[tuple[str, str], SummaryRow]:
@@ -71,8 +84,13 @@ def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str
     if not undefended:
         return ["The undefended run is not finished: there is nothing yet to compare the defenses with."]
     row = spoken_of(undefended)
+    partners = _listed(list(dict.fromkeys(each.party or "" for each in undefended)))
+    joining = _joining_sentences(row, partners)
+    if not any(reads_view(each) for each in table if each.attack is not None):
+        return ["No attack that reads the view was run, so nothing is said about what training leaks.", *joining]
     sentences = [_leak_sentence(row, training_rows)]
-    sentences += _defense_sentences(row, [each for (_, party), each in best.items() if party == row.party])
+    mine = [each for (_, party), each in best.items() if party == row.party]
+    sentences += [*_defense_sentences(row, mine, partners), *joining]
     if len(undefended) > 1:
         others = [_other_attacker(each) for each in undefended if each is not row]
         sentences.append(f"Other attackers audited: {'; '.join(others)}.")
@@ -116,6 +134,17 @@ def unfinished_warning(finished: int, expected: int | None, cut_off: bool) -> st
     return f"This audit is unfinished: {stored}. The same command goes on with the rest."
 
 
+def missing_details_warning(missing: int, finished: int) -> str | None:
+    """Return the warning where runs have figures but no stored details, None where all have them."""
+    if not missing:
+        return None
+    which = f"all {finished} runs" if missing == finished else f"{missing} of {finished} runs"
+    return (
+        f"The details of {which} are missing (run.json below runs/): what crossed the wire, what each party saw, keys "
+        "and times are left out for them."
+    )
+
+
 def _insecurity(reason: str) -> str:
     if reason == "plain engine":
         return "no encryption (plain engine)"
@@ -153,8 +182,8 @@ def _leak_sentence(row: SummaryRow, training_rows: int | None) -> str:
             f"{reached} with it and {own} from its own columns alone (chance {chance})."
         )
     text = (
-        f"From what it received during training, {row.party} could {deed} with {article} {metric} of {reached} "
-        f"({own} from its own columns alone; chance {chance})."
+        f"From its own columns and what it received during training, {row.party} could {deed} with {article} {metric} "
+        f"of {reached} ({own} from its own columns alone; chance {chance})."
     )
     if _gain(row).mean < 2 * _gain(row).error:
         text += f" With the spread over the {row.seeds} seeds, this difference is not certain."
@@ -166,23 +195,63 @@ def _other_attacker(row: SummaryRow) -> str:
     return f"{row.party}, {reached} ({own} from its own columns alone)"
 
 
-def _defense_sentences(undefended: SummaryRow, rows: Sequence[SummaryRow]) -> list[str]:
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _joining_sentences(undefended: SummaryRow, partners: str) -> list[str]:
+    """Say where the undefended model is not better than the active party's own, beyond the spread over the seeds."""
+    metric, reached = _utility(undefended)
+    if metric not in undefended.edge or undefended.edge[metric].mean > (undefended.edge[metric].std or 0.0):
+        return []
+    alone = decimals(undefended.alone[metric].mean, 3)
+    return [
+        f"Joining brings no measurable gain on this data: {metric_name(metric)} {decimals(reached.mean, 3)} with "
+        f"{partners}, {alone} without."
+    ]
+
+
+def _is_alone(row: SummaryRow) -> bool:
+    """Return whether every metric of every seed equals that of the active party alone."""
+    return bool(row.edge) and all(edge.mean == 0 and not edge.std for edge in row.edge.values())
+
+
+def _best(rows: Sequence[SummaryRow]) -> SummaryRow:
+    return min(rows, key=lambda row: (round(_leak(row).mean, 3), -_utility(row)[1].mean))
+
+
+def _lowers(row: SummaryRow, undefended: SummaryRow) -> bool:
+    return _leak(row).mean < _leak(undefended).mean - _NOTICEABLE
+
+
+def _achieved(undefended: SummaryRow, defended: SummaryRow) -> str:
+    bare, left = _leak(undefended), _leak(defended)
+    floor = undefended.without_view[undefended.primary or ""].mean
+    aside = f" (no more than {defended.party}'s own columns give)" if left.mean <= floor + _NOTICEABLE else ""
+    text = f"brings this down to {decimals(left.mean, 2)}{aside} and {_price(undefended, defended)}."
+    if bare.mean - left.mean < 2 * math.hypot(bare.error, left.error):
+        text += " The spread over the seeds is too wide to be sure of that."
+    return text
+
+
+def _defense_sentences(undefended: SummaryRow, rows: Sequence[SummaryRow], partners: str) -> list[str]:
     defended = [row for row in rows if row.defense != UNDEFENDED]
     if not defended:
         return ["No defense was tried."]
-    bare = _leak(undefended)
-    best = min(defended, key=lambda row: (round(_leak(row).mean, 3), -_utility(row)[1].mean))
+    bare, best = _leak(undefended), _best(defended)
     reached = decimals(_leak(best).mean, 2)
-    if _leak(best).mean < bare.mean - _NOTICEABLE:
-        floor = undefended.without_view[undefended.primary or ""].mean
-        at_floor = _leak(best).mean <= floor + _NOTICEABLE
-        aside = f" (no more than {best.party}'s own columns give)" if at_floor else ""
-        text = (
-            f"The best defense tried, {best.defense}, brings this down to {reached}{aside} "
-            f"and {_price(undefended, best)}."
-        )
-        if bare.mean - _leak(best).mean < 2 * math.hypot(bare.error, _leak(best).error):
-            text += " The spread over the seeds is too wide to be sure of that."
+    if _lowers(best, undefended):
+        text = f"The best defense tried, {best.defense}, {_achieved(undefended, best)}"
+        if _is_alone(best) and not _is_alone(undefended):
+            verb = "contribute" if " " in partners else "contributes"
+            text += (
+                f" With this defense {partners} {verb} nothing: the model is the one that the active party trains "
+                "alone."
+            )
+            others = [row for row in defended if _lowers(row, undefended) and not _is_alone(row)]
+            if others:
+                other = _best(others)
+                text += f" Of the others, {other.defense} {_achieved(undefended, other)}"
     elif not _adds(undefended):
         text = "So there was nothing that a defense could have taken back."
     else:

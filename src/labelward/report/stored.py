@@ -24,6 +24,7 @@ class StoredAudit:
         job: the job file's text.
         runs: details of the finished runs by defense (in words), in the order of the rows; the undefended run first.
         finished, expected: (defense, seed) pairs that have rows, and that the job asks for.
+        missing: of the finished ones, how many have no details.
         cut_off: whether the last row was lost to a kill.
     """
 
@@ -32,6 +33,7 @@ class StoredAudit:
     runs: dict[str, tuple[RunDetails, ...]]
     finished: int
     expected: int
+    missing: int
     cut_off: bool
 
     @property
@@ -77,6 +79,7 @@ def read_audit(folder: Path) -> StoredAudit:
         rows=tuple(rows),
         runs={label: tuple(found) for label, found in runs.items()},
         finished=len(pairs),
+        missing=len(pairs) - sum(map(len, runs.values())),
         expected=len(job.variants()) * len(job.run.seeds),
         cut_off=has_cut_off_row(folder),
     )

@@ -43,6 +43,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         defense, attack: in words; attack and party are None where no attack ran.
         gain: leakage less the same attack's value without the view, seed by seed.
+        edge: utility less that of the active party alone, seed by seed.
         primary: the metric that ranks the attack.
     """
 
@@ -62,6 +63,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     utility: dict[str, Spread]
     alone: dict[str, Spread]
     joined: dict[str, Spread]
+    edge: dict[str, Spread]
     cost: dict[str, Spread]
 
 
@@ -102,10 +104,11 @@ def _summary(rows: list[ResultRow]) -> SummaryRow:
         leakage=_spreads(leakages),
         without_view=_spreads([_beside(each, "without_view") for each in leakages]),
         chance=_spreads([_beside(each, "chance") for each in leakages]),
-        gain=_spreads([_gain(each) for each in leakages]),
+        gain=_spreads([_less(each, "without_view") for each in leakages]),
         utility=_spreads(utilities),
         alone=_spreads([_beside(each, "alone") for each in utilities]),
         joined=_spreads([_beside(each, "joined") for each in utilities]),
+        edge=_spreads([_less(each, "alone") for each in utilities]),
         cost=_spreads([{name: getattr(row.cost, name) for name in Cost.__struct_fields__} for row in rows]),
     )
 
@@ -123,5 +126,5 @@ def _beside(figures: dict[str, Any], name: str) -> dict[str, float]:
     return dict(figures.get(name, {}))
 
 
-def _gain(leakage: dict[str, Any]) -> dict[str, float]:
-    return {name: leakage[name] - value for name, value in _beside(leakage, "without_view").items()}
+def _less(figures: dict[str, Any], name: str) -> dict[str, float]:
+    return {metric: figures[metric] - value for metric, value in _beside(figures, name).items()}

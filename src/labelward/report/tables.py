@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from labelward.report.numbers import count, data_size, decimals, duration
-from labelward.report.sentences import metric_name
+from labelward.report.sentences import metric_name, reads_view
 from labelward.report.summary import Spread, SummaryRow
 
 __all__ = ["Table", "cost_table", "leakage_table", "spread_text", "utility_table"]
@@ -41,23 +41,25 @@ def leakage_table(table: Sequence[SummaryRow]) -> Table:
     """Return leakage by defense, attacker and attack: each metric beside its value without the view and by chance."""
     attacked = [row for row in table if row.attack is not None]
     metrics = list(dict.fromkeys(name for row in attacked for name in row.leakage))
-    header = ["defense", "attacker", "attack"]
+    header = ["defense", "attacker", "attack", "seeds"]
     for metric in metrics:
         header += [metric_name(metric), "without the view", "chance"]
     rows = []
     for row in attacked:
-        cells = [row.defense, row.party or NOTHING, row.attack or NOTHING]
+        cells = [row.defense, row.party or NOTHING, row.attack or NOTHING, str(row.seeds)]
         for metric in metrics:
             cells += [spread_text(row.leakage.get(metric)), spread_text(row.without_view.get(metric))]
             cells.append(decimals(row.chance[metric].mean, 3) if metric in row.chance else NOTHING)
-        rows.append((*cells, str(row.seeds)))
+        rows.append(tuple(cells))
+    blind = list(dict.fromkeys(row.attack for row in attacked if row.attack and not reads_view(row)))
     return Table(
         caption="Leakage: what each attack got out of one party's view",
-        header=(*header, "seeds"),
+        header=tuple(header),
         rows=tuple(rows),
         words=3,
         note="Mean ± standard deviation over the seeds. Without the view: the same attack on the party's own columns "
-        "alone. Chance: the same guess against shuffled labels.",
+        "alone. Chance: the same guess against shuffled labels."
+        + (f" Never opens the view: {', '.join(blind)}." if blind else ""),
     )
 
 
@@ -73,6 +75,7 @@ def utility_table(table: Sequence[SummaryRow]) -> Table:
         caption="Utility of the model on the test rows",
         header=("defense", "seeds", *map(metric_name, metrics)),
         rows=tuple((name, seeds, *(spread_text(have.get(m)) for m in metrics)) for name, seeds, have in lines),
+        note="Mean ± standard deviation over the seeds. AUC and F1 are those of the class that sorts last.",
     )
 
 
@@ -95,11 +98,12 @@ def cost_table(table: Sequence[SummaryRow]) -> Table:
         for row in _longest_by_defense(table)
     ]
     return Table(
-        caption="Cost of one training, over all parties",
+        caption="Cost of one training, over all parties: means over the seeds",
         header=("defense", "seeds", *(title for title, _ in _COSTS.values())),
         rows=tuple(rows),
-        note="Additions, decryptions and ciphertexts count packed ciphertexts; “sums before packing” is what a "
-        "protocol without packing would have sent.",
+        note="± is the standard deviation over the seeds; a mean of counts need not be whole. Additions, decryptions "
+        "and ciphertexts count packed ciphertexts; “sums before packing” is what a protocol without packing would "
+        "have sent.",
     )
 
 
