@@ -9,6 +9,7 @@ import typer
 from labelward.cli._guard import Guarded
 from labelward.cli.attack import attack, score
 from labelward.cli.audit import audit, demo, report
+from labelward.cli.doctor import doctor
 from labelward.cli.start import init, list_kinds
 from labelward.cli.train import predict, train
 from labelward.cli.view import view
@@ -52,4 +53,5 @@ app.command()(attack)
 app.command()(score)
 app.command("list")(list_kinds)
 app.command()(report)
+app.command()(doctor)
 app.add_typer(view, name="view")
