@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from functools import cache
 from math import gcd
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,7 +58,7 @@ def test_products_are_those_of_integers(bits: int) -> None:
             start = lanes_of(np.stack([limbs_of(mpz(x), modulus.limbs) for x in starts]))[0]
             lanes = lanes_of(np.stack([limbs_of(mpz(x), rows) for x in factors]))
             out = np.empty((len(lanes), modulus.limbs, 8), np.uint64)
-            loops.chain(start, lanes, modulus.array, modulus.inverse, out)
+            loops.chain(start, lanes, modulus.odd, out)
             before = starts + [0] * (8 - len(starts))
             for group, made in enumerate(out):
                 now = [int(x) for x in numbers_of(np.ascontiguousarray(made.T))]
@@ -195,6 +197,38 @@ def test_a_processor_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ifma.binding, "get_host_cpu_features", lambda: {"avx512f": True, "avx512ifma": False})
     assert "avx512ifma" in obstacle("ifma")
     assert choose().name == "gmpy2"
+
+
+@needs_ifma
+def test_a_failing_piece_ends_the_work_and_is_told() -> None:
+    from labelward.he.paillier.ifma_numbers import cut, each
+
+    done: list[int] = []
+
+    def piece(index: int) -> None:
+        if index == 1:
+            raise EncryptionError("piece 1")
+        time.sleep(0.01)
+        done.append(index)
+
+    with pytest.raises(EncryptionError, match="piece 1"):
+        each(2, [lambda index=index: piece(index) for index in range(100)])
+    assert len(done) < 99
+    assert cut(0, 2) == []
+    assert [(part.start, part.stop) for part in cut(30, 2)] == [(0, 16), (16, 30)]
+
+
+def test_a_folder_that_cannot_be_written_to_hold_compiled_code(tmp_path: Path) -> None:
+    """Numba then refuses to cache; the engine runs on gmpy2 and the doctor says why."""
+    code = (
+        "import numba.core.caching as caching\n"
+        "caching.CacheImpl._locator_classes = []\n"
+        "from labelward.he.paillier.kernel import choose, obstacle\n"
+        "assert 'cache' in obstacle('ifma') or 'processor' in obstacle('ifma'), obstacle('ifma')\n"
+        "assert choose().name == 'gmpy2'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_unknown_kernels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

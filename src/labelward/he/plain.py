@@ -129,7 +129,7 @@ class _Sums(EncryptedSums):
 
 
 class PlainEngine(Engine):
-    """No encryption at all; only with ``insecure=True``."""
+    """No encryption at all: for tests and studies; the job must say ``insecure = true``."""
 
     name: ClassVar[str] = _NAME
     secure: ClassVar[bool] = False

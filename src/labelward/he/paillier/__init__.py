@@ -9,7 +9,8 @@ fixedbase  powers of one base by tables
 kernels    encrypting, obfuscating and decrypting, with and without the secret
 kernel     what a kernel does, and which one runs here
 gmp        the kernel on gmpy2
-ifma       the kernel on AVX-512 IFMA; ``ifma_ir``, ``ifma_loops``, ``ifma_numbers``, ``ifma_powers`` are its parts
+ifma       the kernel on AVX-512 IFMA; its parts are ``ifma_ir``, ``ifma_limbs``, ``ifma_loops``,
+           ``ifma_numbers`` and ``ifma_powers``
 numbers    integers as bytes
 tasks      the units of work, run here or in a worker process
 pool       worker processes; ``worker`` is their program

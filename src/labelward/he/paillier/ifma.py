@@ -18,6 +18,7 @@ from llvmlite import binding  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from labelward.he.contract import Groups
+from labelward.he.paillier import ifma_limbs
 from labelward.he.paillier import ifma_loops as loops
 from labelward.he.paillier.gmp import GmpOwner
 from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
@@ -78,11 +79,8 @@ class _Side:
         # (1 + N·total) · (1 + n·m), where N² vanishes, and N divides n
         by_plaintext = repeated(self._n * radix % square.value, square.limbs)
         constant = limbs_of((1 - self._n * offset) % square.value, square.limbs)
-        whole = self._whole
-        loops.finish(
-            products, totals, plaintexts, self.by_total, by_plaintext, constant, square.array, square.inverse,
-            self.crt, whole.array, whole.inverse, out,
-        )  # fmt: skip
+        factors = loops.Factors(self.by_total, by_plaintext, constant, self.crt)
+        loops.finish(products, totals, plaintexts, factors, square.odd, self._whole.odd, out)
 
     def decrypt(self, ciphertexts: list[mpz], rows: Limbs, part: slice) -> Callable[[], None]:
         """Return the work of raising ``ciphertexts[part]`` to p-1 modulo p² into ``rows[part]``."""
@@ -90,7 +88,7 @@ class _Side:
         reduced = write([c % square.value for c in ciphertexts[part]], size_of(square.value))
         bases = rows_of(reduced, size_of(square.value), square.limbs)
         digits = np.array([int(exponent >> i & 31) for i in range(0, exponent.bit_length(), 5)][::-1], dtype=np.uint8)
-        return lambda: loops.power(bases, digits, square.array, square.inverse, square.one, square.squared, rows[part])
+        return lambda: loops.power(bases, digits, square.odd, square.one, square.squared, rows[part])
 
 
 class IfmaOwner:
@@ -118,8 +116,8 @@ class IfmaOwner:
                 for side, digits in zip(sides, exponents, strict=True):
                     side.add(digits[part], lanes, size, joined)
                 rows = np.empty((len(signed[part]), whole.limbs), dtype=np.uint64)
-                loops.to_rows(joined, whole.array, rows)
-                loops.pack(rows, made[part])
+                loops.to_rows(joined, whole.odd, rows)
+                ifma_limbs.pack(rows, made[part])
 
             return work
 
@@ -180,7 +178,7 @@ class IfmaPublic:
         def piece(part: slice) -> Callable[[], None]:
             mine = numbers[part.start * fit : part.stop * fit]
             return lambda: loops.horner(
-                mine, fit, shift, last[part], square.array, square.inverse, square.one, square.squared, rows[part]
+                mine, fit, shift, last[part], square.odd, square.one, square.squared, rows[part]
             )
 
         each(threads, map(piece, cut(len(zeros), threads, LANES)))
@@ -240,7 +238,7 @@ class IfmaRows:
 
         def piece(thread: int) -> Callable[[], None]:
             return lambda: loops.sum_lanes(
-                self._rows, order[:entries], ranks, LANES * thread, length, square.array, square.inverse,
+                self._rows, order[:entries], ranks, (LANES * thread, length), square.odd,
                 products, totals, owners,
             )  # fmt: skip
 
@@ -253,9 +251,7 @@ class IfmaRows:
         square, found = self._root.square, np.empty_like(products)
 
         def piece(part: slice) -> Callable[[], None]:
-            return lambda: loops.join(
-                products[part], totals[part], self._by_total, square.one, square.array, square.inverse, found[part]
-            )
+            return lambda: loops.join(products[part], totals[part], self._by_total, square.one, square.odd, found[part])
 
         each(self._threads, map(piece, cut(len(found), self._threads)))
         size = size_of(square.value)
@@ -276,7 +272,7 @@ def _sums_of(totals: Limbs) -> list[mpz]:
     """Return rows whose words are sums of limbs as integers."""
     settled = np.zeros((len(totals), totals.shape[1] + 1), np.uint64)
     settled[:, :-1] = totals
-    loops.settle_rows(settled)
+    ifma_limbs.settle_rows(settled)
     return numbers_of(settled)
 
 

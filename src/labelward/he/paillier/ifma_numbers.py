@@ -13,8 +13,10 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
+from labelward.he.paillier import ifma_limbs
 from labelward.he.paillier import ifma_loops as loops
 from labelward.he.paillier.ifma_ir import LANES, LEAST, LIMB_BITS
+from labelward.he.paillier.ifma_limbs import Limbs, Odd
 
 __all__ = [
     "Limbs",
@@ -32,7 +34,6 @@ __all__ = [
     "rows_of",
 ]
 
-Limbs = NDArray[np.uint64]
 _BLOCK = 1024  # rows that share an inversion, and whose intermediate results stay in the second-level cache
 
 
@@ -55,14 +56,14 @@ def rows_of(data: bytes | NDArray[np.uint8], size: int, limbs: int) -> Limbs:
     array = np.frombuffer(data, dtype=np.uint8) if isinstance(data, bytes) else data
     array = array.reshape(-1, size)
     rows = np.empty((len(array), limbs), dtype=np.uint64)
-    loops.unpack(array, rows)
+    ifma_limbs.unpack(array, rows)
     return rows
 
 
 def bytes_of(rows: Limbs, size: int) -> bytes:
     """Join settled rows as big-endian numbers of ``size`` bytes."""
     data = np.empty((len(rows), size), dtype=np.uint8)
-    loops.pack(rows, data)
+    ifma_limbs.pack(rows, data)
     return data.tobytes()
 
 
@@ -111,8 +112,12 @@ def each(threads: int, work: Iterable[Callable[[], object]]) -> None:
             piece()
         return
     with ThreadPoolExecutor(threads) as pool:
-        for future in [pool.submit(piece) for piece in pieces]:
-            future.result()
+        try:
+            for future in [pool.submit(piece) for piece in pieces]:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # nobody waits for pieces that have not begun
+            raise
 
 
 class Modulus:
@@ -126,8 +131,8 @@ class Modulus:
         self.limbs = limbs or max(LEAST, -(-(value.bit_length() + 3) // LIMB_BITS))
         self.rows = self.limbs + self.limbs % 2
         self.radix = mpz(1) << (LIMB_BITS * self.rows)
-        self.array = limbs_of(value, self.limbs)
-        self.inverse = np.uint64(int(-gmpy2.invert(value, 1 << LIMB_BITS) % (1 << LIMB_BITS)))
+        inverse = -gmpy2.invert(value, 1 << LIMB_BITS) % (1 << LIMB_BITS)
+        self.odd = Odd(limbs_of(value, self.limbs), np.uint64(int(inverse)))
 
     @cached_property
     def one(self) -> Limbs:
@@ -169,9 +174,7 @@ class Root:
     def _split(self, rows: Limbs, out: Limbs) -> None:
         root, square = self.modulus, self.square
         found = aligned(-(-len(rows) // LANES), 3, self.rows, LANES)
-        total = loops.split_forth(
-            rows, self._scale, square.array, square.inverse, root.array, root.inverse, root.one, found
-        )
+        total = loops.split_forth(rows, self._scale, square.odd, root.odd, root.one, found)
         totals = numbers_of(np.ascontiguousarray(total.T))
         prefixes = list(accumulate(totals, lambda x, y: x * y % self.value, initial=mpz(1)))
         try:
@@ -183,4 +186,4 @@ class Root:
             inverted.append(limbs_of(inverse * prefixes.pop() % self.value, self.rows))
             inverse = inverse * number % self.value
         lanes = lanes_of(np.stack(inverted[::-1]))[0]
-        loops.split_back(found, lanes, root.array, root.inverse, self._offset, out)
+        loops.split_back(found, lanes, root.odd, self._offset, out)

@@ -44,7 +44,7 @@ class PowerTable:
 
         def build(group: int) -> Callable[[], None]:
             into = full[group * LANES : (group + 1) * LANES]
-            return lambda: loops.tabulate(lanes[group], square.array, square.inverse, width, into)
+            return lambda: loops.tabulate(lanes[group], square.odd, width, into)
 
         each(threads, map(build, range(len(lanes))))
         entries = full[:tables].reshape(-1, square.limbs)
@@ -59,7 +59,7 @@ class PowerTable:
         groups, square = -(-len(exponents) // LANES), self._root.square
         products, totals = aligned(groups, square.limbs, LANES), np.empty((groups, LANES, self._root.rows), np.uint64)
         digits = self._digits(exponents[:, ::-1])
-        loops.powers(self._table, digits, square.array, square.inverse, products, totals)
+        loops.powers(self._table, digits, square.odd, products, totals)
         return products, totals
 
     def _digits(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
