@@ -6,8 +6,11 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from small_jobs import JOB, Call, refused, write_job, write_table
+
+from labelward.evaluate.offline import read_guess
 
 
 @pytest.mark.parametrize(
@@ -153,7 +156,9 @@ def test_files_that_exist_or_cannot_be_written(tmp_path: Path, call: Call, audit
     refused(call("attack", view, *common, "--out", tmp_path / "no" / "guess.parquet"), "no folder")
     refused(call("attack", view, *common, "--out", tmp_path, "--force"), "is a folder")
     refused(call("predict", audited, "--out", kept, "--table", features), "guess.parquet")
-    refused(call("init", kept), "guess.parquet")
+    refused(call("attack", view, *common, "--out", tmp_path / "guess.csv"), "guess.csv", ".parquet")
+    refused(call("predict", audited, "--out", tmp_path / "p.csv", "--table", features), "p.csv", ".parquet")
+    refused(call("init", kept), "guess.parquet", "--force")
 
 
 def test_a_damaged_view(tmp_path: Path, call: Call, audited: Path) -> None:
@@ -253,6 +258,57 @@ def test_attacks_that_cannot_be(
     view, out = audited / "runs/none/1/telco/view", tmp_path / "guess.parquet"
     refused(call("attack", view, *common, *options, "--out", out), *words)
     assert not out.exists()
+
+
+def test_numbers_of_an_attack_that_cannot_be(tmp_path: Path, call: Call, audited: Path) -> None:
+    view, out = audited / "runs/none/1/telco/view", tmp_path / "guess.parquet"
+    common = ["attack", view, "--features", audited / "data/1/telco.parquet", "--attack", "clustering", "--out", out]
+    refused(call(*common, "--classes", 97, "--seed", 1), "--classes", "97", "96 rows")
+    for classes, seed, name in ((1, 1, "--classes"), (2, 2**32, "--seed"), (2, -1, "--seed")):
+        result = call(*common, "--classes", classes, "--seed", seed)
+        assert result.exit_code == 2
+        assert name in result.stderr
+    assert not out.exists()
+
+
+def test_a_view_that_was_cut_off(tmp_path: Path, call: Call, audited: Path) -> None:
+    """Its last record says how the recording ended; attacking without it must be asked for."""
+    view, out = tmp_path / "view", tmp_path / "guess.parquet"
+    shutil.copytree(audited / "runs/none/1/telco/view", view)
+    path = next(view.iterdir())
+    path.write_bytes(_without_last_record(path))
+    common = ["attack", view, "--features", audited / "data/1/telco.parquet", "--attack", "id2graph"]
+    common += ["--classes", 2, "--seed", 1, "--out", out]
+    refused(call(*common), "closing record")
+    assert not out.exists()
+    assert call(*common, "--incomplete").exit_code == 0
+    assert read_guess(out).about["view"] == "cut off"
+
+
+def _without_last_record(path: Path) -> bytes:
+    """Walk the records: a first line, then for each a length of four bytes, a body and a hash of 32 bytes."""
+    data = path.read_bytes()
+    last = position = data.index(b"\n") + 1
+    while position < len(data):
+        last, position = position, position + 4 + int.from_bytes(data[position : position + 4], "little") + 32
+    return data[:last]
+
+
+def test_features_with_ids_of_another_name(tmp_path: Path, call: Call) -> None:
+    write_table(tmp_path / "table.csv", customer=[f"c{row:03}" for row in range(120)])
+    changes = {'label = "label"': 'label = "label"\nid = "customer"', "seeds = [1, 2]": "seeds = [1]"}
+    job = write_job(tmp_path, changes=changes)
+    assert call("audit", job, "--out", tmp_path / "audit").exit_code == 0
+    stored = pyarrow.parquet.read_table(tmp_path / "audit/data/1/telco.parquet")
+    mine, out = tmp_path / "mine.parquet", tmp_path / "guess.parquet"
+    pyarrow.parquet.write_table(
+        stored.rename_columns(["customer" if name == "id" else name for name in stored.column_names]), mine
+    )
+    common = ["attack", tmp_path / "audit/runs/none/1/telco/view", "--features", mine, "--attack", "clustering"]
+    common += ["--classes", 2, "--seed", 1, "--out", out]
+    refused(call(*common), "customer")
+    assert call(*common, "--id", "customer").exit_code == 0
+    assert list(read_guess(out).ids) == stored["id"].to_pylist()
 
 
 def test_features_and_truth_of_other_rows(tmp_path: Path, call: Call, audited: Path) -> None:

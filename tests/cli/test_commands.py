@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -14,8 +15,12 @@ import pyarrow.parquet
 import pytest
 from small_jobs import Call, write_job, write_table
 
+from labelward.cli._progress import Board
 from labelward.cli.audit import demo_job, demo_text
-from labelward.job import load_job, parse_job
+from labelward.job import load_job, parse_job, template
+from labelward.messages.setup import KeyOffer
+from labelward.messages.tree import TreeStart
+from labelward.party.view import View
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,6 +51,16 @@ def test_init_writes_a_job_that_loads(tmp_path: Path, call: Call) -> None:
     path = tmp_path / "job.toml"
     assert call("init", path).exit_code == 0
     assert load_job(path).model.kind == "secureboost"
+    path.write_text("mine")
+    assert call("init", path, "--force").exit_code == 0
+    assert load_job(path).model.kind == "secureboost"
+
+
+def test_the_job_to_begin_with_tries_bounds_that_can_act() -> None:
+    """Two classes have at most ln 2 = 0.69 nats to tell; a larger xi forbids hardly anything."""
+    for text in (template(), demo_text()):
+        tried = [kind.params["xi"] for one in parse_job(text).defenses for kind in one.chain if kind.kind == "id-lmid"]
+        assert tried == [0.1, 0.3, 0.5]
 
 
 def test_the_example_is_the_shipped_job() -> None:
@@ -64,11 +79,12 @@ def test_an_audit_prints_figures_and_writes_all_files(tmp_path: Path, call: Call
     assert result.stderr.splitlines()[0].startswith("warning: ")
     assert "no encryption" in result.stderr.splitlines()[0]
     assert "run 1 of 4: no defense, seed 1" in result.stderr
-    assert "run 4 of 4: id-lmid (xi 0.1), seed 2, about" in result.stderr
+    assert "run 3 of 4: no defense, seed 2, about" in result.stderr
     for word in ("id2graph", "clustering", "V-measure", "AUC", "telco", f"report: {out / 'report.html'}"):
         assert word in result.stdout
     assert (out / "report.html").stat().st_size > 10_000
-    assert {path.name for path in out.iterdir()} == {"data", "job.toml", "report.html", "results.jsonl", "runs"}
+    shown = {path.name for path in out.iterdir() if not path.name.startswith(".")}
+    assert shown == {"data", "job.toml", "report.html", "results.jsonl", "runs"}
 
 
 def test_the_same_audit_again_does_nothing_new(call: Call, audited: Path) -> None:
@@ -95,6 +111,31 @@ def test_json_is_one_object_with_the_names_of_the_rows(call: Call, audited: Path
         assert entry["leakage"]["v_measure"]["mean"] == pytest.approx(sum(values) / 2, abs=1e-15)  # one rounding
 
 
+def test_the_time_left_is_told_without_the_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run takes 100 s, since it compiles; each other one 2 s."""
+    now = 0.0
+    monkeypatch.setattr("labelward.cli._progress.time.monotonic", lambda: now)
+    board = Board("starting", quiet=False)
+    told = []
+    for done in range(5):
+        board("runs", done, 5, f"run {done}")
+        told.append(board.time_left())
+        now += 2.0 if done else 100.0
+    assert told == ["", "", "about 6 s left", "about 4 s left", "about 2 s left"]
+
+
+def test_a_run_that_goes_on_measures_its_own_runs_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("labelward.cli._progress.time.monotonic", lambda: now)
+    board = Board("starting", quiet=False)
+    told = []
+    for done in range(7, 10):
+        board("runs", done, 10, f"run {done}")
+        told.append(board.time_left())
+        now += 3.0
+    assert told == ["", "", "about 3 s left"]
+
+
 def test_quiet_says_no_progress(tmp_path: Path, call: Call, job: Path) -> None:
     result = call("audit", job, "--out", tmp_path / "audit", "--quiet")
     assert [line for line in result.stderr.splitlines() if not line.startswith("warning: ")] == []
@@ -106,6 +147,15 @@ def test_report_writes_the_page_again(call: Call, audited: Path) -> None:
     page.unlink()
     assert call("report", audited).stdout == f"{page}\n"
     assert page.read_bytes() == before
+
+
+def test_report_tells_what_is_missing(tmp_path: Path, call: Call, audited: Path) -> None:
+    folder = tmp_path / "audit"
+    shutil.copytree(audited, folder)
+    shutil.rmtree(folder / "runs")
+    result = call("report", folder)
+    assert result.exit_code == 0
+    assert result.stderr.startswith("warning: The details of all 4 runs are missing")
 
 
 def test_train_then_predict_in_a_new_process(tmp_path: Path, call: Call, job: Path) -> None:
@@ -191,6 +241,17 @@ def test_list(call: Call) -> None:
     assert [(one["name"], one["default"]) for one in parameters] == [("xi", "required")]
 
 
+def test_list_says_what_each_name_means(call: Call) -> None:
+    families = json.loads(call("list", "--json").stdout)
+    docs = {one["name"]: one["doc"] for one in families["models"][0]["parameters"]}
+    assert len(set(docs.values())) == len(docs)  # none has the words of another
+    assert "insecure=True" not in call("list", "engines").stdout
+    tables = {one["kind"]: one["summary"] for one in families["tables"]}
+    assert "no model" not in tables["breast_cancer"]
+    assert tables["digits"].endswith("10 classes; no model for it yet")
+    assert tables["appliances_energy"].endswith("a quantity; no model for it yet")
+
+
 def test_view_commands(call: Call, audited: Path) -> None:
     view = audited / "runs/none/1/telco/view"
     shown = call("view", "show", view, "--messages", 3).stdout
@@ -204,6 +265,17 @@ def test_view_commands(call: Call, audited: Path) -> None:
     ):
         assert word in shown
     assert shown.count("received from active: ") == 3
+    assert "bytes on the wire" in shown
+    assert "bytes kept" in shown
+    opened = View.load(view)
+    key = next(opened.received(KeyOffer)).message
+    assert f"key=PublicMaterial(engine='plain', bits=0, data=<{len(key.key.data)} bytes>)" in shown
+    digest = next(opened.received(TreeStart)).message.gradients.sha256
+    assert f"sha256={digest.hex()}" in call("view", "show", view, "--messages", 100).stdout
+    for line in shown.splitlines():
+        cells = line.split()
+        if cells[:1] in (["sent"], ["received"]) and "from" not in cells:
+            assert len(cells) == 4  # one of the two columns is empty
     assert "whole: " in call("view", "verify", view).stdout
     digest = call("view", "digest", view).stdout
     assert len(digest.strip()) == 64

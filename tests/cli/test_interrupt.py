@@ -75,6 +75,43 @@ def test_an_interrupt_is_no_traceback(
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize("command", ["audit", "train"])
+def test_an_interrupt_before_anything_exists(
+    tmp_path: Path, call: Call, job: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"labelward.evaluate.{command}.{command}", stop)
+    out = tmp_path / "x"
+    arguments = [job, "--out", out, *(["--defense", "none"] if command == "train" else [])]
+    stderr = call(command, *arguments).stderr.splitlines()[-1]
+    assert stderr.startswith("interrupted: no ")
+    assert str(out) not in stderr  # there is nothing in it, so it is not spoken of
+
+
+@pytest.mark.parametrize("library", ["typer", "labelward.cli.audit", "labelward.job", "numpy"])
+def test_an_interrupt_while_it_starts(tmp_path: Path, library: str) -> None:
+    """Raised where Python looks for a library: while the commands are loaded, or while one begins."""
+    code = f"""
+import sys
+class Stop:
+    def find_spec(self, name, *_):
+        if name == {library!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Stop())
+from labelward.cli import main
+main()
+"""
+    write_table(tmp_path / "table.csv")
+    command = [sys.executable, "-c", code, "audit", str(write_job(tmp_path)), "--out", str(tmp_path / "x"), "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("interrupted: nothing ")
+
+
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [

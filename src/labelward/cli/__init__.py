@@ -7,11 +7,17 @@ Whatever is heavy is imported inside the commands, so that ``labelward --help`` 
 
 from __future__ import annotations
 
+import sys
+
 __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line on this process's arguments."""
-    from labelward.cli.app import app
+    """Run the command line on this process's arguments; an interrupt while it starts ends in one line, too."""
+    try:
+        from labelward.cli.app import app
 
-    app(prog_name="labelward")
+        app(prog_name="labelward")
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted: nothing was begun\n")
+        sys.exit(2)

@@ -13,9 +13,11 @@ from typer.core import TyperGroup
 
 from labelward.errors import LabelwardError, OutputError
 
-__all__ = ["DEBUG_VARIABLE", "Guarded", "end", "refuse_existing"]
+__all__ = ["DEBUG_VARIABLE", "LARGEST_SEED", "Guarded", "end", "refuse_existing"]
 
 DEBUG_VARIABLE = "LABELWARD_DEBUG"
+LARGEST_SEED = 2**32 - 1
+"""As in a job file."""
 
 
 def end(message: str, code: int, word: str = "error") -> NoReturn:
@@ -24,12 +26,19 @@ def end(message: str, code: int, word: str = "error") -> NoReturn:
     raise typer.Exit(code)
 
 
-def refuse_existing(path: Path, *, force: bool) -> None:
-    """Raise :class:`OutputError` for a file that exists, or whose folder does not; before any work is done."""
+def refuse_existing(path: Path, *, force: bool, ending: str = "") -> None:
+    """Raise :class:`OutputError` for a file that cannot be written as asked, before any work is done.
+
+    Args:
+        force: whether it may be there already.
+        ending: what its name must end in, as that is what is written.
+    """
     if path.exists() and not force:
         raise OutputError(f"{path} exists already; --force overwrites it")
     if path.is_dir():
         raise OutputError(f"{path} is a folder; a file is wanted")
+    if not path.name.endswith(ending):
+        raise OutputError(f"{path}: what is written is a {ending} file, so that its name must end so")
     if not path.parent.is_dir():
         raise OutputError(f"{path} cannot be written: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
@@ -38,6 +47,13 @@ def refuse_existing(path: Path, *, force: bool) -> None:
 
 class Guarded(TyperGroup):
     """The root group: every error of a command below it ends here, without a traceback unless one is asked for."""
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Read the command line; an interrupt ends as in :meth:`invoke`."""
+        try:
+            return super().make_context(*args, **extra)
+        except KeyboardInterrupt:
+            end("nothing was begun", 2, "interrupted")
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, translating what it raises."""

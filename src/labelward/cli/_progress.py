@@ -27,8 +27,9 @@ class Board:
 
     def __init__(self, what: str, *, quiet: bool = False) -> None:
         self._quiet, self._live = quiet, not quiet and sys.stderr.isatty()
-        self._began = time.monotonic()
-        self._first = self._done = self._total = 0
+        self._began = 0.0
+        self._first: int | None = None
+        self._start = self._done = self._total = 0
         self._part, self._known, self._what = 0.0, False, what
         self._bar = None
         if self._live:
@@ -70,7 +71,9 @@ class Board:
 
     def _run(self, done: int, total: int, detail: str) -> None:
         if not self._known:
-            self._first, self._known, self._began = done, True, time.monotonic()
+            self._start, self._known = done, True
+        if self._first is None and done > self._start:  # the first run compiles kernels: it says nothing of the others
+            self._first, self._began = done, time.monotonic()
         new = detail and (done, detail) != (self._done, self._what)
         self._done, self._total, self._part, self._what = done, total, 0.0, detail
         if self._bar is None and new and done < total:
@@ -78,10 +81,12 @@ class Board:
             typer.echo(f"run {done + 1} of {total}: {detail}{', ' + left if left else ''}", err=True)
 
     def time_left(self) -> str:
-        """Return the estimate in words; empty while nothing is known."""
+        """Return the estimate in words; empty until a second run is done, since the first also compiles."""
+        if self._first is None or self._done == self._first:
+            return ""
         worked = self._done - self._first + self._part
         rest = self._total - self._done - self._part
-        if worked <= 0 or rest <= 0:
+        if rest <= 0:
             return ""
         seconds = (time.monotonic() - self._began) / worked * rest
         return f"about {seconds:.0f} s left" if seconds < _LONG else f"about {seconds / 60:.0f} min left"

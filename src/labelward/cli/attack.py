@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from labelward.cli._guard import refuse_existing
+from labelward.cli._guard import LARGEST_SEED, refuse_existing
 from labelward.cli._output import insecure_warning, print_json
-from labelward.errors import JobError
+from labelward.errors import InputError, JobError
 
 __all__ = ["attack", "score"]
 
@@ -21,23 +21,29 @@ def attack(
     features: Annotated[Path, typer.Option(help="The attacker's own columns of the training rows (.csv, .parquet).")],
     attack: Annotated[str, typer.Option(help="Kind of the attack; labelward list attacks shows them.")],
     classes: Annotated[int, typer.Option(min=2, help="How many classes the attacker knows the labels to have.")],
-    seed: Annotated[int, typer.Option(min=0, help="Of the attack's own random draws.")],
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of the attack's own random draws.")],
     out: Annotated[Path, typer.Option(help="Where the guess goes (.parquet).")],
+    id_column: Annotated[str | None, typer.Option("--id", help="The features' column of row ids.")] = None,
     param: Annotated[list[str] | None, typer.Option(help="A parameter of the attack, as name=value.")] = None,
+    incomplete: Annotated[bool, typer.Option("--incomplete", help="Attack a view that was cut off, too.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Attack a stored view with that party's features alone; the labels play no part."""
     from labelward.evaluate.offline import attack_view, write_guess
     from labelward.party.view import View
 
-    refuse_existing(out, force=force)
+    refuse_existing(out, force=force, ending=".parquet")
     parameters = _parameters(param or [])
-    header = View.load(view_dir).header
-    insecure_warning(header.insecure)
-    ids, guess = attack_view(view_dir, features, attack, parameters, classes=classes, seed=seed)
-    about = {"attack": {"kind": attack} | parameters, "party": header.party, "seed": seed, "classes": classes}
-    write_guess(out, ids, guess, about)
-    typer.echo(f"wrote {out}: {attack} by {header.party}, a guess for {len(ids)} rows")
+    view = View.load(view_dir)
+    if classes > view.rows:
+        raise InputError(f"--classes: {classes} classes are more than the {view.rows} rows of the view")
+    insecure_warning(view.header.insecure)
+    ids, guess = attack_view(
+        view_dir, features, attack, parameters, classes=classes, seed=seed, id_column=id_column, incomplete=incomplete
+    )
+    about = {"attack": {"kind": attack} | parameters, "party": view.party, "seed": seed, "classes": classes}
+    write_guess(out, ids, guess, about | {"view": view.ended})
+    typer.echo(f"wrote {out}: {attack} by {view.party}, a guess for {len(ids)} rows")
 
 
 def score(

@@ -54,7 +54,7 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folde
     """Write the report of an audit again from its stored results."""
     from labelward.report.page import write_report
 
-    typer.echo(str(write_report(folder)))
+    typer.echo(str(write_report(folder, warn=warn)))
 
 
 def demo_text() -> str:
@@ -84,6 +84,10 @@ def _audit(job: Job, out: Path, *, force: bool, json: bool, quiet: bool) -> None
             rows = run_audit(job, out, force=force, watch=board)
         page = _written(out)
     except KeyboardInterrupt:
+        from labelward.evaluate.results import RESULTS_FILE
+
+        if not (out / RESULTS_FILE).exists():
+            end("no run was finished yet; the same command begins again", 2, "interrupted")
         end(f"what is finished stays in {out}; the same command goes on with the rest", 2, "interrupted")
     if json:
         print_json(as_json(out, page, rows))
@@ -98,7 +102,7 @@ def _written(out: Path) -> Path | None:
     from labelward.report.page import write_report
 
     try:
-        return write_report(out)
+        return write_report(out, warn=warn)
     except DependencyError as error:
         warn(f"no report: {error}; then: labelward report {out}")
         return None

@@ -22,12 +22,15 @@ _WIDEST = 120
 _NAMES = {"None": "none", "True": "true", "False": "false"}
 
 
-def init(path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("job.toml")) -> None:
+def init(
+    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("job.toml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
     """Write a commented job file, ready to run and to change."""
     from labelward.job import template
 
-    refuse_existing(path, force=False)
-    with path.open("x", encoding="utf-8") as file:
+    refuse_existing(path, force=force)
+    with path.open("w" if force else "x", encoding="utf-8") as file:
         file.write(template())
     typer.echo(f"wrote {path}; run it with: labelward audit {path} --out audit")
 

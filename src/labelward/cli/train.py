@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from labelward.cli._guard import end, refuse_existing
+from labelward.cli._guard import LARGEST_SEED, end, refuse_existing
 from labelward.cli._output import insecure_warning
 from labelward.cli._progress import Board
 from labelward.errors import InputError, unknown_name
@@ -19,7 +19,9 @@ __all__ = ["predict", "train"]
 def train(
     job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What to train.")],
     out: Annotated[Path, typer.Option(help="The folder for the parties' views and model shares.")],
-    seed: Annotated[int | None, typer.Option(min=0, help="One of the job's seeds, or any other; the first.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=LARGEST_SEED, help="One of the job's seeds, or any other; the first.")
+    ] = None,
     defense: Annotated[str | None, typer.Option(help="Which variant, where the job has several.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Throw away what an earlier training left there.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
@@ -42,7 +44,8 @@ def train(
                 watch=board,
             )
     except KeyboardInterrupt:
-        end(f"no model was finished in {out}; begin again with --force", 2, "interrupted")
+        begin = f"; begin again with --force, since {out} exists" if out.exists() else ""
+        end(f"no model was finished{begin}", 2, "interrupted")
     for name, value in done.utility.items():
         if isinstance(value, int | float):
             typer.echo(f"{name}  {value:.4f}")
@@ -57,7 +60,7 @@ def predict(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Predict new rows with all parties' shares of a model."""
-    refuse_existing(out, force=force)
+    refuse_existing(out, force=force, ending=".parquet")
     tables = _tables(_parties(run_dir), table, party or [])
     from labelward.evaluate.train import predict as run_predict
 

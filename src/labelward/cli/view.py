@@ -41,10 +41,9 @@ def show(
     for key, value in sorted(header.job.items()):
         typer.echo(f"  {key} = {value}")
     _print_counts(opened)
-    for kind, peer, name, step, fields in islice(opened.content(), messages):
+    for kind, peer, step, record in islice(opened.records(), messages):
         whence = f" from {peer}" if peer else ""
-        told = ", ".join(f"{key}={_brief(value)}" for key, value in fields.items())
-        typer.echo(f"{kind}{whence}: {name} {list(step)} {told}")
+        typer.echo(f"{kind}{whence}: {type(record).__name__} {list(step)} {_fields(record)}")
 
 
 @view.command()
@@ -71,12 +70,16 @@ def verify(folder: Folder) -> None:
 
 def _print_counts(opened: View) -> None:
     counts = sorted(opened.counts().items(), key=lambda item: (_KINDS.index(item[0][0]), item[0][1]))
-    rows = [(kind, name, f"{number:,}", f"{size:,}") for (kind, name), (number, size) in counts]
-    print_table("", ("record", "type", "number", "bytes"), rows, words=2)
+    rows = [
+        (kind, name, f"{number:,}", *((f"{size:,}", "") if kind == "sent" else ("", f"{size:,}")))
+        for (kind, name), (number, size) in counts
+    ]
+    print_table("", ("record", "type", "number", "bytes on the wire", "bytes kept"), rows, words=2)
+    typer.echo("A received ciphertext is kept as a digest: fewer bytes than had travelled.")
 
 
 def _brief(value: Any) -> str:
-    """Return a field in a few characters: sizes in place of bytes, the head of long lists."""
+    """Return a field in a few characters: sizes in place of bytes, digests as hex, the head of long lists."""
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if isinstance(value, tuple | list):
@@ -85,6 +88,10 @@ def _brief(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_brief(one)}" for key, one in value.items()) + "}"
     if hasattr(value, "__struct_fields__"):
-        told = ", ".join(f"{name}={_brief(getattr(value, name))}" for name in value.__struct_fields__)
-        return f"{type(value).__name__}({told})"
+        return f"{type(value).__name__}({_fields(value)})"
     return repr(value)
+
+
+def _fields(record: Any) -> str:
+    values = ((name, getattr(record, name)) for name in record.__struct_fields__)
+    return ", ".join(f"{name}={value.hex() if name == 'sha256' else _brief(value)}" for name, value in values)

@@ -51,10 +51,10 @@ precision = 30                 # binary digits after the point, 16 to 30
 # Every [[defense]] is run beside the undefended run; a list is swept, one run for each value.
 [[defense]]
 kind = "id-lmid"
-xi = [0.5, 1.0]
+xi = [0.1, 0.3, 0.5]           # in nats; two classes have at most 0.69 to tell
 
 # [[defense]]                  # several defenses at once
-# chain = [{kind = "local-trees", count = 1, mode = "add"}, {kind = "id-lmid", xi = 1.0}]
+# chain = [{kind = "local-trees", count = 1, mode = "add"}, {kind = "id-lmid", xi = 0.5}]
 
 [[attack]]
 kind = "id2graph"

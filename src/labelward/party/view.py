@@ -105,7 +105,11 @@ class View:
                 yield msgspec.msgpack.decode(entry.payload)
 
     def counts(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """Return ``{(kind, type): (records, bytes)}`` of all records, sent ones too (bytes as they travelled)."""
+        """Return ``{(kind, type): (records, bytes)}`` of all records.
+
+        Bytes are those that travelled for sent messages, of which no more is kept, and those of the record for all else
+        (a received ciphertext is kept as a digest).
+        """
         number: Counter[tuple[str, str]] = Counter()
         size: Counter[tuple[str, str]] = Counter()
         for entry in self._entries:
@@ -118,11 +122,16 @@ class View:
                 size[entry.kind, entry.type] += len(entry.payload)
         return {key: (number[key], size[key]) for key in number}
 
-    def content(self) -> Iterator[list[Any]]:
-        """Yield the view content: readable fields and observations, without keys, nonces and ciphertext digests."""
+    def records(self) -> Iterator[tuple[str, str, tuple[int, ...], Message | Observation]]:
+        """Yield kind, peer, step and record of all that was received or observed, keys and digests included."""
         for entry in self._entries:
             if entry.kind in ("received", "observed"):
-                yield [entry.kind, entry.peer, entry.type, list(entry.step), _readable(_decode(entry))]
+                yield entry.kind, entry.peer, entry.step, _decode(entry)
+
+    def content(self) -> Iterator[list[Any]]:
+        """Yield the view content: readable fields and observations, without keys, nonces and ciphertext digests."""
+        for kind, peer, step, record in self.records():
+            yield [kind, peer, type(record).__name__, list(step), _readable(record)]
 
     def digest(self) -> str:
         """Return a SHA-256 of the view content in canonical order: equal for equal runs, wherever they ran."""

@@ -22,7 +22,8 @@ class SecureBoost:
         row_fraction: share of the rows drawn for each tree, without replacement.
         bins: candidates per column are at most ``bins - 1``.
         candidates: ``"global"``: quantiles of the column, cut once; ``"node"``: percentiles within each node.
-        reg_lambda, gamma: as in XGBoost (L2 penalty of leaf weights, least gain).
+        reg_lambda: L2 penalty of leaf weights, as in XGBoost.
+        gamma: least gain of a split, as in XGBoost.
         min_rows: least number of rows in a leaf.
         min_child_weight: least sum of hessians in a leaf.
     """
