@@ -5,6 +5,8 @@ first. What is here are numba intrinsics, so that loops around them are plain nu
 user's machine and cached on disk. :func:`gather` and :func:`scatter` move numbers that lie one after the other into
 lanes and back, by transposing eight limbs of eight numbers in registers.
 
+Numba's cache looks at the file of the loops alone: touch ``ifma_loops`` after changing this one or ``ifma_limbs``.
+
 The method is operand scanning (P. Montgomery, *Modular Multiplication Without Trial Division*, 1985), four limbs of y
 at a time: four quotient digits are found from the four lowest columns, then each further column takes its sixteen
 multiply-adds in four independent chains, with one load of x, one of the modulus, and one load and store of the
