@@ -18,7 +18,7 @@ from labelward.party.context import Context, Meter
 from labelward.party.handshake import Agreed
 from labelward.party.local import run_parties
 from labelward.party.policy import Policy, PolicyChain
-from labelward.party.transcript import Header, Transcript
+from labelward.party.transcript import Header, Transcript, ids_digest
 from labelward.party.view import View
 from labelward.protocols.tree.active import Trained, train_active
 from labelward.protocols.tree.columns import Columns
@@ -118,6 +118,8 @@ def header(setting: Setting, party: str) -> Header:
         bits=setting.bits,
         insecure=("test",),
         job=dict(setting.job),
+        columns=column_names(party, setting.parts[party]),
+        ids=ids_digest(map(str, range(len(setting.labels)))),
     )
 
 

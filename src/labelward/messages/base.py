@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from labelward.errors import CodecError
 from labelward.he.contract import CipherBlock, Layout
 
-__all__ = ["Array", "CipherDigest", "Message", "Observation", "RowMask", "redacted"]
+__all__ = ["Array", "CipherDigest", "Message", "Observation", "RowMask", "ciphertexts", "redacted"]
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -120,6 +120,12 @@ class Array(msgspec.Struct, frozen=True):
         except (ValueError, OverflowError):
             told = f"an array of {self.dtype} and shape {self.shape} has {len(self.data)} bytes"
             raise CodecError(told) from None
+
+
+def ciphertexts(message: Message) -> int:
+    """Return how many ciphertexts a message carries."""
+    values = (getattr(message, name) for name in message.__struct_fields__)
+    return sum(value.count for value in values if isinstance(value, CipherBlock))
 
 
 Record = TypeVar("Record", bound="Message | Observation")

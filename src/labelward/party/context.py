@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from labelward.errors import CodecError, EncryptionError, PeerError
-from labelward.messages.base import Message, Observation, redacted
+from labelward.messages.base import Message, Observation, ciphertexts, redacted
 from labelward.messages.codec import decode, encode, encode_fields
 from labelward.party.policy import PolicyChain
 from labelward.party.transcript import Transcript
@@ -37,11 +37,12 @@ def _silent(what: str, done: int, total: int) -> None:
 
 @dataclass
 class Meter:
-    """What one party spent: seconds by phase, and messages and bytes sent by type."""
+    """What one party spent: seconds by phase, and messages, bytes and ciphertexts sent by type."""
 
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     messages: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     bytes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    ciphertexts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
 
 class Context:
@@ -97,6 +98,7 @@ class Context:
         self.transcript.append("sent", peer, name, step, len(frame).to_bytes(8, "little"))
         self.meter.messages[name] += 1
         self.meter.bytes[name] += len(frame)
+        self.meter.ciphertexts[name] += ciphertexts(message)
         try:
             self._transport.send(peer, frame)
         except PeerError as error:

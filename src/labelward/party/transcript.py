@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -21,7 +21,7 @@ import msgspec
 
 from labelward.errors import FileFormatError, OutputError
 
-__all__ = ["FILE_NAME", "FORMAT", "Entry", "Header", "Transcript", "decode_header", "read_entries"]
+__all__ = ["FILE_NAME", "FORMAT", "Entry", "Header", "Transcript", "decode_header", "ids_digest", "read_entries"]
 
 FORMAT = 1
 FILE_NAME = "transcript.lwt"
@@ -40,6 +40,8 @@ class Header(msgspec.Struct, frozen=True):
         insecure: why the run protects nothing (``"plain engine"``, ``"512-bit key"``, ``"seeded protection"``); empty
             otherwise.
         job: the shared part of the job, as JSON text by key.
+        columns: the party's own encoded columns, in its order.
+        ids: :func:`ids_digest` of the training rows; empty where the run has none. Neither of the two ever travels.
     """
 
     format: int
@@ -52,6 +54,8 @@ class Header(msgspec.Struct, frozen=True):
     bits: int
     insecure: tuple[str, ...]
     job: dict[str, str]
+    columns: tuple[str, ...] = ()
+    ids: str = ""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -154,6 +158,15 @@ def read_entries(path: Path) -> Iterator[Entry]:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise FileFormatError(f"{path}: record {number} cannot be read: {error}") from error
         position, number = end + _HASH, number + 1
+
+
+def ids_digest(ids: Iterable[str]) -> str:
+    """Return the SHA-256 of row ids in this order, as hex; each is preceded by its length in bytes."""
+    total = hashlib.sha256()
+    for name in ids:
+        encoded = name.encode()
+        total.update(len(encoded).to_bytes(8, "little") + encoded)
+    return total.hexdigest()
 
 
 def decode_header(entry: Entry) -> Header:
