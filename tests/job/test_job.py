@@ -49,7 +49,7 @@ def test_defaults_are_those_of_the_contract():
 def test_the_job_of_the_contract_parses():
     job = parse_job(template())
     assert job.model.params["trees"] == 5
-    assert [variant.slug for variant in job.variants()] == ["none", "id-lmid-xi-0.5", "id-lmid-xi-1.0"]
+    assert [variant.slug for variant in job.variants()] == ["none", *(f"id-lmid-xi-{xi}" for xi in (0.1, 0.3, 0.5))]
     assert [attack.kind for attack in job.attacks] == ["id2graph", "clustering"]
     assert job.run.seeds == (1, 2, 3, 4, 5)
 
@@ -87,7 +87,7 @@ def test_the_job_of_the_contract_parses():
         ({**SMALL, "parties": {"active": ["a", "a"], "telco": ["b"]}}, ["active", "'a' is listed twice"]),
         ({**SMALL, "parties": {"active": ["a"], "telco": ["label"]}}, ["telco", "'label' is the label column"]),
         ({**SMALL, "parties": {"active": 0.5, "no/slash": 0.5}}, ["no/slash", "name"]),
-        ({**SMALL, "parties": {"active": 0.5, "Active": 0.5}}, ["Active", "given twice"]),
+        ({**SMALL, "parties": {"active": 0.5, "Active": 0.5}}, ["Active: it and 'active' differ only in case"]),
         (with_section("encryption", bits=1024), ["[encryption] bits", "at least 2048 but got 1024", "insecure"]),
         (with_section("encryption", bits=2048.0), ["[encryption] bits: must be a whole number but got 2048.0"]),
         (with_section("encryption", engine="plain"), ["[encryption] engine: 'plain'", "insecure = true"]),
@@ -101,6 +101,7 @@ def test_the_job_of_the_contract_parses():
         ({**SMALL, "defense": [{"kind": "x"}, {"xi": 1}]}, ["[[defense]] 2 kind: required"]),
         ({**SMALL, "defense": [{"kind": "x", "xi": []}]}, ["[[defense]] 1 xi", "empty list"]),
         ({**SMALL, "defense": [{"kind": "x", "xi": [1, 1]}]}, ["'x (xi 1)' is given twice"]),
+        ({**SMALL, "defense": [{"kind": "x", "xi": [1.0, 1]}]}, ["'x (xi 1)' is given twice"]),
         ({**SMALL, "defense": [{"chain": [{"kind": "x"}], "xi": 1}]}, ["[[defense]] 1 xi", "beside chain"]),
         ({**SMALL, "defense": [{"chain": []}]}, ["[[defense]] 1 chain", "at least one defense"]),
         ({**SMALL, "defense": [{"chain": [{"chain": [{"kind": "x"}]}]}]}, ["chain: member 1"]),
@@ -154,6 +155,8 @@ def test_parties_with_their_own_tables():
         ({}, {**OWN, "shop": {"table": "digits", "id": "i"}}, "[parties.shop] table: must be the path"),
         ({}, {**OWN, "shop": {"table": "s.csv", "id": "i", "columns": []}}, "at least one column"),
         ({"table": "digits"}, OWN, "[data] table: not beside parties"),
+        ({"table": "rows.csv"}, OWN, "[data] table: not beside parties"),
+        ({"label": "y"}, OWN, "[data] label: not beside parties"),
         ({"partition": "importance"}, OWN, "'importance' needs parties with shares"),
     ],
 )
@@ -223,6 +226,24 @@ def test_paths_count_from_the_folder_of_the_job_file(tmp_path: Path):
     file.parent.mkdir()
     file.write_text('[data]\ntable = "../rows.csv"\nlabel = "y"\n[parties]\nactive = 0.5\ntelco = 0.5\n')
     assert load_job(file).data.table == str(tmp_path / "rows.csv")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_job(tmp_path: Path):
+    file = tmp_path / "one.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + template().encode())
+    assert load_job(file) == parse_job(template())
+
+
+def test_a_parameter_without_a_value_is_left_out_of_the_file():
+    text = parse_job({**SMALL, "attack": [{"kind": "x", "eta": None, "alpha": 3}]}).to_toml()
+    assert parse_job(text).attacks == (Kind("x", {"alpha": 3}),)
+    chain = [{"kind": "x", "p": None}, {"kind": "y"}]
+    assert parse_job(parse_job({**SMALL, "defense": [{"chain": chain}]}).to_toml()).variants()[1].label == "x + y"
+
+
+def test_variants_know_their_entry_in_the_file():
+    job = parse_job({**SMALL, "defense": [{"kind": "a"}, {"kind": "b", "p": [1, 2]}, {"chain": [{"kind": "c"}]}]})
+    assert [variant.entry for variant in job.variants()] == [0, 1, 2, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,11 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def block(header: str, values: Mapping[str, Any]) -> str:
-    """Return one section with a line for each value."""
-    return "\n".join([header, *(f"{_key(key)} = {_value(value)}" for key, value in values.items())]) + "\n"
+    """Return one section with a line for each value; None, which TOML cannot say, is left out."""
+    return (
+        "\n".join([header, *(f"{_key(key)} = {_value(value)}" for key, value in values.items() if value is not None)])
+        + "\n"
+    )
 
 
 def _key(key: str) -> str:
@@ -34,5 +37,5 @@ def _value(value: Any) -> str:
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items() if one is not None) + "}"
     return "[" + ", ".join(map(_value, value)) + "]"

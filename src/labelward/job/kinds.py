@@ -50,7 +50,7 @@ class Kind:
 
     Attributes:
         kind: its name, such as ``"id-lmid"``.
-        params: numbers, texts, booleans or lists of these (kept as tuples) by name.
+        params: numbers, texts, booleans, lists of these (kept as tuples) or None by name.
     """
 
     kind: str
@@ -84,9 +84,14 @@ class Kind:
 
 @dataclass(frozen=True)
 class Variant:
-    """What defends one run: nothing, one defense, or several that are composed in this order."""
+    """What defends one run: nothing, one defense, or several that are composed in this order.
+
+    Attributes:
+        entry: number of its ``[[defense]]`` in the job file, from 1, for messages; 0 where there is none.
+    """
 
     chain: tuple[Kind, ...] = ()
+    entry: int = field(default=0, compare=False)
 
     @property
     def slug(self) -> str:
@@ -107,17 +112,18 @@ class Variant:
         return [kind.as_dict() for kind in self.chain]
 
 
-def sweep(entry: Mapping[str, Any]) -> tuple[Variant, ...]:
+def sweep(entry: Mapping[str, Any], place: int = 0) -> tuple[Variant, ...]:
     """Return the variants of one ``[[defense]]`` entry: every combination of the values of its lists.
 
     Args:
         entry: ``kind`` and parameters, or ``chain`` alone: a list of such entries, to be composed.
+        place: number of the entry in its file, from 1.
 
     Raises:
         JobError: without kind, with an empty list, or with a chain beside other keys or in a chain.
     """
     if "chain" not in entry:
-        return tuple(Variant((kind,)) for kind in _combinations(entry))
+        return tuple(Variant((kind,), place) for kind in _combinations(entry))
     others = sorted(set(entry) - {"chain"})
     if others:
         raise JobError(f"{others[0]}: no other key may stand beside chain; give it to a member of the chain")
@@ -127,7 +133,7 @@ def sweep(entry: Mapping[str, Any]) -> tuple[Variant, ...]:
     for number, member in enumerate(members, 1):
         if not isinstance(member, Mapping) or "chain" in member:
             raise JobError(f"chain: member {number} must be a defense with a kind but got {member!r}")
-    return tuple(Variant(chain) for chain in itertools.product(*map(_combinations, members)))
+    return tuple(Variant(chain, place) for chain in itertools.product(*map(_combinations, members)))
 
 
 def _combinations(entry: Mapping[str, Any]) -> list[Kind]:
@@ -150,7 +156,7 @@ def _freeze(place: str, value: Any) -> Any:
         return tuple(_freeze(place, one) for one in value)
     if isinstance(value, float) and not math.isfinite(value):
         raise JobError(f"{place}: must be finite but got {value}")
-    if not isinstance(value, bool | int | float | str):
+    if value is not None and not isinstance(value, bool | int | float | str):
         raise JobError(f"{place}: must be a number, a text, true, false or a list of these but got {value!r}")
     return value
 

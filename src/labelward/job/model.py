@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -11,7 +12,7 @@ from . import _toml
 from .kinds import Kind, Variant
 from .sections import DataSection, EncryptionSection, PartySection, RunSection
 
-__all__ = ["Job"]
+__all__ = ["Job", "refuse_common_table"]
 
 _SUM_TOLERANCE = 1e-9  # shares such as 0.1 + 0.2 + 0.7 exceed 1 by rounding alone
 
@@ -47,11 +48,9 @@ class Job:
         object.__setattr__(self, "attacks", tuple(self.attacks))
         _check_form(self.data, self.parties)
         _check_columns(self.data, self.parties)
-        slugs: set[str] = set()
-        for variant in self.variants():
-            if variant.slug in slugs:
+        for number, variant in enumerate(self.defenses):
+            if variant in self.variants()[: number + 1]:  # by value: 1 and 1.0 are the same
                 raise JobError(f"[[defense]]: {variant.label!r} is given twice")
-            slugs.add(variant.slug)
         for attack in self.attacks:
             if self.attacks.count(attack) > 1:
                 raise JobError(f"[[attack]]: {attack.label!r} is given twice")
@@ -82,7 +81,7 @@ class Job:
         return agreed
 
     def to_toml(self) -> str:
-        """Return the job file completed with defaults; it parses to an equal job."""
+        """Return the job file; it parses to an equal job but for parameters that are None, which TOML cannot say."""
         blocks = [_toml.block("[data]", _given(self.data))]
         own = [party for party in self.parties if party.table is not None]
         if own:
@@ -105,11 +104,20 @@ def _given(section: Any, *without: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
+def refuse_common_table(data: Mapping[str, Any]) -> None:
+    """Refuse what ``[data]`` says of a common table beside parties with own tables."""
+    for key in ("table", "label"):
+        if data.get(key) is not None:
+            raise JobError(f"[data] {key}: not beside parties that have their own tables")
+
+
 def _active_first(parties: tuple[PartySection, ...]) -> tuple[PartySection, ...]:
     names = [party.name.lower() for party in parties]  # names are folders, and some file systems fold case
     for number, party in enumerate(parties):
         if party.name.lower() in names[:number]:
-            raise JobError(f"[parties] {party.name}: the name is given twice")
+            same = parties[names.index(party.name.lower())].name
+            told = "the name is given twice" if same == party.name else f"it and {same!r} differ only in case"
+            raise JobError(f"[parties] {party.name}: {told}")
     holders = [party for party in parties if party.label is not None]
     if len(holders) > 1:
         raise JobError(f"[parties.{holders[1].name}] label: {holders[0].name!r} holds the labels already")
@@ -133,9 +141,7 @@ def _check_form(data: DataSection, parties: tuple[PartySection, ...]) -> None:
         strangers = [party.name for party in parties if party.table is None]
         if strangers:
             raise JobError(f"[parties.{strangers[0]}] table: required, since {own[0].name!r} has its own table")
-        for key in ("table", "label"):
-            if getattr(data, key) is not None:
-                raise JobError(f"[data] {key}: not beside parties that have their own tables")
+        refuse_common_table({"table": data.table, "label": data.label})
         if parties[0].label is None:
             raise JobError(f"[parties.{parties[0].name}] label: required for the active party's own table")
     elif data.table is None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from labelward.errors import JobError, unknown_name
 
 from .kinds import Kind, Variant, sweep
-from .model import Job
+from .model import Job, refuse_common_table
 from .sections import DataSection, EncryptionSection, PartySection, RunSection, is_path
 
 __all__ = ["load_job", "parse_job"]
@@ -29,7 +29,7 @@ def load_job(path: str | os.PathLike[str]) -> Job:
     """
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
         raise JobError(f"{file}: no such job file") from error
     except UnicodeDecodeError as error:
@@ -65,8 +65,11 @@ def _job(tables: Mapping[str, Any], base: Path | None) -> Job:
     for name in tables:
         if name not in _SECTIONS:
             raise JobError(unknown_name("section", name, _SECTIONS))
-    data = _section(DataSection, "[data]", _table("[data]", tables.get("data", {})), base)
+    given = _table("[data]", tables.get("data", {}))
     parties = _table("[parties]", tables.get("parties", {}))
+    if any(isinstance(held, Mapping) for held in parties.values()):
+        refuse_common_table(given)
+    data = _section(DataSection, "[data]", given, base)
     if not parties:
         raise JobError("[parties]: required (a name and a share or list of columns for each party)")
     return Job(
@@ -134,9 +137,9 @@ def _kind(place: str, entry: Any, default: str | None = None) -> Kind:
 
 def _defenses(entries: list[tuple[str, Mapping[str, Any]]]) -> list[Variant]:
     variants: list[Variant] = []
-    for place, entry in entries:
+    for number, (place, entry) in enumerate(entries, 1):
         try:
-            variants += sweep(entry)
+            variants += sweep(entry, number)
         except JobError as error:
             raise JobError(f"{place} {error}") from error
     return variants
