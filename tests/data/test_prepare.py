@@ -1,6 +1,7 @@
 """What each party holds: reference splits, shares, lists, importance, own tables, labels; and every refusal."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from sklearn.metrics import v_measure_score
 from labelward.data import Source, as_table, load_source, prepare, require_binary
 from labelward.data.partition import column_counts
 from labelward.errors import DataError
-from labelward.job import parse_job
+from labelward.job import DataSection, parse_job
 
 HALVES = {"active": 0.5, "telco": 0.5}
 
@@ -179,13 +180,13 @@ def test_labels_become_positions_in_the_sorted_classes(labels, classes):
     ("columns", "words"),
     [
         ({"label": np.ones(40, int)}, "every label is '1'"),
-        ({"label": [None, None, *[0, 1] * 19]}, "2 labels are missing (the first in row 0)"),
-        ({"label": [0.0, np.nan, *[0.0, 1.0] * 19]}, "1 labels are missing (the first in row 1)"),
-        ({"label": [0.0, np.inf, *[0.0, 1.0] * 19]}, "row 1 is inf"),
-        ({"label": [0.0, 0.5, *[0.0, 1.0] * 19]}, "row 1 is 0.5"),
+        ({"label": [None, None, *[0, 1] * 19]}, "2 labels are missing (the first in row 0, counting from 0)"),
+        ({"label": [0.0, np.nan, *[0.0, 1.0] * 19]}, "1 labels are missing (the first in row 1, counting from 0)"),
+        ({"label": [0.0, np.inf, *[0.0, 1.0] * 19]}, "row 1, counting from 0, is inf"),
+        ({"label": [0.0, 0.5, *[0.0, 1.0] * 19]}, "row 1, counting from 0, is 0.5"),
         ({"label": [7, *[0, 1] * 19, 0]}, "class '7' has a single row"),
         ({"label": [7, 7, *[0, 1] * 19]}, "no test row has class '7'"),
-        ({"a": [np.inf] * 40}, "column 'a': row 0 is inf"),
+        ({"a": [np.inf] * 40}, "column 'a': row 0, counting from 0, is inf"),
     ],
 )
 def test_rows_that_cannot_be_used(columns, words):
@@ -212,9 +213,10 @@ def test_a_passive_party_of_one_category_holds_nothing():
 
 
 def test_more_than_two_classes_are_refused_by_the_models_that_handle_two():
-    require_binary(("0", "1"), "secureboost")
-    with pytest.raises(DataError, match=r"3 classes .* 'secureboost' handles two"):
-        require_binary(("a", "b", "c"), "secureboost")
+    require_binary(("0", "1"), "secureboost", "here")
+    data = prepare(make_job(), 1, rows(label=np.arange(40) % 3))
+    with pytest.raises(DataError, match=r"^table 'rows', label column 'label': 3 classes .* 'secureboost' handles two"):
+        require_binary(data.classes, "secureboost", data.label)
 
 
 @pytest.fixture
@@ -251,10 +253,31 @@ def test_own_tables_are_matched_by_id(own_tables):
 
 def test_own_tables_with_other_rows_are_refused(own_tables):
     short = own_tables.telco.slice(2)
-    assert "2 ids of 'bank' are missing at 'telco', and 0 ids" in refusal(own_tables(short), None)
+    lost = min(own_tables.telco["who"][:2].to_pylist())
+    told = f"2 ids (such as '{lost}') of 'bank' are missing at 'telco', and 0 ids"
+    assert told in refusal(own_tables(short), None)
     doubled = pa.concat_tables([own_tables.telco, short])
-    assert "28 ids repeat" in refusal(own_tables(doubled), None)
+    first = short["who"][0].as_py()
+    assert f"28 ids repeat an earlier one (the first is '{first}')" in refusal(own_tables(doubled), None)
     assert "no column 'minute' (did you mean 'minutes'?)" in refusal(own_tables(columns=["minute"]), None)
+
+
+def test_a_passive_party_s_column_with_the_label_s_name_must_be_listed(own_tables):
+    """Left in by mistake it would be the label itself, and the model would learn from it."""
+    leaky = own_tables.telco.append_column("y", pa.array(["no", "yes"] * 15))
+    told = refusal(own_tables(leaky), None)
+    assert "party 'telco': its table has a column 'y', as the label of 'bank' is called" in told
+    assert "list it under columns in [parties.telco]" in told
+    assert prepare(own_tables(leaky, columns=["minutes", "y"]), 1).parties[1].columns == ("minutes", "y=yes")
+
+
+@pytest.mark.parametrize("listed", [{}, {"columns": ["x", "minutes"]}])
+def test_a_column_of_two_own_tables_needs_overlap(own_tables, listed):
+    both = own_tables.telco.append_column("x", pa.array(np.arange(30)))
+    job = own_tables(both, **listed)
+    assert "party 'telco': column 'x' is held by 'bank' already (set overlap = true" in refusal(job, None)
+    allowed = replace(job, data=DataSection(overlap=True))
+    assert "x" in prepare(allowed, 1).parties[1].columns
 
 
 def test_a_table_from_a_file_is_read_once_for_all_seeds(tmp_path):

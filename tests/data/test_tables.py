@@ -40,6 +40,12 @@ def test_ids_of_a_csv_file_keep_their_zeros(tmp_path):
     assert read_ids(read_table(tmp_path / "a.csv", text=["id"]), "id", "here").tolist() == ["007", "08"]
 
 
+def test_only_the_empty_field_is_a_missing_text(tmp_path):
+    (tmp_path / "a.csv").write_text('c,n\nNA,1\nnull,2\n"",NA\nx,4\n')
+    table = read_table(tmp_path / "a.csv")
+    assert table.to_pydict() == {"c": ["NA", "null", None, "x"], "n": [1, 2, None, 4]}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
@@ -80,8 +86,8 @@ def test_rows_in_memory_that_cannot_be_used(rows, words):
 @pytest.mark.parametrize(
     ("ids", "words"),
     [
-        (["a", "b", "a", "a"], "2 ids repeat"),
-        ([1, None, 3], "1 ids are missing"),
+        (["a", "b", "a", "b"], r"2 ids repeat an earlier one \(the first is 'a'\)"),
+        ([1, None, None], r"2 ids are missing \(the first in row 1, counting from 0\)"),
         ([1.5, 2.5], "whole numbers or texts"),
     ],
 )
@@ -139,10 +145,11 @@ def test_one_hot_equals_that_of_pandas(values):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ([1.0, 2.0, np.inf], "column 'x': row 2 is inf"),
-        ([1.0, np.nan, np.nan], "column 'x': 2 values are missing (the first in row 1)"),
-        ([None, 1, 2], "column 'x': 1 values are missing (the first in row 0)"),
-        (["a", None, "b"], "column 'x': 1 values are missing (the first in row 1)"),
+        ([1.0, 2.0, np.inf], "column 'x': row 2, counting from 0, is inf"),
+        ([1.0, 1e150, -1.1e150], "column 'x': row 2, counting from 0, is -1.1e+150; values must be at most 1e+150"),
+        ([1.0, np.nan, np.nan], "column 'x': 2 values are missing (the first in row 1, counting from 0)"),
+        ([None, 1, 2], "column 'x': 1 values are missing (the first in row 0, counting from 0)"),
+        (["a", None, "b"], "column 'x': 1 values are missing (the first in row 1, counting from 0)"),
         ([datetime.date(2020, 1, 1)] * 3, "column 'x': type date32"),
         ([b"a", b"b"], "column 'x': type binary"),
         ([str(number) for number in range(1001)], "1001 different values"),

@@ -21,6 +21,7 @@ from labelward.errors import DataError, EncryptionError, InputError, JobError, L
 from labelward.evaluate.audit import audit
 from labelward.evaluate.results import ResultRow, read_rows, read_run
 from labelward.job import Job, load_job
+from labelward.messages.tree import LevelSums, TreeStart
 from labelward.party.view import View
 from labelward.rng import Protection
 
@@ -67,6 +68,11 @@ def test_the_stored_line_has_the_contract_s_fields(finished: Finished) -> None:
     assert line["engine"] == {"name": "plain", "bits": 0, "insecure": True, "security_level": 0}
     assert line["defense"] == []
     assert (line["party"], line["attack"]) == ("telco", {"kind": "clustering"})
+    full = {"eta": None, "alpha": 3.0, "starts": 5, "chunk": None, "inter_chunk_weight": 100.0}
+    assert (rows[1].attack, rows[-1].defense) == (
+        {"kind": "id2graph", **full},
+        ({"kind": "local-trees", "count": 1, "mode": "replace"},),
+    )
     metrics = {"v_measure", "ari"}
     assert metrics <= line["leakage"].keys()
     assert line["leakage"]["primary"] == "v_measure"
@@ -99,6 +105,14 @@ def test_costs_are_those_of_the_run(finished: Finished) -> None:
     assert sum(flow.bytes for flow in details.wire) == row.cost.bytes
     assert sum(flow.messages for flow in details.wire) == row.cost.messages
     assert row.cost.encryptions == 2 * 455  # trees × training rows: both peers get the same ciphertexts
+    received = [
+        getattr(each.message, field)
+        for party in ("active", "telco", "shop")
+        for view in (View.load(out / "runs/none/1" / party / "view"),)
+        for kind, field in ((TreeStart, "gradients"), (LevelSums, "sums"))
+        for each in view.received(kind)
+    ]
+    assert row.cost.ciphertexts == sum(digest.count for digest in received)  # what travels twice counts twice
     assert row.cost.decryptions == details.seen["active"].decrypted_sums // 3  # g, h and the count packed in one
     assert details.duration == row.cost.seconds
 
@@ -130,7 +144,7 @@ def test_details_say_what_each_party_could_have_seen(finished: Finished) -> None
 
 def test_local_trees_are_absent_from_the_views(finished: Finished) -> None:
     out, _ = finished
-    bare, local = (read_run(out, defense, 1) for defense in ([], [{"kind": "local-trees"}]))
+    bare, local = (read_run(out, defense, 1) for defense in ([], [{"kind": "local-trees", "count": 1}]))
     assert bare is not None
     assert local is not None
     assert (bare.seen["telco"].trees, local.seen["telco"].trees) == (2, 1)
@@ -140,6 +154,7 @@ def test_what_lies_on_disk_is_private(finished: Finished) -> None:
     out, _ = finished
     folders = [out, *(path for path in out.rglob("*") if path.is_dir())]
     assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o700}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in out.rglob("*") if path.is_file()} == {0o600}
     assert (out / "runs" / "id-lmid-xi-0.4" / "2" / "shop" / "view").is_dir()
     assert (out / "runs" / "none" / "1" / "active" / "model").is_dir()
     assert (out / "data" / "1" / "telco.parquet").is_file()
@@ -153,6 +168,18 @@ def test_the_stored_job_is_the_completed_one(finished: Finished, job: Jobs) -> N
     stored = load_job(out / "job.toml")
     assert stored.run == job().run
     assert stored.model.params["min_child_weight"] == 0.0
+    assert stored.defenses[1].chain[0].params == {"count": 1, "mode": "replace"}
+    assert stored.attacks[1].params == {"alpha": 3.0, "starts": 5, "inter_chunk_weight": 100.0}
+
+
+def test_the_stored_job_goes_on_with_its_audit(finished: Finished, job: Jobs) -> None:
+    """Names of folders and keys of rows do not depend on what was left out."""
+    out, rows = finished
+    before = snapshot(out)
+    assert audit(load_job(out / "job.toml"), out) == rows
+    whole = job(defense=[{"kind": "id-lmid", "xi": 0.4}, {"kind": "local-trees", "count": 1}])
+    assert audit(whole, out) == rows
+    assert snapshot(out) == before
 
 
 def test_a_finished_audit_is_left_as_it_is(finished: Finished, job: Jobs) -> None:
@@ -236,7 +263,45 @@ def test_progress_counts_runs_trees_and_attacks(job: Jobs, tmp_path: Path) -> No
     assert [news[1:3] for news in told if news[0] == "attacks"] == [(0, 4), (1, 4), (2, 4), (3, 4)]
 
 
+IN_USE = """
+import sys
+from pathlib import Path
+from labelward.errors import OutputError
+from labelward.evaluate.audit import audit
+from labelward.job import load_job
+try:
+    audit(load_job(sys.argv[1]), Path(sys.argv[2]), force=bool(sys.argv[3]))
+except OutputError as error:
+    print(error)
+"""
+
+
 class TestOutputFolder:
+    @pytest.mark.parametrize("force", ["", "force"])
+    def test_one_audit_at_a_time(self, force: str, job: Jobs, tmp_path: Path) -> None:
+        out, job_file, told = tmp_path / "out", tmp_path / "job.toml", []
+        small = job(defense=None, attack=None)
+        job_file.write_text(small.to_toml())
+
+        def again(event: str, done: int, total: int, detail: str) -> None:
+            if event == "runs" and done == 1:
+                command = [sys.executable, "-c", IN_USE, job_file, out, force]
+                told.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+        assert len(audit(small, out, watch=again)) == 2
+        assert told == [f"{out} is in use by another labelward (process {os.getpid()})\n"]
+        assert not (out / ".lock").exists()
+
+    def test_a_lock_that_a_killed_audit_left_is_no_obstacle(self, job: Jobs, tmp_path: Path) -> None:
+        (tmp_path / ".lock").write_text("1")
+        assert len(audit(job(defense=None, attack=None), tmp_path)) == 2
+
+    def test_a_folder_within_another_audit_s_is_refused(self, finished: Finished, job: Jobs) -> None:
+        out, _ = finished
+        with pytest.raises(OutputError, match=f"runs/other: lies in {out}, the folder of an audit"):
+            audit(job(), out / "runs" / "other")
+        assert not (out / "runs" / "other").exists()
+
     def test_another_job_is_refused_by_its_keys(self, finished: Finished, job: Jobs) -> None:
         out, _ = finished
         before = snapshot(out)
@@ -299,12 +364,26 @@ class TestOutputFolder:
         ({"defense": [{"kind": "id-lmdi"}]}, JobError, r"\[\[defense\]\].*'id-lmdi' \(did you mean 'id-lmid'\?\)"),
         ({"defense": [{"kind": "id-lmid"}]}, JobError, r"\[\[defense\]\].*needs a value for 'xi'"),
         ({"defense": [{"kind": "id-lmid", "xi": -1}]}, JobError, r"xi must be .* -1"),
+        (
+            {"defense": [{"kind": "local-trees"}, {"kind": "id-lmid", "xi": [0.1, -1]}]},
+            JobError,
+            r"\[\[defense\]\] 2: defense 'id-lmid': xi must be .* -1",
+        ),
+        (
+            {"defense": [{"kind": "local-trees"}, {"kind": "local-trees", "count": 1}]},
+            JobError,
+            r"'local-trees .* is given twice",
+        ),
         ({"attack": [{"kind": "id2grap"}]}, JobError, r"\[\[attack\]\].*'id2grap' \(did you mean 'id2graph'\?\)"),
-        ({"attack": [{"kind": "id2graph", "eta": 2}]}, JobError, r"\[\[attack\]\] attack 'id2graph': eta must be .* 2"),
+        (
+            {"attack": [{"kind": "id2graph", "eta": 2}]},
+            JobError,
+            r"\[\[attack\]\] 1: attack 'id2graph': eta must be .* 2",
+        ),
         ({"encryption": {"engine": "palier"}}, JobError, r"\[encryption\] engine: .*'palier'.*'paillier'"),
         ({"encryption": {"bits": 2049}}, EncryptionError, r"\[encryption\] bits: .*2049"),
         ({"data": {"table": "breast_cancre"}}, DataError, "'breast_cancre'.*'breast_cancer'"),
-        ({"data": {"table": "digits"}}, DataError, "10 classes"),
+        ({"data": {"table": "digits"}}, DataError, "table 'digits', label column 'label': 10 classes"),
         ({"parties": {"active": [], "telco": ["mean radus"]}}, DataError, "'mean radus'.*'mean radius'"),
         ({"parties": {"active": 0.5, "truth": 0.5}}, JobError, "truth: the name is taken"),
         (

@@ -6,16 +6,22 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from labelward.attacks.contract import Guess
 from labelward.errors import DataError, FileFormatError, JobError, OutputError
+from labelward.evaluate.audit import audit
 from labelward.evaluate.offline import attack_view, read_guess, score_guess, write_guess
 from labelward.evaluate.results import ResultRow
+from labelward.party.transcript import Transcript
+from labelward.party.view import View
 
 Finished = tuple[Path, list[ResultRow]]
 
@@ -39,12 +45,32 @@ print(json.dumps({kind: score_guess(out / kind, truth) for kind in ("clustering"
 """
 
 
+def without_last_record(data: bytes) -> bytes:
+    start, position = 0, data.index(b"\n") + 1
+    while position < len(data):
+        start, position = position, position + 4 + int.from_bytes(data[position : position + 4], "little") + 32
+    return data[:start]
+
+
 def python(script: str, *arguments: object) -> str:
     run = subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
     return run.stdout
+
+
+@pytest.fixture
+def shop(finished: Finished) -> tuple[Path, pa.Table]:
+    """A view, and the columns of its party."""
+    return finished[0] / "runs/none/1/shop/view", pq.read_table(finished[0] / "data/1/shop.parquet")
+
+
+def attacked(view: Path, table: pa.Table, tmp_path: Path, **options: Any) -> dict[str, int]:
+    path = tmp_path / "features.parquet"
+    pq.write_table(table, path)
+    ids, found = attack_view(view, path, "id2graph", {}, classes=2, seed=1, **options)
+    return dict(zip(ids, found.values.tolist(), strict=True))
 
 
 @pytest.fixture
@@ -90,6 +116,40 @@ def test_the_truth_may_be_the_whole_table_by_row_numbers(finished: Finished, tmp
     assert score_guess(stored, table, label="diagnosis") == score_guess(stored, out / "data/1/truth.parquet")
 
 
+def test_rows_and_columns_may_come_in_another_order(shop: tuple[Path, pa.Table], tmp_path: Path) -> None:
+    view, table = shop
+    expected = attacked(view, table, tmp_path)
+    order = np.random.default_rng(0).permutation(table.num_rows)
+    mixed = table.take(pa.array(order)).select(table.column_names[::-1])
+    assert attacked(view, mixed, tmp_path) == expected
+    renamed = mixed.rename_columns(["customer" if name == "id" else name for name in mixed.column_names])
+    assert attacked(view, renamed, tmp_path, id_column="customer") == expected
+    assert list(attacked(view, table.drop_columns(["id"]), tmp_path).values()) == list(expected.values())
+
+
+def test_own_tables_are_encoded_as_for_the_run(job: Any, tmp_path: Path) -> None:
+    """Categories stand in the view's columns, though the table has the column that they come from."""
+    draw, n = np.random.default_rng(3), 80
+    ids, plan = [f"{one:03}" for one in draw.permutation(n)], draw.choice(["a", "b", "c"], n)
+    telco = pa.table({"who": ids, "calls": draw.normal(size=n), "plan": plan})
+    pq.write_table(telco, tmp_path / "telco.parquet")
+    pq.write_table(pa.table({"who": ids, "age": draw.normal(size=n), "y": plan == "a"}), tmp_path / "bank.parquet")
+    parties = {
+        "active": {"table": str(tmp_path / "bank.parquet"), "label": "y"},
+        "telco": {"table": str(tmp_path / "telco.parquet")},
+    }
+    out = tmp_path / "out"
+    audit(job(data={"id": "who"}, parties=parties, defense=None, run={"seeds": [1]}), out)
+    view, stored = out / "runs/none/1/telco/view", pq.read_table(out / "data/1/telco.parquet")
+    assert View.load(view).header.columns == ("calls", "plan=b", "plan=c")
+    trained = telco.filter(pc.is_in(telco["who"], value_set=stored["id"].combine_chunks()))
+    assert attacked(view, trained, tmp_path, id_column="who") == attacked(view, stored, tmp_path)
+    with pytest.raises(DataError, match="has 80 rows, but the view of 'telco' speaks of 64"):
+        attacked(view, telco, tmp_path, id_column="who")
+    with pytest.raises(DataError, match="it has besides 'who'"):
+        attacked(view, trained, tmp_path)
+
+
 def test_rows_are_matched_by_id(guess: Path, tmp_path: Path) -> None:
     table = tmp_path / "truth.csv"
     table.write_text("key,label\nd,no\nx,yes\nb,yes\na,yes\nc,no\n")
@@ -113,10 +173,45 @@ class TestBadInput:
         with pytest.raises(DataError, match=r"few.csv.*has 2 rows, but the view of 'telco' speaks of 455"):
             attack_view(out / "runs/none/1/telco/view", table, "clustering", {}, classes=2, seed=1)
 
+    def test_features_of_another_seed(self, finished: Finished, shop: tuple[Path, pa.Table], tmp_path: Path) -> None:
+        view, table = shop
+        other = pq.read_table(finished[0] / "data/2/shop.parquet").rename_columns(table.column_names)
+        with pytest.raises(DataError, match="row ids are not those of the view of 'shop'"):
+            attacked(view, other, tmp_path)
+
+    def test_features_of_another_party(self, finished: Finished, shop: tuple[Path, pa.Table], tmp_path: Path) -> None:
+        view, table = shop
+        telco = pq.read_table(finished[0] / "data/1/telco.parquet")
+        with pytest.raises(
+            DataError, match=r"not the columns of the view of 'shop': it lacks '.*', … and has besides '"
+        ):
+            attacked(view, telco, tmp_path)
+        last = table.column_names[-1]
+        with pytest.raises(DataError, match=f"it lacks '{last}'$"):
+            attacked(view, table.drop_columns([last]), tmp_path)
+        with pytest.raises(DataError, match=r"it has besides 'label'$"):
+            attacked(view, table.append_column("label", pa.array([0] * table.num_rows)), tmp_path)
+
+    def test_a_view_that_was_cut_off(self, shop: tuple[Path, pa.Table], tmp_path: Path) -> None:
+        """What its end held is missing, so that the attack finds less: a false low figure."""
+        view, table = shop
+        cut = tmp_path / "cut"
+        cut.mkdir()
+        (cut / "transcript.lwt").write_bytes(without_last_record((view / "transcript.lwt").read_bytes()))
+        with pytest.raises(FileFormatError, match="no closing record"):
+            attacked(cut, table, tmp_path)
+        assert attacked(cut, table, tmp_path, incomplete=True) == attacked(view, table, tmp_path)
+
+    def test_a_view_that_does_not_say_whose_rows(self, shop: tuple[Path, pa.Table], tmp_path: Path) -> None:
+        header = msgspec.structs.replace(View.load(shop[0]).header, ids="")
+        Transcript(header, tmp_path / "view").close(complete=True)
+        with pytest.raises(FileFormatError, match="does not say which rows"):
+            attacked(tmp_path / "view", shop[1], tmp_path)
+
     def test_unknown_attack_parameter_and_damaged_view(self, finished: Finished, tmp_path: Path) -> None:
         out, _ = finished
         view, features = out / "runs/none/1/telco/view", out / "data/1/telco.parquet"
-        with pytest.raises(JobError, match=r"'id2grph'.*'id2graph'"):
+        with pytest.raises(JobError, match=r"^unknown attack 'id2grph'.*'id2graph'"):
             attack_view(view, features, "id2grph", {}, classes=2, seed=1)
         with pytest.raises(JobError, match="'colour'"):
             attack_view(view, features, "clustering", {"colour": 3}, classes=2, seed=1)
@@ -133,6 +228,9 @@ class TestBadInput:
         table = tmp_path / "truth.csv"
         table.write_text("id,label\na,1\nb,1\nx,0\ny,0\n")
         with pytest.raises(DataError, match=r"no row 'c', and 2 rows of the guess are missing"):
+            score_guess(guess, table)
+        table.write_text("key,label\na,1\nb,1\nc,0\nd,0\n")
+        with pytest.raises(DataError, match=r"no column 'id'.*count from 0 \(its columns: 'key', 'label'\); give --id"):
             score_guess(guess, table)
         with pytest.raises(DataError, match=r"'lable'.*'label'"):
             score_guess(guess, table, label="lable")

@@ -23,6 +23,7 @@ from labelward.evaluate.results import (
     append_row,
     defense_label,
     has_cut_off_row,
+    kind_label,
     read_rows,
     read_run,
     run_folder,
@@ -192,6 +193,9 @@ def test_damaged_run_details(tmp_path: Path, text: str, reason: str) -> None:
 def test_names_of_defenses(tmp_path: Path) -> None:
     chain = [{"kind": "local-trees", "count": 1, "mode": "replace"}, LMID]
     assert defense_label([]) == "no defense"
-    assert defense_label(chain) == "local-trees (count 1, mode replace) + id-lmid (xi 0.5)"
+    assert defense_label(chain) == "local-trees (count 1) + id-lmid (xi 0.5)"
+    assert defense_label([{"kind": "local-trees", "count": 2, "mode": "add"}]) == "local-trees (count 2, mode add)"
+    assert kind_label({"kind": "id2graph", "eta": None, "alpha": 3.0, "starts": 9}) == "id2graph (starts 9)"
+    assert kind_label({"kind": "of another project", "p": 1}) == "of another project (p 1)"
     assert run_folder(tmp_path, [], 1) == tmp_path / "runs" / "none" / "1"
-    assert run_folder(tmp_path, chain, 2).parent.name == "local-trees-count-1-mode-replace+id-lmid-xi-0.5"
+    assert run_folder(tmp_path, chain, 2).parent.name == "local-trees-count-1+id-lmid-xi-0.5"

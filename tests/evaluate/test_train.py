@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +25,7 @@ from labelward.evaluate.train import TrainedModel, predict, train
 from labelward.evaluate.utility import scores
 from labelward.job import Job
 from labelward.party.view import View
+from labelward.protocols.tree.share import ModelShare
 
 Jobs = Callable[..., Job]
 PREDICT = """
@@ -28,6 +35,24 @@ from labelward.evaluate.train import predict
 run, active, telco, out = map(Path, sys.argv[1:])
 predict(run, {"active": active, "telco": telco}, out)
 """
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from labelward.evaluate.train import train
+from labelward.job import load_job
+
+def watch(event, done, total, detail):
+    if done == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+train(load_job(sys.argv[1]), Path(sys.argv[2]), seed=1, watch=watch)
+"""
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +148,9 @@ def test_an_active_party_without_columns_and_rows_without_ids(job: Jobs, tmp_pat
 
 class TestBadInput:
     def test_several_variants_need_a_choice(self, job: Jobs, tmp_path: Path) -> None:
-        with pytest.raises(JobError, match=r"choose one of none, id-lmid-xi-0\.4, local-trees"):
+        with pytest.raises(JobError, match=r"choose one of none, id-lmid-xi-0\.4, local-trees-count-1$"):
             train(job(), tmp_path / "out", seed=1)
-        with pytest.raises(JobError, match=r"'local-tree'.*'local-trees'"):
+        with pytest.raises(JobError, match=r"'local-tree'.*'local-trees-count-1'"):
             train(job(), tmp_path / "out", seed=1, variant="local-tree")
         assert not (tmp_path / "out").exists()
 
@@ -137,6 +162,60 @@ class TestBadInput:
             train(own_tables, out, seed=2)
         assert train(own_tables, out, seed=2, force=True).seed == 2
         assert (out / "notes.txt").exists()
+
+    def test_a_training_that_fails_leaves_what_was_there(self, own_tables: Job, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+
+        def interrupt(event: str, done: int, total: int, detail: str) -> None:
+            if done == 1:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            train(own_tables, out, seed=1, watch=interrupt)
+        assert list(tmp_path.iterdir()) == []
+        train(own_tables, out, seed=1)  # the same command: nothing is in its way
+        before = snapshot(out)
+        with pytest.raises(KeyboardInterrupt):
+            train(own_tables, out, seed=2, force=True, watch=interrupt)
+        assert snapshot(out) == before
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+    def test_what_a_killed_training_left_is_cleared(self, own_tables: Job, tmp_path: Path) -> None:
+        script, job_file, out = tmp_path / "killed.py", tmp_path / "job.toml", tmp_path / "runs" / "out"
+        script.write_text(KILLED)
+        job_file.write_text(own_tables.to_toml())
+        dead = subprocess.run([sys.executable, script, job_file, out], capture_output=True, check=False)
+        assert dead.returncode == -signal.SIGKILL, dead.stderr.decode()
+        side = out.with_name(".out.partial")
+        assert [path.name for path in out.parent.iterdir()] == [side.name]
+        assert stat.S_IMODE(side.stat().st_mode) == 0o700
+        train(own_tables, out, seed=1)
+        assert sorted(path.name for path in out.iterdir()) == ["active", "job.toml", "telco"]
+        assert [path.name for path in out.parent.iterdir()] == ["out"]
+        assert stat.S_IMODE((out / "job.toml").stat().st_mode) == 0o600
+
+    def test_two_trainings_at_once(self, own_tables: Job, tmp_path: Path) -> None:
+        out, refused = tmp_path / "out", []
+
+        def again(event: str, done: int, total: int, detail: str) -> None:
+            if done == 1:
+                with pytest.raises(OutputError, match=f"is in use by another labelward .process {os.getpid()}"):
+                    train(own_tables, out, seed=2)
+                refused.append(done)
+
+        assert train(own_tables, out, seed=1, watch=again).seed == 1
+        assert refused
+
+    def test_a_folder_of_the_user_s_that_is_called_as_a_party(self, own_tables: Job, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        train(own_tables, out, seed=1)
+        other = replace(own_tables, parties=(own_tables.active, replace(own_tables.passive[0], name="shop")))
+        (out / "shop").mkdir()
+        with pytest.raises(OutputError, match="holds 'shop', which the earlier run did not write"):
+            train(other, out, seed=1, force=True)
+        (out / "shop").rmdir()
+        train(other, out, seed=1, force=True)
+        assert sorted(path.name for path in out.iterdir()) == ["active", "job.toml", "shop"]
 
     def test_the_folder_of_an_audit_is_not_replaced(self, finished: tuple[Path, object], own_tables: Job) -> None:
         with pytest.raises(OutputError, match="was not made by a training"):
@@ -156,7 +235,10 @@ class TestBadInput:
         run, _ = trained
         few = tmp_path / "few.parquet"
         pq.write_table(pq.read_table(tables / "telco.parquet").slice(0, 200), few)
-        with pytest.raises(DataError, match="40 of 'active' are missing at 'telco', and 0 of 'telco' at 'active'"):
+        with pytest.raises(
+            DataError,
+            match=r"bring different rows: 40 ids \(such as '.*'\) of 'active' are missing at 'telco', and 0 ids of",
+        ):
             predict(run, {"active": tables / "bank.parquet", "telco": few}, tmp_path / "o.parquet")
         with pytest.raises(DataError, match=r"party 'telco'.*no column"):
             predict(run, {"active": tables / "bank.parquet", "telco": tables / "bank.parquet"}, tmp_path / "o.parquet")
@@ -171,6 +253,21 @@ class TestBadInput:
         both = {"active": tables / "bank.parquet", "telco": tables / "telco.parquet"}
         with pytest.raises(HandshakeError, match="model is"):
             predict(other, both, tmp_path / "o.parquet")
+
+    def test_shares_in_each_other_s_folders(
+        self, trained: tuple[Path, TrainedModel], tables: Path, tmp_path: Path
+    ) -> None:
+        """Both would be asked, and answer: wrong predictions and no error."""
+        run = tmp_path / "run"
+        shutil.copytree(trained[0], run)
+        shutil.copy(trained[0] / "active/model/share.json", run / "telco/model/share.json")
+        both = {"active": tables / "bank.parquet", "telco": tables / "telco.parquet"}
+        with pytest.raises(FileFormatError, match="telco/model: the share of party 'active' lies in the folder of 'te"):
+            predict(run, both, tmp_path / "o.parquet")
+        share = ModelShare.load(trained[0] / "telco/model")
+        msgspec.structs.replace(share, parties=("active", "telco", "shop")).save(run / "telco/model")
+        with pytest.raises(FileFormatError, match="of the parties active, telco, shop; the job has active, telco"):
+            predict(run, both, tmp_path / "o.parquet")
 
     def test_no_model_there(self, tables: Path, tmp_path: Path) -> None:
         with pytest.raises(FileFormatError, match="no folder that labelward train wrote"):

@@ -1,10 +1,10 @@
 """Tables, the catalogue of data sets, and what each party of a rehearsal holds."""
 
 from .catalogue import Entry, entries
-from .encode import encode, encode_as
+from .encode import encode, encode_as, origin
 from .labels import require_binary
 from .prepare import PartyData, Rehearsal, Source, load_source, prepare
-from .tables import as_table, read_ids, read_table
+from .tables import as_table, read_ids, read_table, refuse_other_rows
 
 __all__ = [
     "Entry",
@@ -16,8 +16,10 @@ __all__ = [
     "encode_as",
     "entries",
     "load_source",
+    "origin",
     "prepare",
     "read_ids",
     "read_table",
+    "refuse_other_rows",
     "require_binary",
 ]

@@ -6,7 +6,7 @@ first in sorted order, called ``column=value``; its values are taken from all ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 
 from labelward.errors import DataError
 
-from .tables import find_column
+from .tables import find_column, row_name
 
-__all__ = ["MAX_CATEGORIES", "as_numbers", "encode", "encode_as"]
+__all__ = ["MAX_CATEGORIES", "MAX_MAGNITUDE", "as_numbers", "encode", "encode_as", "origin"]
 
 MAX_CATEGORIES = 1000
 """A column with more distinct texts than this is taken for an id or a free text, and refused."""
+
+MAX_MAGNITUDE = 1e150
+"""A number beyond this is refused: squared distances of 10⁸ rows must stay below the largest float64."""
 
 
 def encode(table: pa.Table, columns: Iterable[str], place: str) -> tuple[tuple[str, ...], NDArray[np.float64]]:
@@ -33,7 +36,7 @@ def encode(table: pa.Table, columns: Iterable[str], place: str) -> tuple[tuple[s
         place: whose table it is, for messages.
 
     Raises:
-        DataError: names place, column and row of a missing or infinite value, a type that is not supported, or a
+        DataError: names place, column and row of a missing, infinite or huge value, a type that is not supported, or a
             column with more than :data:`MAX_CATEGORIES` categories.
     """
     names: list[str] = []
@@ -69,18 +72,27 @@ def encode_as(table: pa.Table, names: Iterable[str], place: str) -> NDArray[np.f
     wanted = tuple(names)
     matrix = np.empty((table.num_rows, len(wanted)))
     for position, name in enumerate(wanted):
-        if name in table.column_names:
-            values = table.column(name)
+        column = origin(name, table.column_names)
+        if column is None:
+            find_column(table, name.split("=")[0], place)  # raises, with the nearest one
+            raise DataError(f"{place}: no column {name!r}")
+        where, values = f"{place}, column {column!r}", table.column(column)
+        if column == name:
             if _is_categorical(values.type):
-                raise DataError(f"{place}, column {name!r}: must hold numbers but has type {values.type}")
-            matrix[:, position] = _numbers(values, f"{place}, column {name!r}")
+                raise DataError(f"{where}: must hold numbers but has type {values.type}")
+            matrix[:, position] = _numbers(values, where)
             continue
-        column, category = _split_name(table, name, place)
-        where = f"{place}, column {column!r}"
-        codes, categories = _categories(table.column(column), where)
+        category = name[len(column) + 1 :]
+        codes, categories = _categories(values, where)
         code = categories.index(category) if category in categories else -1
         matrix[:, position] = codes == code
     return matrix
+
+
+def origin(name: str, columns: Sequence[str]) -> str | None:
+    """Return which of a table's columns an encoded name comes from: itself, or the head of ``column=value``."""
+    heads = [name, *(name[:position] for position, character in enumerate(name) if character == "=")]
+    return next((head for head in heads if head in columns), None)
 
 
 def as_numbers(table: pa.Table, column: str, place: str) -> tuple[NDArray[np.float64], bool]:
@@ -103,14 +115,6 @@ def _is_categorical(kind: Any) -> bool:
     )
 
 
-def _split_name(table: pa.Table, name: str, place: str) -> tuple[str, str]:
-    for position, character in enumerate(name):
-        if character == "=" and name[:position] in table.column_names:
-            return name[:position], name[position + 1 :]
-    find_column(table, name.split("=")[0], place)  # raises, with the nearest column
-    raise DataError(f"{place}: no column {name!r}")
-
-
 def _refuse_missing(values: Any, missing: NDArray[np.bool_] | None, where: str) -> None:
     """``missing`` tells it for values without nulls, where NaN stands for a missing number."""
     if missing is None:
@@ -120,7 +124,9 @@ def _refuse_missing(values: Any, missing: NDArray[np.bool_] | None, where: str) 
     count = int(np.count_nonzero(missing))
     if count:
         first = int(np.argmax(missing))
-        raise DataError(f"{where}: {count} values are missing (the first in row {first}); fill them or leave it out")
+        raise DataError(
+            f"{where}: {count} values are missing (the first in {row_name(first)}); fill them or leave it out"
+        )
 
 
 def _numbers(values: Any, where: str) -> NDArray[np.float64]:
@@ -129,11 +135,12 @@ def _numbers(values: Any, where: str) -> NDArray[np.float64]:
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
         raise DataError(f"{where}: type {kind} is not supported; it must hold numbers, texts or booleans")
     numbers = np.asarray(values.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
-    finite = np.isfinite(numbers)
-    if not finite.all():
+    fit = np.abs(numbers) <= MAX_MAGNITUDE
+    if not fit.all():
         _refuse_missing(values, np.isnan(numbers), where)
-        row = int(np.argmin(finite))
-        raise DataError(f"{where}: row {row} is {numbers[row]}; values must be finite")
+        row = int(np.argmin(fit))
+        wanted = f"at most {MAX_MAGNITUDE:g} in size" if np.isfinite(numbers[row]) else "finite"
+        raise DataError(f"{where}: {row_name(row)}, is {numbers[row]}; values must be {wanted}")
     return numbers
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import DataError
 
-from .tables import find_column
+from .tables import find_column, row_name
 
 __all__ = ["encode_labels", "require_binary"]
 
@@ -51,15 +51,18 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
     return classes, numbers
 
 
-def require_binary(classes: Sequence[str], model: str) -> None:
+def require_binary(classes: Sequence[str], model: str, place: str) -> None:
     """Refuse labels of more than two classes for a model that handles two.
 
+    Args:
+        place: table and column of the labels, for messages.
+
     Raises:
-        DataError: names the model and the number of classes.
+        DataError: names place, model and the number of classes.
     """
     if len(classes) != 2:
         shown = ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
-        raise DataError(f"the labels have {len(classes)} classes ({shown}); model {model!r} handles two")
+        raise DataError(f"{place}: {len(classes)} classes ({shown}); model {model!r} handles two")
 
 
 def _is_text(kind: Any) -> bool:
@@ -70,7 +73,7 @@ def _refuse_missing(labels: Any, where: str) -> None:
     missing = pc.is_null(labels, nan_is_null=True).to_numpy(zero_copy_only=False)
     count = int(np.count_nonzero(missing))
     if count:
-        raise DataError(f"{where}: {count} labels are missing (the first in row {int(np.argmax(missing))})")
+        raise DataError(f"{where}: {count} labels are missing (the first in {row_name(int(np.argmax(missing)))})")
 
 
 def _whole(labels: Any, where: str) -> Any:
@@ -78,5 +81,5 @@ def _whole(labels: Any, where: str) -> Any:
     wrong = ~np.isfinite(numbers) | (numbers != np.floor(numbers)) | (np.abs(numbers) > 2**53)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise DataError(f"{where}: row {row} is {numbers[row]}; labels must be classes: whole numbers or texts")
+        raise DataError(f"{where}: {row_name(row)}, is {numbers[row]}; labels must be classes: whole numbers or texts")
     return pa.chunked_array([pa.array(numbers.astype(np.int64))])

@@ -20,7 +20,7 @@ from . import catalogue
 from .encode import encode
 from .labels import encode_labels
 from .partition import assign_columns, importance
-from .tables import read_ids, read_table
+from .tables import read_ids, read_table, refuse_other_rows
 
 __all__ = ["PartyData", "Rehearsal", "Source", "load_source", "prepare"]
 
@@ -63,6 +63,7 @@ class Rehearsal:
 
     Attributes:
         name: the data set.
+        label: table and column of the labels, in words.
         classes: the values of the label, sorted, as text (C).
         parties: the active party first.
         train_labels: int64[n], positions in ``classes``.
@@ -72,6 +73,7 @@ class Rehearsal:
     """
 
     name: str
+    label: str
     classes: tuple[str, ...]
     parties: tuple[PartyData, ...]
     train_labels: NDArray[np.int64]
@@ -120,8 +122,8 @@ def prepare(job: Job, seed: int, source: Source | None = None) -> Rehearsal:
 
 
 def _from_common_table(job: Job, seed: int, source: Source) -> Rehearsal:
-    table, place = source.tables[0], f"table {source.name!r}"
-    classes, labels = encode_labels(table, job.data.label or "", place)
+    table, place, label = source.tables[0], f"table {source.name!r}", job.data.label or ""
+    classes, labels = encode_labels(table, label, place)
     train, test = _split_rows(job, seed, labels, classes)
     if job.data.id is None:
         ids = np.arange(table.num_rows).astype(np.str_)
@@ -132,7 +134,8 @@ def _from_common_table(job: Job, seed: int, source: Source) -> Rehearsal:
     parties = tuple(
         _party_data(party, table, columns, train, test) for party, columns in zip(job.parties, held, strict=True)
     )
-    return _rehearsal(source.name, classes, parties, labels, ids, (train, test))
+    where = f"{place}, label column {label!r}"
+    return _rehearsal((source.name, where), classes, parties, labels, ids, (train, test))
 
 
 def _from_own_tables(job: Job, seed: int, source: Source) -> Rehearsal:
@@ -143,26 +146,40 @@ def _from_own_tables(job: Job, seed: int, source: Source) -> Rehearsal:
         ids = ids[order]
         if party is job.active:
             reference_ids = ids
-        _refuse_other_rows(job.active.name, reference_ids, party.name, ids)
+        refuse_other_rows("hold", (job.active.name, reference_ids), (party.name, ids))
         sorted_tables.append(table.take(pa.array(order)))
-    classes, labels = encode_labels(sorted_tables[0], job.active.label or "", f"party {job.active.name!r}")
+    place, label = f"party {job.active.name!r}", job.active.label or ""
+    classes, labels = encode_labels(sorted_tables[0], label, place)
+    held = _own_columns(job, source.tables)
     train, test = _split_rows(job, seed, labels, classes)
-    parties = []
-    for party, table in zip(job.parties, sorted_tables, strict=True):
-        others = tuple(name for name in table.column_names if name not in (party.id, party.label))
-        columns = others if party.columns is None else party.columns
-        parties.append(_party_data(party, table, columns, train, test))
-    return _rehearsal(source.name, classes, tuple(parties), labels, reference_ids, (train, test))
-
-
-def _refuse_other_rows(active: str, held: NDArray[np.str_], party: str, ids: NDArray[np.str_]) -> None:
-    if np.array_equal(held, ids):
-        return
-    missing, more = len(np.setdiff1d(held, ids)), len(np.setdiff1d(ids, held))
-    raise DataError(
-        f"parties {active!r} and {party!r} hold different rows: {missing} ids of {active!r} are missing at {party!r}, "
-        f"and {more} ids of {party!r} at {active!r}"
+    parties = tuple(
+        _party_data(party, table, columns, train, test)
+        for party, table, columns in zip(job.parties, sorted_tables, held, strict=True)
     )
+    where = f"{place}, label column {label!r}"
+    return _rehearsal((source.name, where), classes, parties, labels, reference_ids, (train, test))
+
+
+def _own_columns(job: Job, tables: Sequence[pa.Table]) -> list[tuple[str, ...]]:
+    """Return the columns that each party brings of its own table."""
+    found: list[tuple[str, ...]] = []
+    holder: dict[str, str] = {}
+    for party, table in zip(job.parties, tables, strict=True):
+        others = tuple(name for name in table.column_names if name not in (party.id, party.label))
+        if party.columns is None and job.active.label in others:
+            raise DataError(
+                f"party {party.name!r}: its table has a column {job.active.label!r}, as the label of "
+                f"{job.active.name!r} is called; if it is no label, list it under columns in [parties.{party.name}]"
+            )
+        found.append(others if party.columns is None else party.columns)
+        for column in found[-1]:
+            if column in holder and not job.data.overlap:
+                raise DataError(
+                    f"party {party.name!r}: column {column!r} is held by {holder[column]!r} already "
+                    "(set overlap = true in [data] to allow it, or list each party's columns)"
+                )
+            holder.setdefault(column, party.name)
+    return found
 
 
 def _party_data(
@@ -177,7 +194,7 @@ def _party_data(
 
 
 def _rehearsal(
-    name: str,
+    named: tuple[str, str],
     classes: tuple[str, ...],
     parties: tuple[PartyData, ...],
     labels: NDArray[np.int64],
@@ -189,7 +206,8 @@ def _rehearsal(
             raise DataError(f"party {party.name!r}: it has no column with more than one category, so it holds nothing")
     train, test = rows
     return Rehearsal(
-        name=name,
+        name=named[0],
+        label=named[1],
         classes=classes,
         parties=parties,
         train_labels=labels[train],

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import DataError
 
-__all__ = ["as_table", "find_column", "read_ids", "read_table"]
+__all__ = ["as_table", "find_column", "read_ids", "read_table", "refuse_other_rows", "row_name"]
 
 _FEW_COLUMNS = 20
 
@@ -93,22 +93,49 @@ def read_ids(table: pa.Table, column: str, place: str) -> NDArray[np.str_]:
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise DataError(f"{place}: ids must be whole numbers or texts but the column has type {kind}")
     if ids.null_count:
-        raise DataError(f"{place}: {ids.null_count} ids are missing")
-    distinct = pc.count_distinct(ids.cast(kind)).as_py()
-    if distinct < len(ids):
-        raise DataError(f"{place}: {len(ids) - distinct} ids repeat an earlier one; each row needs its own")
-    return np.asarray(ids.cast(pa.large_string()).to_numpy(zero_copy_only=False), dtype=np.str_)
+        first = int(np.argmax(pc.is_null(ids).to_numpy(zero_copy_only=False)))
+        raise DataError(f"{place}: {ids.null_count} ids are missing (the first in {row_name(first)})")
+    texts = np.asarray(ids.cast(pa.large_string()).to_numpy(zero_copy_only=False), dtype=np.str_)
+    repeats = np.ones(len(texts), dtype=np.bool_)
+    repeats[np.unique(texts, return_index=True)[1]] = False
+    if repeats.any():
+        number, name = np.count_nonzero(repeats), str(texts[repeats][0])
+        raise DataError(f"{place}: {number} ids repeat an earlier one (the first is {name!r}); each row needs its own")
+    return texts
+
+
+def row_name(row: int) -> str:
+    """Return how messages call a row."""
+    return f"row {row}, counting from 0"
+
+
+def refuse_other_rows(verb: str, held: tuple[str, NDArray[np.str_]], other: tuple[str, NDArray[np.str_]]) -> None:
+    """Refuse two parties' sorted row ids that differ; :class:`DataError` with numbers and one id of each side."""
+    (party, ids), (peer, theirs) = held, other
+    if np.array_equal(ids, theirs):
+        return
+    missing, more = np.setdiff1d(ids, theirs), np.setdiff1d(theirs, ids)
+    raise DataError(
+        f"parties {party!r} and {peer!r} {verb} different rows: {_such(missing)} of {party!r} are missing at {peer!r}, "
+        f"and {_such(more)} of {peer!r} at {party!r}"
+    )
+
+
+def _such(ids: NDArray[np.str_]) -> str:
+    return f"{len(ids)} ids (such as {str(ids[0])!r})" if len(ids) else "0 ids"
 
 
 def _read_csv(file: Path, text: Sequence[str]) -> pa.Table:
+    """In columns of texts only the empty field is missing; numbers have Arrow's words for it too, such as ``NA``."""
     from pyarrow import csv
 
-    options = csv.ConvertOptions(
-        column_types={column: pa.string() for column in text},
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    return csv.read_csv(file, convert_options=options)
+    options = csv.ConvertOptions(column_types={column: pa.string() for column in text}, strings_can_be_null=False)
+    table = csv.read_csv(file, convert_options=options)
+    for position, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+        if pa.types.is_string(column.type):
+            filled = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+            table = table.set_column(position, name, filled)
+    return table
 
 
 def _converted(convert: Any, name: str) -> pa.Table:

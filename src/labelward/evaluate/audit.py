@@ -21,8 +21,10 @@ from msgspec.structs import replace
 from labelward.data import Rehearsal, Source, load_source, prepare
 from labelward.errors import DataError, JobError, OutputError, PolicyError
 from labelward.evaluate.attacking import attack_and_score
-from labelward.evaluate.folder import check_output, claim, private_folder, store_data
+from labelward.evaluate.folder import check_output, claimed, store_data
 from labelward.evaluate.kinds import check_job, completed, make_attack, make_engine, make_policies, make_programs
+from labelward.evaluate.names import brief, brief_variant
+from labelward.evaluate.private import private_folder
 from labelward.evaluate.rehearse import VIEW, Finished, Protections, insecurities, key_bits, rehearse
 from labelward.evaluate.results import (
     AttackAccount,
@@ -73,13 +75,13 @@ def audit(
     check_output(out, job, "audit", force=force)
     source = load_source(job)
     _check_data(job, prepare(job, job.run.seeds[0], source))
-    claim(out, job, "audit", force=force)
-    engine = make_engine(job.encryption)
-    try:
-        _Audit(job, out, source, engine, watch, protections).run()
-    finally:
-        engine.close()
-    return read_rows(out)
+    with claimed(out, job, force=force):
+        engine = make_engine(job.encryption)
+        try:
+            _Audit(job, out, source, engine, watch, protections).run()
+        finally:
+            engine.close()
+        return read_rows(out)
 
 
 def library_versions() -> dict[str, str]:
@@ -143,7 +145,7 @@ class _Audit:
         finished, total = len(units) - len(missing), len(units)
         current: _Seed | None = None
         for seed, variant in missing:
-            self.watch("runs", finished, total, f"{variant.label}, seed {seed}")
+            self.watch("runs", finished, total, f"{brief_variant(variant).label}, seed {seed}")
             if current is None or current.seed != seed:
                 current = self._prepare(seed)
             self._train(current, variant)
@@ -207,7 +209,7 @@ class _Audit:
             raise OutputError(f"{folder}: what an earlier attempt left cannot be removed ({error.strerror})") from error
         for parent in (folder.parent.parent, folder.parent):
             private_folder(parent)
-        detail = f"{variant.label}, seed {at.seed}"
+        detail = f"{brief_variant(variant).label}, seed {at.seed}"
         ended = rehearse(
             self.job,
             at.data,
@@ -240,7 +242,7 @@ class _Audit:
         for number, (party, attack) in enumerate(attackers):
             leakage = None
             if party is not None and attack is not None:
-                self.watch("attacks", number, len(attackers), f"{attack.label} by {party}")
+                self.watch("attacks", number, len(attackers), f"{brief(attack).label} by {party}")
                 found = attack_and_score(make_attack(attack), views[party], at.data, seed=at.seed)
                 leakage = found.leakage
                 accounts.append(

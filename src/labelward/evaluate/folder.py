@@ -14,24 +14,19 @@ import numpy as np
 
 from labelward.data import Rehearsal
 from labelward.errors import OutputError
+from labelward.evaluate.private import LOCK_FILE, locked, output_errors, private_folder, replacing
 from labelward.evaluate.results import RESULTS_FILE
 from labelward.job import Job
 
-__all__ = ["JOB_FILE", "check_output", "claim", "data_folder", "private_folder", "store_data"]
+__all__ = ["JOB_FILE", "check_output", "claimed", "data_folder", "finished_in", "store_data"]
 
 JOB_FILE = "job.toml"
-_PARTIAL = f"{JOB_FILE}.partial"
+_PASSING = (f"{JOB_FILE}.partial", LOCK_FILE)
+_REPLACED = ".replaced"
 _REPORT_FILE = "report.html"
 
 Purpose = Literal["audit", "train"]
-
-
-def private_folder(path: Path) -> Path:
-    """Make a folder that only its owner can enter; :class:`OutputError` where that is impossible."""
-    with _as_output_error(path):
-        path.mkdir(mode=0o700, exist_ok=True)
-        path.chmod(0o700)
-    return path
+_MADE: dict[Purpose, str] = {"audit": "an audit", "train": "a training"}
 
 
 def data_folder(out: Path, seed: int) -> Path:
@@ -48,9 +43,11 @@ def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
         force: whether a folder of another job, made for the same purpose, may be cleared.
 
     Raises:
-        OutputError: a file in the way, a folder that holds something else, or one that cannot be written.
+        OutputError: a file in the way, a folder that holds something else or lies in that of another run, or one that
+            cannot be written.
     """
-    with _as_output_error(out):
+    with output_errors(out):
+        _check_above(out)
         if not out.is_dir():
             if out.exists() or out.is_symlink():
                 raise OutputError(f"{out}: is a file, not a folder")
@@ -62,6 +59,7 @@ def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
             return
         text = _stored_job(out, purpose)
         if force:
+            _check_strangers(out, text, job, purpose)
             return
         if purpose == "train":
             raise OutputError(f"{out}: exists already; --force replaces it")
@@ -73,22 +71,90 @@ def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
             )
 
 
-def claim(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
-    """Make the folder with its ``job.toml``, or go on in one of the same job; ``force`` clears what such a run wrote.
+@contextlib.contextmanager
+def claimed(out: Path, job: Job, *, force: bool) -> Iterator[None]:
+    """Keep an audit's folder to this process, with its ``job.toml``; ``force`` clears what an earlier one wrote.
 
     Raises:
-        OutputError: as :func:`check_output`.
+        OutputError: as :func:`check_output`; or another process has it.
     """
-    check_output(out, job, purpose, force=force)
-    with _as_output_error(out):
-        if force and out.is_dir() and _entries(out):
-            _clear(out, _stored_job(out, purpose), purpose)
+    check_output(out, job, "audit", force=force)
+    with output_errors(out):
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
         out.chmod(0o700)
+    with locked(out):
+        check_output(out, job, "audit", force=force)  # another may have begun meanwhile
+        with output_errors(out):
+            if force and _entries(out):
+                for name in [*_owned(_stored_job(out, "audit"), "audit"), JOB_FILE]:  # so that it can be repeated
+                    _remove(out / name)
         if not (out / JOB_FILE).exists():
-            partial = out / _PARTIAL
-            partial.write_text(_marker(purpose) + job.to_toml(), encoding="utf-8")
-            partial.replace(out / JOB_FILE)
+            _write_job(out, job, "audit")
+        yield
+
+
+@contextlib.contextmanager
+def finished_in(out: Path, job: Job) -> Iterator[Path]:
+    """Give a training a folder beside ``out``, with its ``job.toml``; it takes the place of ``out`` at the end.
+
+    ``out`` is as it was until then, and after an error. What a killed training left beside it is cleared.
+
+    Raises:
+        OutputError: nothing can be written there, or another process does.
+    """
+    target = out.resolve()
+    side = target.with_name(f".{target.name}.partial")
+    with output_errors(side):
+        if side.exists() and _entries(side):
+            _stored_job(side, "train")
+        side.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(side)
+    with locked(side):
+        try:
+            with output_errors(side):
+                _empty(side)
+            _write_job(side, job, "train")
+            yield side
+            with output_errors(out):
+                _take_place(side, target)
+        finally:
+            if side.exists():
+                with contextlib.suppress(OSError):
+                    _empty(side)
+                    _remove(side)
+
+
+def _take_place(side: Path, out: Path) -> None:
+    """Move what was trained; what it replaces is moved away first, so that only names change."""
+    if not out.exists():
+        (side / LOCK_FILE).unlink()
+        side.rename(out)
+        return
+    replaced = private_folder(side / _REPLACED)
+    made = [path for path in _entries(side) if path != replaced]
+    for name in _owned(_job_text(out), "train"):
+        if (out / name).exists():
+            (out / name).rename(replaced / name)
+    for path in sorted(made, key=lambda path: path.name != JOB_FILE):  # the job first: --force can repeat it then
+        path.replace(out / path.name)
+    out.chmod(0o700)
+
+
+def _empty(folder: Path) -> None:
+    for path in sorted(_entries(folder), key=lambda path: path.name == JOB_FILE):  # the job last: it can be repeated
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _write_job(folder: Path, job: Job, purpose: Purpose) -> None:
+    with replacing(folder / JOB_FILE) as file:
+        file.write((_marker(purpose) + job.to_toml()).encode())
 
 
 def store_data(out: Path, data: Rehearsal, seed: int) -> None:
@@ -126,10 +192,8 @@ def _write(path: Path, columns: Mapping[str, Any]) -> None:
                 f"{path}: the data of the job have changed since this audit began; use --force or another folder"
             )
         return
-    partial = path.with_suffix(".partial")
-    with _as_output_error(path):
-        pq.write_table(table, partial)
-        partial.replace(path)
+    with replacing(path) as file:
+        pq.write_table(table, file)
 
 
 def _marker(purpose: Purpose) -> str:
@@ -137,17 +201,36 @@ def _marker(purpose: Purpose) -> str:
 
 
 def _entries(out: Path) -> list[Path]:
-    return [path for path in out.iterdir() if path.name != _PARTIAL]
+    return [path for path in out.iterdir() if path.name not in _PASSING]
 
 
 def _stored_job(out: Path, purpose: Purpose) -> str:
     """Return the job of a folder that a run for the same purpose wrote; nothing else is ever cleared or continued."""
-    path = out / JOB_FILE
-    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    text = _job_text(out)
     if not text.startswith(_marker(purpose)):
-        made = "an audit" if purpose == "audit" else "a training"
-        raise OutputError(f"{out}: exists already and was not made by {made}; choose another folder")
+        raise OutputError(f"{out}: exists already and was not made by {_MADE[purpose]}; choose another folder")
     return text
+
+
+def _job_text(folder: Path) -> str:
+    path = folder / JOB_FILE
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _check_above(out: Path) -> None:
+    """Refuse a folder within that of another run, which would be cleared with it."""
+    for above in out.resolve().parents:
+        for purpose, made in _MADE.items():
+            if _job_text(above).startswith(_marker(purpose)):
+                raise OutputError(f"{out}: lies in {above}, the folder of {made}; choose a place outside")
+
+
+def _check_strangers(out: Path, stored: str, job: Job, purpose: Purpose) -> None:
+    """Refuse to replace what no run wrote but what has the name of something that is to be written."""
+    owned = _owned(stored, purpose)
+    for name in _owned(job.to_toml(), purpose):
+        if name not in owned and (out / name).exists():
+            raise OutputError(f"{out}: holds {name!r}, which the earlier run did not write; choose another folder")
 
 
 def _check_parent(out: Path) -> None:
@@ -161,17 +244,13 @@ def _check_parent(out: Path) -> None:
         raise OutputError(f"{out}: cannot be made, since {above} cannot be written")
 
 
-def _clear(out: Path, job: str, purpose: Purpose) -> None:
-    owned = [RESULTS_FILE, _REPORT_FILE, "data", "runs"]
-    if purpose == "train":
-        with contextlib.suppress(tomllib.TOMLDecodeError):
-            owned = [str(name) for name in tomllib.loads(job).get("parties", {})]
-    for name in [*owned, JOB_FILE]:  # the job last, so that a clearing that is killed can be repeated
-        path = out / name
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+def _owned(job: str, purpose: Purpose) -> list[str]:
+    """Return what a run of this job writes into its folder beside ``job.toml``."""
+    if purpose == "audit":
+        return [RESULTS_FILE, _REPORT_FILE, "data", "runs"]
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        return [str(name) for name in tomllib.loads(job).get("parties", {})]
+    return []
 
 
 def _differing(stored: str, wanted: str) -> list[str]:
@@ -188,11 +267,3 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in table.items():
         found |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return found
-
-
-@contextlib.contextmanager
-def _as_output_error(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror})") from error

@@ -55,13 +55,28 @@ class KindInfo:
 
 
 def completed(job: Job) -> Job:
-    """Return the job with all parameters of its model: parties that left defaults out agree with those that did not.
+    """Return the job with all parameters of its model, defenses and attacks.
+
+    Parties that left defaults out agree with those that did not, and so do rows. A whole number becomes a float where
+    the parameter is one.
 
     Raises:
-        JobError: the model's kind or a parameter is unknown or unfit.
+        JobError: a kind or a parameter is unknown or unfit, or two defenses or attacks are the same but for defaults.
     """
-    made = _placed("[model]", partial(MODELS.make, job.model.kind, job.model.params))
-    return replace(job, model=Kind(job.model.kind, made.parameters()))
+    from labelward.attacks import ATTACKS
+    from labelward.defenses import DEFENSES
+
+    return replace(
+        job,
+        model=_complete(MODELS, job.model, "[model]"),
+        defenses=tuple(
+            replace(variant, chain=tuple(_complete(DEFENSES, kind, _entry(variant)) for kind in variant.chain))
+            for variant in job.defenses
+        ),
+        attacks=tuple(
+            _complete(ATTACKS, attack, f"[[attack]] {number}:") for number, attack in enumerate(job.attacks, 1)
+        ),
+    )
 
 
 def check_job(job: Job) -> None:
@@ -74,8 +89,8 @@ def check_job(job: Job) -> None:
     make_programs(job.model)
     for variant in job.variants():
         make_policies(variant)
-    for attack in job.attacks:
-        make_attack(attack)
+    for number, attack in enumerate(job.attacks, 1):
+        make_attack(attack, f"[[attack]] {number}:")
     made = make_engine(replace(job.encryption, workers=1))
     try:
         if made.bits_offered and job.encryption.bits not in made.bits_offered:
@@ -99,14 +114,14 @@ def make_policies(variant: Variant) -> tuple[Policy, ...]:
     """Return the policies of one variant, new ones on each call."""
     from labelward.defenses import DEFENSES
 
-    return tuple(_placed("[[defense]]", partial(DEFENSES.make, kind.kind, kind.params)) for kind in variant.chain)
+    return tuple(_placed(_entry(variant), partial(DEFENSES.make, kind.kind, kind.params)) for kind in variant.chain)
 
 
-def make_attack(attack: Kind) -> Any:
-    """Return an attack with its parameters."""
+def make_attack(attack: Kind, place: str = "[[attack]]") -> Any:
+    """Return an attack with its parameters; ``place`` is what messages begin with."""
     from labelward.attacks import ATTACKS
 
-    return _placed("[[attack]]", partial(ATTACKS.make, attack.kind, attack.params))
+    return _placed(place, partial(ATTACKS.make, attack.kind, attack.params))
 
 
 def make_engine(section: EncryptionSection) -> Engine:
@@ -132,7 +147,8 @@ def catalogue() -> dict[str, list[KindInfo]]:
         KindInfo(
             kind=name,
             summary=f"{entry.title}: {entry.rows:,} rows, {entry.features} columns, "
-            f"{f'{len(entry.classes)} classes' if entry.classes else 'a quantity'}",
+            f"{f'{len(entry.classes)} classes' if entry.classes else 'a quantity'}"
+            f"{'' if len(entry.classes) == 2 else '; no model for it yet'}",
         )
         for name, entry in entries().items()
     ]
@@ -144,7 +160,21 @@ def _placed(section: str, make: Callable[[], T]) -> T:
         return make()
     except InputError as error:
         text = str(error)
-        raise JobError(text if text.startswith("[") else f"{section} {text}") from error
+        raise JobError(text if text.startswith("[") else f"{section} {text}".strip()) from error
+
+
+def _entry(variant: Variant) -> str:
+    return f"[[defense]] {variant.entry}:" if variant.entry else "[[defense]]"
+
+
+def _complete(registry: Registry[Any], kind: Kind, section: str) -> Kind:
+    made = _placed(section, partial(registry.make, kind.kind, kind.params))
+    floats = {one.name for one in fields(made) if str(one.type).startswith("float")}
+    params = {
+        name: float(value) if name in floats and value is not None else value
+        for name, value in made.parameters().items()
+    }
+    return Kind(kind.kind, params)
 
 
 def _info(kind: str, cls: type[Any]) -> KindInfo:

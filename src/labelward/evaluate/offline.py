@@ -1,7 +1,7 @@
 """A stored view attacked with one party's features alone, a stored guess scored: an audit's work in separate processes.
 
 A guess is a Parquet file with the columns ``id`` (text) and ``guess`` (int64); its metadata under ``labelward`` holds a
-format version, and the attack, party and seed that made it.
+format version, the attack, party and seed that made it, and how its view ended.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from labelward.attacks.contract import Guess, Own
-from labelward.data import encode, read_ids, read_table
+from labelward.data import encode_as, origin, read_ids, read_table
 from labelward.data.labels import encode_labels
 from labelward.errors import DataError, FileFormatError, OutputError
 from labelward.evaluate.attacking import guess_labels, score_values
 from labelward.evaluate.kinds import make_attack
 from labelward.job import Kind
+from labelward.party.transcript import ids_digest
 from labelward.party.view import View
 
 __all__ = ["FORMAT", "StoredGuess", "attack_view", "read_guess", "score_guess", "write_guess"]
@@ -39,7 +40,7 @@ class StoredGuess:
     Attributes:
         ids: text [rows].
         values: int64 [rows].
-        about: what its writer noted: ``attack``, ``party``, ``seed``.
+        about: what its writer noted: ``attack``, ``party``, ``seed``, ``view``.
     """
 
     ids: tuple[str, ...]
@@ -48,40 +49,63 @@ class StoredGuess:
 
 
 def attack_view(
-    view_dir: Path, features: Path, kind: str, params: Mapping[str, Any], *, classes: int, seed: int
+    view_dir: Path,
+    features: Path,
+    kind: str,
+    params: Mapping[str, Any],
+    *,
+    classes: int,
+    seed: int,
+    id_column: str | None = None,
+    incomplete: bool = False,
 ) -> tuple[tuple[str, ...], Guess]:
     """Attack a stored view, and return row ids and guess.
 
     Args:
         view_dir: folder of the view.
-        features: table of the attacker's own columns of the training rows, in the view's order; a column ``id`` holds
-            row ids, without it rows are numbered from 0.
+        features: table of the columns that the view's party had, of the training rows. Where it has row ids, they must
+            be the view's, in any order. Without ids only the number of rows is checked: they must be in the view's
+            order, and are numbered from 0.
         kind: of the attack.
         params: of the attack.
         classes: number of classes that the attacker knows there to be.
         seed: of the run; gives the draws that the audit's attack had.
+        id_column: the table's column of row ids; by default ``id``, if there is one.
+        incomplete: whether a view without its closing record may be attacked.
 
     Raises:
-        FileFormatError: the view is damaged.
-        DataError: the table cannot be used, or has other rows than the view speaks of.
+        FileFormatError: the view is damaged or cut off, or does not say whose rows it speaks of.
+        DataError: the table cannot be used, or has other columns or rows than the view's party had.
         JobError: an unknown attack or parameter.
     """
-    attack = make_attack(Kind(kind, params))
+    attack = make_attack(Kind(kind, params), "")
     view = View.load(view_dir)
-    table = read_table(features, text=["id"])
+    if view.ended == "cut off" and not incomplete:
+        raise FileFormatError(
+            f"{view_dir}: no closing record; the run was killed, or records at the end are missing, "
+            "so that an attack would find less than there was to see"
+        )
+    if not view.header.ids:
+        raise FileFormatError(f"{view_dir}: the view does not say which rows it speaks of")
+    table = read_table(features, text=[id_column or "id"])
     place = f"table {str(features)!r}"
     if table.num_rows != view.rows:
         raise DataError(f"{place}: has {table.num_rows} rows, but the view of {view.party!r} speaks of {view.rows}")
-    columns, matrix = encode(table, [name for name in table.column_names if name != "id"], place)
-    own = Own(features=matrix, columns=columns)
-    return _ids(table, None, place), guess_labels(attack, view, own, classes=classes, seed=seed)
+    ids = _ids(table, id_column, place)
+    if id_column is not None or "id" in table.column_names:
+        order = _view_order(view, ids, place)
+        table, ids = table.take(pa.array(order)), tuple(ids[row] for row in order)
+    _check_columns(view, [name for name in table.column_names if name != (id_column or "id")], place)
+    columns = view.header.columns
+    own = Own(features=encode_as(table, columns, place), columns=columns)
+    return ids, guess_labels(attack, view, own, classes=classes, seed=seed)
 
 
 def write_guess(path: Path, ids: Sequence[str], guess: Guess, about: Mapping[str, Any]) -> None:
     """Write a guess.
 
     Args:
-        about: what is to be noted: ``attack``, ``party``, ``seed``.
+        about: what is to be noted: ``attack``, ``party``, ``seed``, ``view`` (how it ended: ``View.ended``).
 
     Raises:
         OutputError: the file cannot be written.
@@ -140,7 +164,11 @@ def score_guess(guess: Path, truth: Path, *, label: str = "label", id_column: st
     row_of = {name: row for row, name in enumerate(_ids(table, id_column, place))}
     missing = [name for name in stored.ids if name not in row_of]
     if missing:
-        raise DataError(f"{place}: has no row {missing[0]!r}, and {len(missing)} rows of the guess are missing in all")
+        told = f"{place}: has no row {missing[0]!r}, and {len(missing)} rows of the guess are missing in all"
+        if id_column is None and "id" not in table.column_names:
+            columns = ", ".join(map(repr, table.column_names))
+            told += f"; it has no column 'id', so that its rows count from 0 (its columns: {columns}); give --id"
+        raise DataError(told)
     names = np.asarray(classes)[numbers[[row_of[name] for name in stored.ids]]]
     return score_values(stored.values, names.tolist())
 
@@ -149,3 +177,30 @@ def _ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:
     if column is None and "id" not in table.column_names:
         return tuple(map(str, range(table.num_rows)))
     return tuple(read_ids(table, column or "id", place).tolist())
+
+
+def _view_order(view: View, ids: Sequence[str], place: str) -> Sequence[int]:
+    """Return the order in which the table's rows are those of the view: as they stand, or sorted as an audit sorts."""
+    orders: list[Sequence[int]] = [range(len(ids)), sorted(range(len(ids)), key=ids.__getitem__)]
+    if all(name.isdecimal() for name in ids):  # rows without ids are numbered
+        orders.append(sorted(range(len(ids)), key=lambda row: int(ids[row])))
+    for order in orders:
+        if ids_digest(ids[row] for row in order) == view.header.ids:
+            return order
+    raise DataError(
+        f"{place}: its row ids are not those of the view of {view.party!r}, or are in another order; "
+        "is it of another seed, or are these not the training rows?"
+    )
+
+
+def _check_columns(view: View, held: Sequence[str], place: str) -> None:
+    wanted = {origin(name, held) or name: name for name in view.header.columns}
+    missing = [name for column, name in wanted.items() if column not in held]
+    extra = [name for name in held if name not in wanted]
+    told = [
+        f"{word} {', '.join(map(repr, names[:5]))}{', …' if len(names) > 5 else ''}"
+        for word, names in (("lacks", missing), ("has besides", extra))
+        if names
+    ]
+    if told:
+        raise DataError(f"{place}: has not the columns of the view of {view.party!r}: it {' and '.join(told)}")

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.data import PartyData, Rehearsal
-from labelward.evaluate.folder import private_folder
 from labelward.evaluate.kinds import make_programs
+from labelward.evaluate.private import private_folder
 from labelward.evaluate.programs import Ended
 from labelward.evaluate.results import Cost
 from labelward.he import Counts, Engine
@@ -25,7 +25,7 @@ from labelward.party.context import Context, Meter, Progress
 from labelward.party.handshake import Agreed
 from labelward.party.local import run_parties
 from labelward.party.policy import Policy, PolicyChain
-from labelward.party.transcript import FORMAT, Header, Transcript
+from labelward.party.transcript import FORMAT, Header, Transcript, ids_digest
 from labelward.rng import Protection
 from labelward.transport.base import Transport
 
@@ -101,9 +101,9 @@ def rehearse(
     private_folder(folder)
     contexts: dict[str, Context] = {}
 
-    def context(transport: Transport) -> Context:
-        party = transport.party
-        header = _header(party, agreed, engine, reasons)
+    def context(held: PartyData, transport: Transport) -> Context:
+        party = held.name
+        header = _header(held, agreed, engine, reasons)
         private_folder(folder / party)
         contexts[party] = Context(
             transport,
@@ -123,7 +123,7 @@ def rehearse(
         return programs.passive(ctx, agreed, held, engine)
 
     start = time.perf_counter()
-    ended = run_parties({party.name: (context, partial(run, party)) for party in data.parties})
+    ended = run_parties({party.name: (partial(context, party), partial(run, party)) for party in data.parties})
     seconds = time.perf_counter() - start
     for party, end in ended.items():
         end.share.save(folder / party / MODEL)
@@ -144,18 +144,20 @@ def _agreed(job: Job, data: Rehearsal, engine: Engine) -> Agreed:
     )
 
 
-def _header(party: str, agreed: Agreed, engine: Engine, reasons: tuple[str, ...]) -> Header:
+def _header(held: PartyData, agreed: Agreed, engine: Engine, reasons: tuple[str, ...]) -> Header:
     return Header(
         format=FORMAT,
         version=version("labelward"),
-        party=party,
-        role="active" if party == agreed.parties[0] else "passive",
-        peers=tuple(name for name in agreed.parties if name != party),
+        party=held.name,
+        role="active" if held.name == agreed.parties[0] else "passive",
+        peers=tuple(name for name in agreed.parties if name != held.name),
         rows=agreed.rows,
         engine=engine.name,
         bits=agreed.bits,
         insecure=reasons,
         job=agreed.job,
+        columns=held.columns,
+        ids=ids_digest(agreed.ids[: agreed.rows[0]]),
     )
 
 
@@ -170,7 +172,7 @@ def _cost(seconds: float, meters: Mapping[str, Meter], counts: Sequence[Counts])
         encryptions=total.encryptions,
         additions=total.additions,
         decryptions=total.decryptions,
-        ciphertexts=total.ciphertexts,
+        ciphertexts=sum(sum(meter.ciphertexts.values()) for meter in meters.values()),
         logical_sums=total.logical_sums,
     )
 

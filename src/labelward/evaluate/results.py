@@ -5,8 +5,8 @@
 their schema when read. A row is appended with one write and flushed to the disk; a last line without its newline
 is what a killed process leaves, and counts as never written.
 
-A model, a defense or an attack is stored as in the job file (``Kind.as_dict()``, ``Variant.as_list()``): an object
-with ``kind`` and the parameters beside it.
+A model, a defense or an attack is stored as in the completed job (``Kind.as_dict()``, ``Variant.as_list()``): an object
+with ``kind`` and all parameters beside it; one without a value is null.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from labelward.errors import FileFormatError, JobError, OutputError
+from labelward.evaluate.names import brief, brief_variant
+from labelward.evaluate.private import replacing
 from labelward.job.kinds import Kind, Variant
 
 __all__ = [
@@ -292,9 +294,8 @@ def write_run(folder: Path, run: RunDetails) -> Path:
     target = run_folder(folder, run.defense, run.seed) / RUN_FILE
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_suffix(".partial")
-        partial.write_bytes(msgspec.json.format(msgspec.json.encode(run)) + b"\n")
-        partial.replace(target)
+        with replacing(target) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(run)) + b"\n")
     except OSError as error:
         raise OutputError(f"cannot write {target}: {error.strerror}") from error
     return target
@@ -312,17 +313,21 @@ def read_run(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int) -> R
 
 def run_folder(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int) -> Path:
     """Return where the views, models and details of a run lie."""
-    return folder / "runs" / Variant(tuple(map(_kind, defense))).slug / str(seed)
+    return folder / "runs" / _variant(defense).slug / str(seed)
 
 
 def kind_label(entry: Mapping[str, Any]) -> str:
-    """Return a stored model, defense or attack in words: ``id-lmid (xi 0.5)``."""
-    return _kind(entry).label
+    """Return a stored defense or attack in words, without defaults: ``id2graph (eta 0.5)``."""
+    return brief(_kind(entry)).label
 
 
 def defense_label(defense: Sequence[Mapping[str, Any]]) -> str:
     """Return a stored chain of defenses in words; ``no defense`` for the undefended run."""
-    return Variant(tuple(map(_kind, defense))).label
+    return _variant(defense).label
+
+
+def _variant(defense: Sequence[Mapping[str, Any]]) -> Variant:
+    return brief_variant(Variant(tuple(map(_kind, defense))))
 
 
 def _kind(entry: Mapping[str, Any]) -> Kind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from labelward.data import encode_as, load_source, prepare, read_ids, read_table
+from labelward.data import encode_as, load_source, prepare, read_ids, read_table, refuse_other_rows
 from labelward.errors import DataError, FileFormatError, JobError, OutputError, unknown_name
-from labelward.evaluate.folder import JOB_FILE, check_output, claim
+from labelward.evaluate.folder import JOB_FILE, check_output, finished_in
 from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
-from labelward.evaluate.programs import Share
+from labelward.evaluate.names import brief_variant
+from labelward.evaluate.programs import Programs, Share
 from labelward.evaluate.rehearse import MODEL, insecurities, key_bits, rehearse
 from labelward.evaluate.results import Cost, KeyInfo
 from labelward.evaluate.utility import probabilities, scores
@@ -59,6 +60,8 @@ def train(
 ) -> TrainedModel:
     """Train once, and write ``job.toml`` and for each party ``view`` and ``model``.
 
+    They come to be in a folder beside ``out``, ``.OUT.partial``, and are moved when all is done.
+
     Args:
         job: its seeds and attacks play no part.
         out: a new folder; ``force`` replaces that of another training.
@@ -69,27 +72,26 @@ def train(
         InputError: of any kind, before anything is written.
         PolicyError: the defense does not fit model or data.
     """
+    job = completed(replace(job, attacks=(), run=RunSection(seeds=(seed,))))
     defended = _variant(job, variant)
-    job = completed(
-        replace(job, defenses=(defended,) * bool(defended.chain), attacks=(), run=RunSection(seeds=(seed,)))
-    )
+    job, name = replace(job, defenses=(defended,) * bool(defended.chain)), brief_variant(defended)
     check_job(job)
     check_output(out, job, "train", force=force)
     source = load_source(job)
     data = prepare(job, seed, source)
     make_programs(job.model).check(data, make_policies(defended))
-    claim(out, job, "train", force=force)
     engine = make_engine(job.encryption)
     try:
-        ended = rehearse(
-            job,
-            data,
-            make_policies(defended),
-            engine,
-            out,
-            seed=seed,
-            progress=lambda what, done, total: watch(what, done, total, defended.label),
-        )
+        with finished_in(out, job) as folder:
+            ended = rehearse(
+                job,
+                data,
+                make_policies(defended),
+                engine,
+                folder,
+                seed=seed,
+                progress=lambda what, done, total: watch(what, done, total, name.label),
+            )
         bits = key_bits(engine, job.encryption)
         key = KeyInfo(
             engine=engine.name,
@@ -104,7 +106,7 @@ def train(
     return TrainedModel(
         dataset=source.name,
         seed=seed,
-        variant=defended.slug,
+        variant=name.slug,
         utility=scores(ended.margins, data.test_labels),
         cost=ended.cost,
         key=key,
@@ -126,7 +128,7 @@ def predict(run: Path, tables: Mapping[str, Path], out: Path) -> int:
 
     Raises:
         DataError: a table is missing, cannot be used, or holds other rows than the active party's.
-        FileFormatError: a share is missing or damaged.
+        FileFormatError: a share is missing or damaged, or that of another party.
         HandshakeError: the shares are parts of different models.
     """
     job = _trained_job(run)
@@ -138,10 +140,10 @@ def predict(run: Path, tables: Mapping[str, Path], out: Path) -> int:
         if name not in tables:
             raise DataError(f"party {name!r}: its table is needed, since the others cannot predict without it")
     programs = make_programs(job.model)
-    shares: dict[str, Share] = {name: programs.load(run / name / MODEL) for name in names}
+    shares = {name: _share(programs, run / name / MODEL, name, names) for name in names}
     held = {name: _rows(job, shares[name], tables[name]) for name in names}
     for name in names[1:]:
-        _check_same_rows(names[0], held[names[0]][0], name, held[name][0])
+        refuse_other_rows("bring", (names[0], held[names[0]][0]), (name, held[name][0]))
 
     def live(name: str, ctx: Context) -> NDArray[np.float64]:
         ids, x = held[name]
@@ -162,7 +164,7 @@ def predict(run: Path, tables: Mapping[str, Path], out: Path) -> int:
 
 
 def _variant(job: Job, slug: str | None) -> Variant:
-    variants = {variant.slug: variant for variant in job.variants()}
+    variants = {brief_variant(variant).slug: variant for variant in job.variants()}
     if slug is None:
         if len(variants) > 1:
             raise JobError(f"the job has several variants; choose one of {', '.join(variants)}")
@@ -179,6 +181,17 @@ def _trained_job(run: Path) -> Job:
         raise FileFormatError(f"{run}: is no folder that labelward train wrote ({error})") from error
 
 
+def _share(programs: Programs[Any], folder: Path, party: str, parties: Sequence[str]) -> Share:
+    share: Share = programs.load(folder)
+    if share.party != party:
+        raise FileFormatError(f"{folder}: the share of party {share.party!r} lies in the folder of {party!r}")
+    if share.parties != tuple(parties):
+        raise FileFormatError(
+            f"{folder}: a share of a model of the parties {', '.join(share.parties)}; the job has {', '.join(parties)}"
+        )
+    return share
+
+
 def _rows(job: Job, share: Share, path: Path) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
     """Return ids and columns of one party's rows, sorted by id where the job names an id column."""
     place = f"party {share.party!r}, table {str(path)!r}"
@@ -190,16 +203,6 @@ def _rows(job: Job, share: Share, path: Path) -> tuple[NDArray[np.str_], NDArray
     ids = read_ids(table, column, place)
     order = np.argsort(ids)
     return ids[order], x[order]
-
-
-def _check_same_rows(active: str, expected: NDArray[np.str_], party: str, ids: NDArray[np.str_]) -> None:
-    if np.array_equal(expected, ids):
-        return
-    lacking, more = len(np.setdiff1d(expected, ids)), len(np.setdiff1d(ids, expected))
-    raise DataError(
-        f"parties {active!r} and {party!r} bring different rows: {lacking} of {active!r} are missing at {party!r}, "
-        f"and {more} of {party!r} at {active!r}"
-    )
 
 
 def _context(transport: Transport, *, names: list[str], rows: int) -> Context:

@@ -43,7 +43,7 @@ class TreePrograms(Programs[ModelShare]):
 
     def check(self, data: Rehearsal, policies: Sequence[Policy]) -> None:
         """See :meth:`Programs.check`."""
-        require_binary(data.classes, self.params.kind)
+        require_binary(data.classes, self.params.kind, data.label)
         active, *passive = data.parties
         setup = Setup(
             model=self.params.kind,
