@@ -77,6 +77,15 @@ def test_the_better_of_two_equal_defenses_is_the_more_useful_one() -> None:
     assert "id-lmid (xi 0.1)" in said(LEAK, *equal)[1]
 
 
+def test_a_hardly_smaller_leakage_does_not_outweigh_the_utility() -> None:
+    strict = rows([0.595, 0.595], OWN, auc=0.95, defense=lmid(0.1))
+    assert (
+        "id-lmid (xi 0.5), brings this down to 0.60"
+        in said(LEAK, strict, rows([0.6, 0.6], OWN, auc=0.98, defense=lmid(0.5)))[1]
+    )
+    assert "id-lmid (xi 0.1)" in said(LEAK, strict, rows([0.61, 0.61], OWN, auc=0.98, defense=lmid(0.5)))[1]
+
+
 def test_a_reduction_that_the_spread_does_not_bear_out() -> None:
     assert said(rows([0.6, 0.8], OWN), rows([0.5, 0.84], OWN, defense=lmid(1.0)))[-1].endswith(
         "brings this down to 0.67 and costs no AUC. The spread over the seeds is too wide to be sure of that."

@@ -229,7 +229,7 @@ def _inline(svg: str, prefix: str, titles: dict[str, str], role: str) -> str:
         opening = f'<g id="{prefix}-{gid}">'
         svg = svg.replace(opening, f"{opening}<title>{escape(title)}</title>")
     view_box = _attribute(svg, "viewBox")
-    width = 1.6 * float(view_box.split()[2])  # points to pixels, a little larger than on paper
+    width = 1.8 * float(view_box.split()[2])  # points to pixels, a little larger than on paper
     rest = svg[svg.index(">") + 1 :]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{view_box}" '

@@ -217,7 +217,9 @@ def _is_alone(row: SummaryRow) -> bool:
 
 
 def _best(rows: Sequence[SummaryRow]) -> SummaryRow:
-    return min(rows, key=lambda row: (round(_leak(row).mean, 3), -_utility(row)[1].mean))
+    """Return the most useful of the rows that leak least, or hardly more than the least."""
+    least = min(_leak(row).mean for row in rows)
+    return max((row for row in rows if _leak(row).mean <= least + _NOTICEABLE), key=lambda row: _utility(row)[1].mean)
 
 
 def _lowers(row: SummaryRow, undefended: SummaryRow) -> bool:
