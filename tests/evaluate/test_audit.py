@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from labelward.data.encode import MAX_MAGNITUDE
 from labelward.errors import DataError, EncryptionError, InputError, JobError, LabelwardError, OutputError, PolicyError
 from labelward.evaluate.audit import audit
 from labelward.evaluate.results import ResultRow, read_rows, read_run
@@ -484,3 +485,16 @@ def unencrypted(job: Job) -> Job:
     from labelward.job import EncryptionSection
 
     return replace(job, encryption=EncryptionSection(engine="plain", insecure=True))
+
+
+def test_the_largest_numbers_that_tables_let_through(job: Jobs, tmp_path: Path) -> None:
+    """Neither k-means nor the ranking by importance nor the model may overflow."""
+    draw, label = np.random.default_rng(0), np.arange(80) % 2
+    columns = {name: draw.normal(size=80) + label for name in "abcd"}
+    columns["a"][:2] = MAX_MAGNITUDE, -MAX_MAGNITUDE
+    rows = np.column_stack([*columns.values(), label])
+    table = tmp_path / "table.csv"
+    np.savetxt(table, rows, delimiter=",", header="a,b,c,d,label", comments="")
+    data = {"table": str(table), "label": "label", "partition": "importance"}
+    found = audit(job(data=data, parties={"active": 0, "telco": 1.0}, defense=None), tmp_path / "out")
+    assert len(found) == 4

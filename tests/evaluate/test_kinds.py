@@ -11,6 +11,7 @@ import pytest
 from labelward.errors import EncryptionError
 from labelward.evaluate.kinds import MODELS as MODEL_KINDS
 from labelward.evaluate.kinds import PROGRAMS, catalogue, check_job, completed, make_engine, make_programs
+from labelward.evaluate.names import brief, brief_variant
 from labelward.job import EncryptionSection, Job, Kind, load_job
 
 
@@ -45,7 +46,31 @@ def test_completion_is_idempotent_and_leaves_what_was_given(job: Callable[..., J
     assert once.model.params["depth"] == 3
     assert once.model.params["bins"] == 32
     assert completed(once) == once
+    assert [kind.params for variant in once.defenses for kind in variant.chain] == [
+        {"xi": 0.4},
+        {"count": 1, "mode": "replace"},
+    ]
+    assert once.attacks[1].params["eta"] is None
     check_job(once)
+
+
+def test_a_whole_number_becomes_the_float_that_it_stands_for(job: Callable[..., Job]) -> None:
+    """Rows and names of folders would differ between ``xi = 1`` and ``xi = 1.0`` else."""
+    one, other = (completed(job(defense=[{"kind": "id-lmid", "xi": xi}], attack=None)) for xi in (1, 1.0))
+    assert repr(one) == repr(other)
+    assert brief_variant(one.defenses[0]).slug == "id-lmid-xi-1.0"
+
+
+def test_names_hold_the_first_parameter_and_what_differs_from_defaults(job: Callable[..., Job]) -> None:
+    local = [{"kind": "local-trees"}, {"kind": "local-trees", "count": 2}, {"kind": "local-trees", "mode": "add"}]
+    made = completed(job(defense=local, attack=[{"kind": "id2graph"}, {"kind": "id2graph", "eta": 1, "starts": 3}]))
+    assert [brief_variant(variant).slug for variant in made.variants()] == [
+        "none",
+        "local-trees-count-1",
+        "local-trees-count-2",
+        "local-trees-count-1-mode-add",
+    ]
+    assert [brief(attack).label for attack in made.attacks] == ["id2graph", "id2graph (eta 1.0, starts 3)"]
 
 
 def test_a_key_that_no_engine_makes(job: Callable[..., Job]) -> None:
