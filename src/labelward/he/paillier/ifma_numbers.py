@@ -19,7 +19,6 @@ from labelward.he.paillier.ifma_ir import LANES, LEAST, LIMB_BITS
 from labelward.he.paillier.ifma_limbs import Limbs, Odd
 
 __all__ = [
-    "Limbs",
     "Modulus",
     "Root",
     "aligned",
