@@ -22,8 +22,8 @@ from labelward.he.paillier import ifma_limbs
 from labelward.he.paillier import ifma_loops as loops
 from labelward.he.paillier.gmp import GmpOwner
 from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
+from labelward.he.paillier.ifma_limbs import Limbs
 from labelward.he.paillier.ifma_numbers import (
-    Limbs,
     Modulus,
     Root,
     aligned,

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from labelward.he.paillier import ifma_loops as loops
 from labelward.he.paillier.ifma_ir import LANES
-from labelward.he.paillier.ifma_numbers import Limbs, Root, aligned, each, lanes_of, limbs_of
+from labelward.he.paillier.ifma_limbs import Limbs
+from labelward.he.paillier.ifma_numbers import Root, aligned, each, lanes_of, limbs_of
 
 __all__ = ["PowerTable"]
 
