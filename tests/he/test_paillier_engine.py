@@ -207,6 +207,14 @@ def test_a_prime_is_no_public_key() -> None:
         engine("paillier").public(material, protection=Protection(), insecure=True)
 
 
+def test_a_public_key_with_a_small_factor_is_refused() -> None:
+    n = 3 * ((1 << 510) + 1)
+    assert n.bit_length() == 512
+    material = PublicMaterial("paillier", 512, n.to_bytes(64, "big"))
+    with pytest.raises(EncryptionError, match="a factor below 65536"):
+        engine("paillier").public(material, protection=Protection(), insecure=True)
+
+
 @pytest.fixture(scope="module")
 def block() -> tuple:
     private = engine("paillier").generate(256, protection=Protection(), insecure=True)

@@ -19,6 +19,7 @@ from labelward.rng import Protection
 __all__ = ["PaillierEngine"]
 
 _LEAST, _MOST = 256, 8192
+_SMALL = 1 << 16
 
 
 class PaillierEngine(Engine):
@@ -55,6 +56,8 @@ class PaillierEngine(Engine):
             raise EncryptionError(f"a public key that claims {material.bits} bits has {n.bit_length()}")
         if n % 2 == 0 or gmpy2.is_square(mpz(n)) or gmpy2.is_prime(mpz(n)):
             raise EncryptionError("a public key is no product of two odd primes")
+        if gmpy2.gcd(mpz(n), gmpy2.primorial(_SMALL)) != 1:
+            raise EncryptionError(f"a public key has a factor below {_SMALL}")
         return PaillierPublicKey(n, protection, self._executors)
 
     def security_level(self, bits: int) -> int:
