@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -245,3 +246,24 @@ def test_the_plain_kernel_compiles_nothing() -> None:
         "sys.exit('numba' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("NUMBA_CPU_NAME", "generic", "told to compile without"),
+        ("NUMBA_ENABLE_AVX", "0", "told to compile without"),
+        ("NUMBA_DISABLE_JIT", "1", "NUMBA_DISABLE_JIT is set"),
+    ],
+)
+def test_where_numba_does_not_compile_for_the_host_gmpy2_runs(variable: str, value: str, why: str) -> None:
+    """LLVM would end the process at the first product, beyond the reach of any ``except``."""
+    script = "from labelward.he.paillier.kernel import choose, obstacle; print(choose().name); print(obstacle('ifma'))"
+    environment = {**os.environ, variable: value}
+    environment.pop("LABELWARD_KERNEL", None)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    name, reason = ended.stdout.splitlines()
+    assert name == "gmpy2"
+    assert why in reason or "the processor has no" in reason

@@ -24,7 +24,7 @@ Runs = Mapping[str, Sequence[RunDetails]]
 Phase = tuple[str, str, float, int]
 """Name, mean time as text, share of the busiest party's total in percent, number of the color."""
 
-_COLORS = 6
+_COLORS = 10
 
 
 def wire_table(label: str, runs: Sequence[RunDetails]) -> Table:

@@ -18,7 +18,7 @@ from labelward.rng import Protection
 
 __all__ = ["PaillierEngine"]
 
-_LEAST, _MOST = 256, 8192
+_LEAST, _MOST = 256, 7680  # the most that sums of table entries have room for
 _SMALL = 1 << 16
 
 
@@ -42,7 +42,7 @@ class PaillierEngine(Engine):
         self._kernel, self._executors = chosen.name, Executors(workers, inline_below, chosen)
 
     def generate(self, bits: int, *, protection: Protection, insecure: bool = False) -> PrivateKey:
-        """Make a new key of ``bits`` bits, a multiple of 16 from 256 to 8192; under 2048 only if ``insecure``."""
+        """Make a new key of ``bits`` bits, a multiple of 16 from 256 to 7680; under 2048 only if ``insecure``."""
         self._check_bits(bits, insecure)
         first, second = draw_pair(bits, protection)
         return PaillierPrivateKey(first, second, protection, self._executors)

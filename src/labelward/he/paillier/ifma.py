@@ -15,6 +15,8 @@ import gmpy2
 import numpy as np
 from gmpy2 import mpz
 from llvmlite import binding  # type: ignore[import-untyped]
+from numba import config
+from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
 from labelward.he.contract import Groups
@@ -54,7 +56,12 @@ def obstacle() -> str:
     missing = [name for name in _FEATURES if not features.get(name)]
     if missing or sys.byteorder != "little":
         return f"the processor has no {', '.join(missing) or 'little-endian words'}"
-    return ""
+    if getattr(config, "DISABLE_JIT", 0):
+        return "NUMBA_DISABLE_JIT is set"
+    # what numba compiles for may be less than the host offers, and LLVM would end the process
+    target = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
+    unused = [name for name in _FEATURES if f"+{name}" not in target]
+    return f"numba is told to compile without {', '.join(unused)}" if unused else ""
 
 
 class _Side:
