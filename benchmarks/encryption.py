@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import secrets
 import statistics
 import time
@@ -22,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from _wiring import processor
 from gmpy2 import mpz
 
 from labelward.he import Layout, PrivateKey, PublicKey
@@ -31,13 +31,6 @@ from labelward.rng import Protection
 
 COLUMNS, BINS, RUNS = 11, 32, 5
 Figures = dict[str, float]
-
-
-def processor() -> str:
-    """Name the processor, as the system does."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def draw(rows: int) -> tuple[np.ndarray, np.ndarray, Layout]:

@@ -9,14 +9,13 @@ includes the construction of its matrix. Runs are interleaved; medians are print
 from __future__ import annotations
 
 import argparse
-import platform
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import xgboost
+from _wiring import processor
 from numpy.typing import NDArray
 
 from labelward.kernels.binning import bin_columns, node_candidates, presort
@@ -29,13 +28,6 @@ from labelward.kernels.loss import logistic_gradients
 Floats = NDArray[np.float64]
 
 BINS, DEPTH, TREES, REPEATS = 32, 6, 5, 5
-
-
-def processor() -> str:
-    """Return the processor's name where the system tells it."""
-    info = Path("/proc/cpuinfo")
-    names = [line.split(":", 1)[1] for line in info.read_text().splitlines() if line.startswith("model name")]
-    return names[0].strip() if names else platform.processor()
 
 
 def xgboost_hist(x: Floats, y: Floats, matrix: type[xgboost.DMatrix]) -> None:

@@ -17,7 +17,7 @@ from labelward.evaluate.results import Leakage
 from labelward.evaluate.scores import chance, score
 from labelward.party.view import View
 
-__all__ = ["Attacked", "attack_and_score", "guess_labels", "score_values"]
+__all__ = ["Attacked", "attack_and_score", "guess_labels", "score_values", "score_without_view"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Attacked:
     """One attack by one party.
 
     Attributes:
-        leakage: as a result row holds it.
+        leakage: as a result row holds it, but for what the attack reaches without the view.
         auxiliary: what the attack was given besides the view and the party's own columns.
         seconds: of the attack on the view.
     """
@@ -55,20 +55,26 @@ def score_values(values: NDArray[np.int64], labels: Sequence[str]) -> dict[str, 
 
 
 def attack_and_score(attack: Attack, view: View, data: Rehearsal, *, seed: int) -> Attacked:
-    """Attack a party's view, and the same party without it; score both."""
-    held = next(party for party in data.parties if party.name == view.party)
-    own = Own(features=held.train, columns=held.columns)
-    classes = len(data.classes)
-    labels = np.asarray(data.classes)[data.train_labels].tolist()
+    """Attack a party's view and score the guess."""
+    own, classes, labels = _known(view, data)
     start = time.perf_counter()
     guess = guess_labels(attack, view, own, classes=classes, seed=seed)
     seconds = time.perf_counter() - start
-    blind = guess_labels(attack, view.without_records(), own, classes=classes, seed=seed)
-    without_view = score_values(blind.values, labels)
-    without_view.pop("chance")
-    leakage = {
-        **score_values(guess.values, labels),
-        "without_view": without_view,
-        "primary": attack.primary,
-    }
+    leakage = {**score_values(guess.values, labels), "primary": attack.primary}
     return Attacked(leakage=leakage, auxiliary={"classes": classes}, notes=guess.notes, seconds=seconds)
+
+
+def score_without_view(attack: Attack, view: View, data: Rehearsal, *, seed: int) -> dict[str, float]:
+    """Return the metrics of the same attack on the empty view of the same party."""
+    own, classes, labels = _known(view, data)
+    guess = guess_labels(attack, view.without_records(), own, classes=classes, seed=seed)
+    metrics = score_values(guess.values, labels)
+    metrics.pop("chance")
+    return metrics
+
+
+def _known(view: View, data: Rehearsal) -> tuple[Own, int, list[str]]:
+    """Return what the view's party owns, the number of classes, and the true labels (for scoring alone)."""
+    held = next(party for party in data.parties if party.name == view.party)
+    labels: list[str] = np.asarray(data.classes)[data.train_labels].tolist()
+    return Own(features=held.train, columns=held.columns), len(data.classes), labels

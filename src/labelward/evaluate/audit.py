@@ -20,16 +20,15 @@ from msgspec.structs import replace
 
 from labelward.data import Rehearsal, Source, load_source, prepare
 from labelward.errors import DataError, JobError, OutputError, PolicyError
-from labelward.evaluate.attacking import attack_and_score
+from labelward.evaluate.attacking import attack_and_score, score_without_view
 from labelward.evaluate.folder import check_output, claimed, store_data
 from labelward.evaluate.kinds import check_job, completed, make_attack, make_engine, make_policies, make_programs
 from labelward.evaluate.names import brief, brief_variant
 from labelward.evaluate.private import private_folder
-from labelward.evaluate.rehearse import VIEW, Finished, Protections, insecurities, key_bits, rehearse
+from labelward.evaluate.rehearse import VIEW, Finished, Protections, insecurities, key_bits, key_info, rehearse
 from labelward.evaluate.results import (
     AttackAccount,
     EngineInfo,
-    KeyInfo,
     ResultRow,
     RunDetails,
     Seen,
@@ -123,6 +122,14 @@ class _Seed:
     seed: int
     data: Rehearsal
     beside: Baselines
+    without_view: dict[tuple[str, Kind], dict[str, float]] = field(default_factory=dict)
+
+    def blind(self, attack: Kind, view: View) -> dict[str, float]:
+        """Return what an attack reaches without the view: the same for every variant, so worked out once."""
+        key = (view.party, attack)
+        if key not in self.without_view:
+            self.without_view[key] = score_without_view(make_attack(attack), view, self.data, seed=self.seed)
+        return self.without_view[key]
 
 
 @dataclass
@@ -153,18 +160,13 @@ class _Audit:
         self.watch("runs", finished, total, "")
 
     @cached_property
-    def reasons(self) -> tuple[str, ...]:
-        """Why the runs protect nothing."""
-        return insecurities(self.engine, self.job.encryption)
-
-    @cached_property
     def engine_info(self) -> EngineInfo:
         """The encryption, as rows hold it."""
         bits = key_bits(self.engine, self.job.encryption)
         return EngineInfo(
             name=self.engine.name,
             bits=bits,
-            insecure=bool(self.reasons),
+            insecure=bool(insecurities(self.engine, self.job.encryption)),
             security_level=self.engine.security_level(bits),
         )
 
@@ -244,7 +246,7 @@ class _Audit:
             if party is not None and attack is not None:
                 self.watch("attacks", number, len(attackers), f"{brief(attack).label} by {party}")
                 found = attack_and_score(make_attack(attack), views[party], at.data, seed=at.seed)
-                leakage = found.leakage
+                leakage = {**found.leakage, "without_view": at.blind(attack, views[party])}
                 accounts.append(
                     AttackAccount(
                         party=party,
@@ -270,14 +272,7 @@ class _Audit:
                 [(party, folder / party / VIEW) for party in views], active=active, secure=self.engine.secure
             ),
             phases={party: dict(meter.seconds) for party, meter in ended.meters.items()},
-            key=KeyInfo(
-                engine=self.engine_info.name,
-                bits=self.engine_info.bits,
-                security_level=self.engine_info.security_level,
-                fingerprint=ended.fingerprint,
-                insecure=self.reasons,
-                kernel=str(self.engine.describe().get("kernel", "")),
-            ),
+            key=key_info(self.engine, self.job.encryption, ended.fingerprint),
             seen=self._seen(at, views),
             applied=tuple(_account(each) for each in views[active].applied() if each["stage"] == "end"),
             processor=processor(),

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from labelward.attacks.contract import Guess, Own
 from labelward.data import encode_as, origin, read_ids, read_table
 from labelward.data.labels import encode_labels
-from labelward.errors import DataError, FileFormatError, OutputError
+from labelward.errors import DataError, FileFormatError
 from labelward.evaluate.attacking import guess_labels, score_values
 from labelward.evaluate.kinds import make_attack
+from labelward.evaluate.private import replacing
 from labelward.job import Kind
 from labelward.party.transcript import ids_digest
 from labelward.party.view import View
@@ -112,15 +113,8 @@ def write_guess(path: Path, ids: Sequence[str], guess: Guess, about: Mapping[str
     """
     text = json.dumps({"format": FORMAT, "kind": guess.kind, **about, "notes": guess.notes})
     table = pa.table({"id": pa.array(list(ids), pa.string()), "guess": pa.array(guess.values, pa.int64())})
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        pq.write_table(table.replace_schema_metadata({_METADATA: text}), partial)
-        partial.replace(path)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        if partial.exists():
-            partial.unlink()
+    with replacing(path, 0o666) as file:
+        pq.write_table(table.replace_schema_metadata({_METADATA: text}), file)
 
 
 def read_guess(path: Path) -> StoredGuess:

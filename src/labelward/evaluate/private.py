@@ -34,8 +34,11 @@ def private_folder(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Give a file of mode 0600 that takes the place of ``path`` in one step at the end, and is gone after an error.
+def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
+    """Give a file that takes the place of ``path`` in one step at the end, and is gone after an error.
+
+    Args:
+        mode: of the file, less the umask.
 
     Raises:
         OutputError: it cannot be written.
@@ -43,7 +46,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     partial = path.with_name(f"{path.name}.partial")
     with output_errors(path):
         try:
-            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
                 yield file
             partial.replace(path)
         except BaseException:

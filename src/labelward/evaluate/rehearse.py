@@ -18,10 +18,10 @@ from labelward.data import PartyData, Rehearsal
 from labelward.evaluate.kinds import make_programs
 from labelward.evaluate.private import private_folder
 from labelward.evaluate.programs import Ended
-from labelward.evaluate.results import Cost
+from labelward.evaluate.results import Cost, KeyInfo
 from labelward.he import Counts, Engine
 from labelward.job import EncryptionSection, Job
-from labelward.party.context import Context, Meter, Progress
+from labelward.party.context import Context, Meter, Progress, silent
 from labelward.party.handshake import Agreed
 from labelward.party.local import run_parties
 from labelward.party.policy import Policy, PolicyChain
@@ -29,7 +29,7 @@ from labelward.party.transcript import FORMAT, Header, Transcript, ids_digest
 from labelward.rng import Protection
 from labelward.transport.base import Transport
 
-__all__ = ["MODEL", "VIEW", "Finished", "Protections", "insecurities", "key_bits", "rehearse"]
+__all__ = ["MODEL", "VIEW", "Finished", "Protections", "insecurities", "key_bits", "key_info", "rehearse"]
 
 VIEW, MODEL = "view", "model"
 """A party's folders: what it saw, and its part of the model."""
@@ -69,6 +69,19 @@ def insecurities(engine: Engine, section: EncryptionSection, protections: Protec
     if protections().seeded:
         reasons.append("seeded protection")
     return tuple(reasons)
+
+
+def key_info(engine: Engine, section: EncryptionSection, fingerprint: str) -> KeyInfo:
+    """Return the key of a run as reports print it; ``fingerprint`` is that of the public key, as hex."""
+    bits = key_bits(engine, section)
+    return KeyInfo(
+        engine=engine.name,
+        bits=bits,
+        security_level=engine.security_level(bits),
+        fingerprint=fingerprint,
+        insecure=insecurities(engine, section),
+        kernel=str(engine.describe().get("kernel", "")),
+    )
 
 
 def rehearse(
@@ -113,7 +126,7 @@ def rehearse(
             seed=seed,
             protection=protections(),
             policies=PolicyChain(policies if party == active else ()),
-            progress=progress if party == active else _silent,
+            progress=progress if party == active else silent,
         )
         return contexts[party]
 
@@ -175,7 +188,3 @@ def _cost(seconds: float, meters: Mapping[str, Meter], counts: Sequence[Counts])
         ciphertexts=sum(sum(meter.ciphertexts.values()) for meter in meters.values()),
         logical_sums=total.logical_sums,
     )
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    pass

@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from labelward.data import encode_as, load_source, prepare, read_ids, read_table, refuse_other_rows
-from labelward.errors import DataError, FileFormatError, JobError, OutputError, unknown_name
+from labelward.errors import DataError, FileFormatError, JobError, unknown_name
 from labelward.evaluate.folder import JOB_FILE, check_output, finished_in
 from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
 from labelward.evaluate.names import brief_variant
+from labelward.evaluate.private import replacing
 from labelward.evaluate.programs import Programs, Share
-from labelward.evaluate.rehearse import MODEL, insecurities, key_bits, rehearse
+from labelward.evaluate.rehearse import MODEL, key_info, rehearse
 from labelward.evaluate.results import Cost, KeyInfo
 from labelward.evaluate.utility import probabilities, scores
 from labelward.evaluate.watch import Watch, silent
@@ -92,15 +93,7 @@ def train(
                 seed=seed,
                 progress=lambda what, done, total: watch(what, done, total, name.label),
             )
-        bits = key_bits(engine, job.encryption)
-        key = KeyInfo(
-            engine=engine.name,
-            bits=bits,
-            security_level=engine.security_level(bits),
-            fingerprint=ended.fingerprint,
-            insecure=insecurities(engine, job.encryption),
-            kernel=str(engine.describe().get("kernel", "")),
-        )
+        key = key_info(engine, job.encryption, ended.fingerprint)
     finally:
         engine.close()
     return TrainedModel(
@@ -230,11 +223,5 @@ def _write(out: Path, ids: NDArray[np.str_], margins: NDArray[np.float64], class
         "probability": probabilities(margins),
         "prediction": pa.array([classes[int(margin > 0)] for margin in margins], pa.string()),
     }
-    partial_file = out.with_name(f".{out.name}.partial")
-    try:
-        pq.write_table(pa.table(columns), partial_file)
-        partial_file.replace(out)
-    except OSError as error:
-        raise OutputError(f"{out}: cannot be written ({error.strerror or error})") from error
-    finally:
-        partial_file.unlink(missing_ok=True)
+    with replacing(out, 0o666) as file:
+        pq.write_table(pa.table(columns), file)

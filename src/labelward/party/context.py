@@ -20,7 +20,7 @@ from labelward.party.transcript import Transcript
 from labelward.rng import Protection
 from labelward.transport.base import Transport
 
-__all__ = ["Context", "Meter", "Progress"]
+__all__ = ["Context", "Meter", "Progress", "silent"]
 
 M = TypeVar("M", bound=Message)
 Step = tuple[int, ...]
@@ -31,8 +31,8 @@ Progress = Callable[[str, int, int], None]
 """Called with (what, done, total)."""
 
 
-def _silent(what: str, done: int, total: int) -> None:
-    pass
+def silent(what: str, done: int, total: int) -> None:
+    """Tell nobody."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Context:
         seed: int,
         protection: Protection | None = None,
         policies: PolicyChain | None = None,
-        progress: Progress = _silent,
+        progress: Progress = silent,
         timeout: float | None = None,
     ) -> None:
         self.party, self.active, self.peers = transport.party, active, peers

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from labelward.errors import HandshakeError
 from labelward.messages.setup import Hello, Ready
 from labelward.party.context import Context
+from labelward.party.transcript import framed_ids
 
 __all__ = ["Agreed", "greet_active", "greet_passives"]
 
@@ -77,9 +78,8 @@ def greet_active(ctx: Context, job: dict[str, str], rows: tuple[int, int], ids: 
 
 def _digest(nonce: bytes, ids: Sequence[str]) -> bytes:
     total = hmac.new(nonce, digestmod=hashlib.sha256)
-    for name in ids:
-        encoded = name.encode()
-        total.update(len(encoded).to_bytes(8, "little") + encoded)
+    for framed in framed_ids(ids):
+        total.update(framed)
     return total.digest()
 
 

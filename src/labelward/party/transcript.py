@@ -21,7 +21,17 @@ import msgspec
 
 from labelward.errors import FileFormatError, OutputError
 
-__all__ = ["FILE_NAME", "FORMAT", "Entry", "Header", "Transcript", "decode_header", "ids_digest", "read_entries"]
+__all__ = [
+    "FILE_NAME",
+    "FORMAT",
+    "Entry",
+    "Header",
+    "Transcript",
+    "decode_header",
+    "framed_ids",
+    "ids_digest",
+    "read_entries",
+]
 
 FORMAT = 1
 FILE_NAME = "transcript.lwt"
@@ -99,8 +109,7 @@ class Transcript:
 
     def append(self, kind: Kind, peer: str, name: str, step: tuple[int, ...], payload: bytes) -> None:
         """Add one record."""
-        entry = Entry(kind, peer, name, step, payload)
-        self._write(entry)
+        self._write(Entry(kind, peer, name, step, payload))
 
     def close(self, *, complete: bool) -> None:
         """Write the closing record, flush to disk and close; ``complete``: the party's program came to its end."""
@@ -163,10 +172,16 @@ def read_entries(path: Path) -> Iterator[Entry]:
 def ids_digest(ids: Iterable[str]) -> str:
     """Return the SHA-256 of row ids in this order, as hex; each is preceded by its length in bytes."""
     total = hashlib.sha256()
+    for framed in framed_ids(ids):
+        total.update(framed)
+    return total.hexdigest()
+
+
+def framed_ids(ids: Iterable[str]) -> Iterator[bytes]:
+    """Yield each id preceded by its length in bytes, so that no two lists give the same bytes."""
     for name in ids:
         encoded = name.encode()
-        total.update(len(encoded).to_bytes(8, "little") + encoded)
-    return total.hexdigest()
+        yield len(encoded).to_bytes(8, "little") + encoded
 
 
 def decode_header(entry: Entry) -> Header:
