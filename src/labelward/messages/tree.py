@@ -4,10 +4,11 @@ One tree, as a passive party sees it::
 
     active  → TreeStart(rows, gradients)          step (tree,)
     active  → Level(splits, build)                step (tree, depth)     nothing to build: the tree is done
-    passive → LevelSums(sums)                     step (tree, depth)
+    passive → LevelSums(sums)                     step (tree, depth, part)
     active  → ChosenSplits(splits)                step (tree, depth)
     passive → SplitRows(splits)                   step (tree, depth)     if any was chosen
     ...
+    passive → PredictAnswers(bits)                step (tree,)           if the tree asks for the other rows' sides
     active  → TrainingEnd()                       step (tree,)
 
 ``tree`` counts the trees in which this party takes part, from 0, so that a party does not learn of the others.
@@ -53,20 +54,37 @@ class ChosenSplit(msgspec.Struct, frozen=True):
 
     Attributes:
         record: the number under which the owner keeps the threshold.
+        missing_left: whether rows go left whose value is missing.
+        categories: of a categorical column the codes that go left; ``code`` is then 0.
     """
 
     node: int
     column: int
     code: int
     record: int
+    missing_left: bool = False
+    categories: tuple[int, ...] = ()
 
 
 class TreeStart(Message, frozen=True):
-    """A tree begins: its training rows and their encrypted numbers (gradient, hessian, one, classes)."""
+    """A tree begins.
+
+    Attributes:
+        rows: its training rows.
+        gradients: encrypted numbers (gradients, hessians, one, classes) of these rows; None where those of an earlier
+            tree still hold: a forest encrypts all training rows once, with its first tree.
+        together: how many trees grow side by side, of which this is the first; 0 for one of the others.
+        route: whether the party is asked, at the end of the tree, on which side of its splits the rows lie that the
+            tree does not grow on (validation rows included).
+        repeats: how often each of ``rows`` was drawn, as uint8, where rows are drawn with replacement.
+    """
 
     tree: int
     rows: RowMask
-    gradients: CipherBlock | CipherDigest
+    gradients: CipherBlock | CipherDigest | None
+    together: int = 1
+    route: bool = False
+    repeats: bytes = b""
 
 
 class Level(Message, frozen=True):
@@ -79,12 +97,26 @@ class Level(Message, frozen=True):
 
 
 class LevelSums(Message, frozen=True):
-    """Sealed sums for each (sampled column, slot × bins + bin); slots are the positions in ``Level.build``."""
+    """Sealed sums for each (column, slot × bins + bin); slots are the positions in ``Level.build``.
+
+    Rows whose value is missing are in no bin. Columns of like size travel together, so that few bins are empty, and
+    wide tables in several messages.
+
+    Attributes:
+        part: number of this message among the ``parts`` of the level.
+        columns: positions among the columns that the party drew for this tree.
+        kinds: one byte for each of ``columns``: 0 ordered, 1 categorical, 2 predictions may only rise with it, 3 only
+            fall; empty where all are ordered.
+    """
 
     tree: int
     depth: int
+    part: int
+    parts: int
+    columns: tuple[int, ...]
     bins: int
     sums: CipherBlock | CipherDigest
+    kinds: bytes = b""
 
 
 class ChosenSplits(Message, frozen=True):
@@ -104,9 +136,10 @@ class SplitRows(Message, frozen=True):
 
 
 class TrainingEnd(Message, frozen=True):
-    """No further tree follows for this party."""
+    """No further tree follows for this party; the model keeps the first ``records`` of its splits."""
 
     trees: int
+    records: int
 
 
 class PredictRequest(Message, frozen=True):
@@ -135,15 +168,19 @@ class OwnSplit(Observation, frozen=True):
     threshold: float
     record: int
     left: RowMask
+    missing_left: bool = False
+    categories: tuple[int, ...] = ()
 
 
 class DecryptedSums(Observation, frozen=True):
-    """What the active party decrypted of a peer's level: int64 [columns, slots × bins, numbers]."""
+    """What the active party decrypted of a part of a peer's level: int64 [columns, slots × bins, numbers]."""
 
     tree: int
     depth: int
     party: str
     nodes: tuple[int, ...]
+    columns: tuple[int, ...]
+    bins: int
     sums: Array
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -12,17 +13,41 @@ from labelward.kernels.binning import bin_columns, node_candidates, presort
 from labelward.protocols.tree.params import SecureBoost
 from labelward.rng import learning
 
-__all__ = ["Columns", "LevelCodes", "Splitter"]
+__all__ = ["Columns", "Labels", "LevelCodes", "Splitter"]
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """A party's training columns: names, and float64 [rows, columns]."""
+    """A party's columns.
+
+    Attributes:
+        names: of the columns.
+        x: float64 [rows, columns]; NaN is a missing value. A categorical column holds codes.
+        categories: for each categorical column (by position) the names of its categories, by code.
+        monotone: for some columns (by position) 1 or -1: predictions may only rise, or fall, with the column.
+    """
 
     names: tuple[str, ...]
     x: NDArray[np.float64]
+    categories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    monotone: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labels:
+    """What the active party knows of the rows, validation rows last.
+
+    Attributes:
+        values: float64 [rows]: class numbers, or quantities.
+        weights: float64 [rows], at least 0.
+        classes: names of the classes; empty for quantities.
+    """
+
+    values: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    classes: tuple[str, ...]
 
 
 @dataclass(frozen=True)

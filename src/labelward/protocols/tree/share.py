@@ -31,7 +31,10 @@ class TreeShape(msgspec.Struct, frozen=True):
         owners: for each split the position of its owner in ``ModelShare.parties``.
         records: for each split the owner's record number.
         leaves: numbers of the leaves, ascending.
-        weights: for each leaf its weight, learning rate included.
+        weights: for each leaf its weights, learning rate included: one for each of the tree's outputs, leaf by leaf.
+        output: the one output that the tree adds to; -1: all of them.
+        gains: for each split its gain.
+        covers: sum of hessians (in a forest: of row weights) of each split, then of each leaf.
     """
 
     nodes: tuple[int, ...]
@@ -39,20 +42,55 @@ class TreeShape(msgspec.Struct, frozen=True):
     records: tuple[int, ...]
     leaves: tuple[int, ...]
     weights: tuple[float, ...]
+    output: int = -1
+    gains: tuple[float, ...] = ()
+    covers: tuple[float, ...] = ()
 
 
 class Records(msgspec.Struct, frozen=True):
-    """A party's own splits by record number: position of the column, and the threshold (left is x ≤ threshold)."""
+    """A party's own splits by record number.
+
+    Attributes:
+        columns: position of each split's column.
+        thresholds: a row goes left where x ≤ threshold; infinite where all that is known goes left, 0 and unused for a
+            set of categories.
+        missing_left: the records where a row goes left whose value is missing (NaN), or a category that training never
+            met; elsewhere it goes right.
+        categories: for the records of categorical columns the codes that go left.
+    """
 
     columns: tuple[int, ...] = ()
     thresholds: tuple[float, ...] = ()
+    missing_left: tuple[int, ...] = ()
+    categories: dict[int, tuple[int, ...]] = {}
 
-    def answers(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return bool [records, rows]: whether each row goes left."""
-        left = np.empty((len(self.columns), len(x)), dtype=np.bool_)
-        for record, (column, threshold) in enumerate(zip(self.columns, self.thresholds, strict=True)):
-            np.less_equal(x[:, column], threshold, out=left[record])
+    def answers(self, x: NDArray[np.float64], start: int = 0) -> NDArray[np.bool_]:
+        """Return bool [records from ``start`` on, rows]: whether each row goes left.
+
+        Args:
+            x: float64 [rows, columns]; codes of categories, -1 for a category that training never met, NaN for missing.
+        """
+        left = np.empty((len(self.columns) - start, len(x)), dtype=np.bool_)
+        missing_left = frozenset(self.missing_left)
+        for record in range(start, len(self.columns)):
+            values, out = x[:, self.columns[record]], left[record - start]
+            chosen = self.categories.get(record)
+            if chosen is None:
+                np.less_equal(values, self.thresholds[record], out=out)
+            else:
+                out[:] = np.isin(values, chosen)
+            if record in missing_left:
+                out |= np.isnan(values) if chosen is None else ~(values >= 0)
         return left
+
+    def first(self, count: int) -> Records:
+        """Return the first ``count`` records."""
+        return Records(
+            self.columns[:count],
+            self.thresholds[:count],
+            tuple(record for record in self.missing_left if record < count),
+            {record: codes for record, codes in self.categories.items() if record < count},
+        )
 
 
 class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,11 +101,15 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
         parties: all parties in party order, the active one first.
         columns: the party's columns, in the order in which it must bring them.
         trees: the active party's part; empty elsewhere.
-        classes: the label's values; the active party's part.
+        classes: the label's values; the active party's part; empty for quantities.
+        objective: what the trees were fitted to, such as ``"binary:logistic"``; ``"gini"`` or ``"variance"`` in a
+            forest; the active party's part.
+        base: the margin of each output before any tree; the active party's part.
+        categories: for each of the party's categorical columns its categories, by code.
     """
 
     format: int = FORMAT
-    kind: Literal["secureboost"] = "secureboost"
+    kind: Literal["secureboost", "forest"] = "secureboost"
     model: str
     party: str
     parties: tuple[str, ...]
@@ -75,6 +117,14 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
     own: Records
     trees: tuple[TreeShape, ...] = ()
     classes: tuple[str, ...] = ()
+    objective: str = "binary:logistic"
+    base: tuple[float, ...] = (0.0,)
+    categories: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def outputs(self) -> int:
+        """Margins of a row."""
+        return len(self.base)
 
     def records_of(self, party: str) -> int:
         """Return how many splits a party owns, as the active party's share has it."""
