@@ -3,7 +3,7 @@
 from .kinds import Kind, Variant
 from .model import Job
 from .parse import load_job, parse_job
-from .sections import DataSection, EncryptionSection, PartySection, RunSection
+from .sections import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection
 from .template import template
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "EncryptionSection",
     "Job",
     "Kind",
+    "LeakageSection",
     "PartySection",
     "RunSection",
     "Variant",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from labelward.errors import JobError
 
-__all__ = ["boolean", "choice", "name_list", "string", "whole"]
+from ._frozen import Frozen
+
+__all__ = ["boolean", "choice", "directions", "name_list", "number", "string", "whole"]
 
 
 def boolean(place: str, value: Any) -> None:
@@ -29,6 +31,12 @@ def whole(place: str, value: Any, low: int, high: int) -> None:
         raise JobError(f"{place}: must be a whole number but got {value!r}")
     if not low <= value <= high:
         raise JobError(f"{place}: must lie between {low} and {high} but got {value}")
+
+
+def number(place: str, value: Any) -> None:
+    """Refuse what is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise JobError(f"{place}: must be a number but got {value!r}")
 
 
 def choice(place: str, value: Any, known: Iterable[str]) -> None:
@@ -52,3 +60,14 @@ def name_list(place: str, value: Any) -> tuple[str, ...]:
         if names.count(name) > 1:
             raise JobError(f"{place}: column {name!r} is listed twice")
     return names
+
+
+def directions(place: str, value: Any) -> Frozen[int]:
+    """Return a table of 1 or -1 by column name as a mapping that cannot change."""
+    if not isinstance(value, Mapping):
+        raise JobError(f"{place}: must be a table such as {{income = 1}} but got {value!r}")
+    for column, direction in value.items():
+        string(place, column)
+        if isinstance(direction, bool) or not isinstance(direction, int) or direction not in (1, -1):
+            raise JobError(f"{place}: must be 1 or -1 for column {column!r} but got {direction!r}")
+    return Frozen(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -16,32 +16,11 @@ from urllib.parse import quote
 from labelward.errors import JobError
 
 from . import _check as check
+from ._frozen import Frozen
 
 __all__ = ["Kind", "Variant", "sweep"]
 
 _LONGEST_SLUG = 120
-
-
-class _Params(Mapping[str, Any]):
-    """A mapping that cannot change, so that a kind can be compared, hashed and used as a key."""
-
-    def __init__(self, items: Mapping[str, Any]) -> None:
-        self._items = dict(items)
-
-    def __getitem__(self, key: str) -> Any:
-        return self._items[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self._items.items()))
-
-    def __repr__(self) -> str:
-        return repr(self._items)
 
 
 @dataclass(frozen=True)
@@ -61,7 +40,7 @@ class Kind:
         if "kind" in self.params:
             raise JobError(f"parameter 'kind' of {self.kind!r}: the name is taken")
         frozen = {key: _freeze(f"{key} of {self.kind!r}", value) for key, value in self.params.items()}
-        object.__setattr__(self, "params", _Params(frozen))
+        object.__setattr__(self, "params", Frozen(frozen))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the form that a file holds: ``kind`` and the parameters in one dictionary."""

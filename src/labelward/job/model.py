@@ -10,7 +10,7 @@ from labelward.errors import JobError
 
 from . import _toml
 from .kinds import Kind, Variant
-from .sections import DataSection, EncryptionSection, PartySection, RunSection
+from .sections import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection
 
 __all__ = ["Job", "refuse_common_table"]
 
@@ -28,6 +28,7 @@ class Job:
         encryption: engine and key.
         defenses: the defended variants; the undefended run is there besides (:meth:`variants`).
         attacks: kinds and raw parameters; may be empty.
+        leakage: how their guesses are scored.
         run: the seeds.
 
     Raises:
@@ -40,6 +41,7 @@ class Job:
     encryption: EncryptionSection = field(default_factory=EncryptionSection)
     defenses: tuple[Variant, ...] = ()
     attacks: tuple[Kind, ...] = ()
+    leakage: LeakageSection = field(default_factory=LeakageSection)
     run: RunSection = field(default_factory=RunSection)
 
     def __post_init__(self) -> None:
@@ -95,6 +97,7 @@ class Job:
             chain = variant.as_list()
             blocks.append(_toml.block("[[defense]]", chain[0] if len(chain) == 1 else {"chain": chain}))
         blocks += [_toml.block("[[attack]]", attack.as_dict()) for attack in self.attacks]
+        blocks.append(_toml.block("[leakage]", _given(self.leakage)))
         blocks.append(_toml.block("[run]", _given(self.run)))
         return "\n".join(blocks)
 
@@ -106,9 +109,10 @@ def _given(section: Any, *without: str) -> dict[str, Any]:
 
 def refuse_common_table(data: Mapping[str, Any]) -> None:
     """Refuse what ``[data]`` says of a common table beside parties with own tables."""
-    for key in ("table", "label"):
-        if data.get(key) is not None:
-            raise JobError(f"[data] {key}: not beside parties that have their own tables")
+    for key in ("table", "label", "weight", "monotone"):
+        if data.get(key):
+            told = f"; write it in [parties.NAME] {key}" if key in ("weight", "monotone") else ""
+            raise JobError(f"[data] {key}: not beside parties that have their own tables{told}")
 
 
 def _active_first(parties: tuple[PartySection, ...]) -> tuple[PartySection, ...]:
@@ -141,7 +145,7 @@ def _check_form(data: DataSection, parties: tuple[PartySection, ...]) -> None:
         strangers = [party.name for party in parties if party.table is None]
         if strangers:
             raise JobError(f"[parties.{strangers[0]}] table: required, since {own[0].name!r} has its own table")
-        refuse_common_table({"table": data.table, "label": data.label})
+        refuse_common_table(_given(data))
         if parties[0].label is None:
             raise JobError(f"[parties.{parties[0].name}] label: required for the active party's own table")
     elif data.table is None:
@@ -162,11 +166,11 @@ def _check_columns(data: DataSection, parties: tuple[PartySection, ...]) -> None
     if data.table is None:
         return
     holder: dict[str, str] = {}
+    roles = {column: role for role, column in data.roles().items()}
     for party in parties:
         for column in party.columns or ():
-            if column in (data.label, data.id):
-                role = "label" if column == data.label else "id"
-                raise JobError(f"[parties] {party.name}: column {column!r} is the {role} column")
+            if column in roles:
+                raise JobError(f"[parties] {party.name}: column {column!r} is the {roles[column]} column")
             if column in holder and not data.overlap:
                 raise JobError(
                     f"[parties] {party.name}: column {column!r} is given to {holder[column]!r} already "

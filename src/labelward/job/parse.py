@@ -13,12 +13,12 @@ from labelward.errors import JobError, unknown_name
 
 from .kinds import Kind, Variant, sweep
 from .model import Job, refuse_common_table
-from .sections import DataSection, EncryptionSection, PartySection, RunSection, is_path
+from .sections import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection, is_path
 
 __all__ = ["load_job", "parse_job"]
 
-_SECTIONS = ("data", "parties", "model", "encryption", "defense", "attack", "run")
-_Section = TypeVar("_Section", DataSection, EncryptionSection, PartySection, RunSection)
+_SECTIONS = ("data", "parties", "model", "encryption", "defense", "attack", "leakage", "run")
+_Section = TypeVar("_Section", DataSection, EncryptionSection, LeakageSection, PartySection, RunSection)
 
 
 def load_job(path: str | os.PathLike[str]) -> Job:
@@ -81,6 +81,7 @@ def _job(tables: Mapping[str, Any], base: Path | None) -> Job:
         ),
         defenses=tuple(_defenses(_entries("[[defense]]", tables.get("defense", [])))),
         attacks=tuple(_kind(place, one) for place, one in _entries("[[attack]]", tables.get("attack", []))),
+        leakage=_section(LeakageSection, "[leakage]", _table("[leakage]", tables.get("leakage", {})), base),
         run=_section(RunSection, "[run]", _table("[run]", tables.get("run", {})), base),
     )
 

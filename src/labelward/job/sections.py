@@ -1,4 +1,5 @@
-"""The sections of the job file that have fixed keys: ``[data]``, ``[parties]``, ``[encryption]``, ``[run]``.
+"""The sections of the job file that have fixed keys: ``[data]``, ``[parties]``, ``[encryption]``,
+``[leakage]``, ``[run]``.
 
 Each is checked when it is made, from a file or from Python, and raises
 :class:`~labelward.errors.JobError` with a message such as
@@ -8,6 +9,7 @@ Each is checked when it is made, from a file or from Python, and raises
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -15,8 +17,9 @@ from typing import Any
 from labelward.errors import JobError
 
 from . import _check as check
+from ._frozen import Frozen
 
-__all__ = ["DataSection", "EncryptionSection", "PartySection", "RunSection", "is_path"]
+__all__ = ["DataSection", "EncryptionSection", "LeakageSection", "PartySection", "RunSection", "is_path"]
 
 _PARTY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _CATALOGUE_NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -45,19 +48,30 @@ class DataSection:
         label: the label column; ``"label"`` for the catalogue, required for a path, None where parties have
             their own tables.
         id: the column of row ids, if any; where parties have own tables, the default of theirs.
+        task: ``"classification"`` or ``"regression"``; None: that of the catalogue's entry, else classification.
+        weight: the column of row weights, if any; None where parties have their own tables.
         test_size: share of the rows that are tested on, strictly between 0 and 1.
+        validation_size: share of the other rows that training watches but does not learn from, from 0 to below 1.
         split: ``"random"``, or ``"reference"``: the splits with which reference figures were measured.
         partition: ``"random"`` columns, or by ``"importance"``: passive parties get the most telling columns.
         overlap: whether one column may be given to two parties.
+        categories: ``"native"``: texts are categories, which a split sends left or right in sets; ``"dummies"``: a
+            column of 0 and 1 for each category but the first.
+        monotone: 1 or -1 by column: predictions may only rise, or fall, with it; empty where parties have own tables.
     """
 
     table: str | None = None
     label: str | None = None
     id: str | None = None
+    task: str | None = None
+    weight: str | None = None
     test_size: float = 0.2
+    validation_size: float = 0.0
     split: str = "random"
     partition: str = "random"
     overlap: bool = False
+    categories: str = "native"
+    monotone: Mapping[str, int] = Frozen[int]({})
 
     def __post_init__(self) -> None:
         if self.table is not None:
@@ -66,18 +80,27 @@ class DataSection:
                 raise JobError(f"[data] label: required, since table is the file {self.table!r}")
         if self.table is not None and self.label is None:
             object.__setattr__(self, "label", "label")
-        for key, value in (("label", self.label), ("id", self.id)):
-            if value is not None:
-                check.string(f"[data] {key}", value)
-        if self.id is not None and self.id == self.label:
-            raise JobError(f"[data] id: {self.id!r} is the label column")
-        if isinstance(self.test_size, bool) or not isinstance(self.test_size, int | float):
-            raise JobError(f"[data] test_size: must be a number but got {self.test_size!r}")
+        _check_roles("[data]", self.roles())
+        check.number("[data] test_size", self.test_size)
         if not 0 < self.test_size < 1:
             raise JobError(f"[data] test_size: must lie strictly between 0 and 1 but got {self.test_size}")
+        check.number("[data] validation_size", self.validation_size)
+        if not 0 <= self.validation_size < 1:
+            raise JobError(f"[data] validation_size: must be at least 0 and below 1 but got {self.validation_size}")
+        if self.task is not None:
+            check.choice("[data] task", self.task, ("classification", "regression"))
         check.choice("[data] split", self.split, ("random", "reference"))
         check.choice("[data] partition", self.partition, ("random", "importance"))
         check.boolean("[data] overlap", self.overlap)
+        check.choice("[data] categories", self.categories, ("native", "dummies"))
+        object.__setattr__(self, "monotone", check.directions("[data] monotone", self.monotone))
+        for role, column in self.roles().items():
+            if column in self.monotone:
+                raise JobError(f"[data] monotone: {column!r} is the {role} column")
+
+    def roles(self) -> dict[str, str]:
+        """Return the columns of the common table that are no party's features, by what they are."""
+        return _roles(self.label, self.id, self.weight)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +114,8 @@ class PartySection:
         table: path of the party's own ``.csv`` or ``.parquet`` file.
         id: the own table's column of row ids.
         label: the own table's label column; the one party that has it is the active party.
+        weight: the own table's column of row weights; the active party's only.
+        monotone: 1 or -1 by column of the own table: predictions may only rise, or fall, with it.
     """
 
     name: str
@@ -99,6 +124,8 @@ class PartySection:
     table: str | None = None
     id: str | None = None
     label: str | None = None
+    weight: str | None = None
+    monotone: Mapping[str, int] = Frozen[int]({})
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _PARTY_NAME.fullmatch(self.name):
@@ -111,8 +138,8 @@ class PartySection:
             object.__setattr__(self, "columns", check.name_list(place, self.columns))
         if self.table is not None:
             self._check_own_table()
-        elif self.id is not None or self.label is not None:
-            raise JobError(f"[parties.{self.name}] table: required beside id and label")
+        elif self.roles() or self.monotone:
+            raise JobError(f"[parties.{self.name}] table: required beside id, label, weight and monotone")
         elif (self.share is None) == (self.columns is None):
             raise JobError(f"[parties] {self.name}: needs either a share of the columns or a list of them")
         elif self.share is not None:
@@ -129,15 +156,34 @@ class PartySection:
         if self.share is not None:
             raise JobError(f"{section} share: a party with its own table lists its columns")
         _check_table(f"{section} table", self.table, names=False)
-        for key, value in (("id", self.id), ("label", self.label)):
-            if value is not None:
-                check.string(f"{section} {key}", value)
-                if value in (self.columns or ()):
-                    raise JobError(f"{section} columns: {value!r} is the {key} column")
         if self.id is None:
             raise JobError(f"{section} id: required, since rows of different tables are matched by it")
-        if self.id == self.label:
-            raise JobError(f"{section} id: {self.id!r} is the label column")
+        _check_roles(section, self.roles())
+        if self.weight is not None and self.label is None:
+            raise JobError(f"{section} weight: only beside label, since the active party weighs the rows")
+        object.__setattr__(self, "monotone", check.directions(f"{section} monotone", self.monotone))
+        for role, column in self.roles().items():
+            for key, columns in (("columns", self.columns or ()), ("monotone", self.monotone)):
+                if column in columns:
+                    raise JobError(f"{section} {key}: {column!r} is the {role} column")
+
+    def roles(self) -> dict[str, str]:
+        """Return the columns of the own table that are no features, by what they are."""
+        return _roles(self.label, self.id, self.weight)
+
+
+def _roles(label: str | None, ids: str | None, weight: str | None) -> dict[str, str]:
+    named = {"label": label, "id": ids, "weight": weight}
+    return {role: column for role, column in named.items() if column is not None}
+
+
+def _check_roles(section: str, roles: Mapping[str, str]) -> None:
+    taken: dict[str, str] = {}
+    for role, column in roles.items():
+        check.string(f"{section} {role}", column)
+        if column in taken:
+            raise JobError(f"{section} {role}: {column!r} is the {taken[column]} column")
+        taken[column] = role
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +216,20 @@ class EncryptionSection:
             raise JobError(
                 f"[encryption] bits: must be at least 2048 but got {self.bits} (a shorter key needs insecure = true)"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeakageSection:
+    """``[leakage]``: how it is scored what an attack found out.
+
+    Attributes:
+        label_bins: in regression labels are guessed by bins of equal numbers of rows; how many, 2 to 100.
+    """
+
+    label_bins: int = 4
+
+    def __post_init__(self) -> None:
+        check.whole("[leakage] label_bins", self.label_bins, 2, 100)
 
 
 @dataclass(frozen=True, kw_only=True)
