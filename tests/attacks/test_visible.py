@@ -122,3 +122,40 @@ def test_rows_out_of_the_sample_pass_own_splits_as_far_as_these_lead_to_a_leaf()
     assert visible_leaves(view, own).tolist() == [[3, 4, 4, 2, 2, 2, -1]]
     with pytest.raises(DataError, match="lack column 'age'"):
         visible_leaves(view, Own(features=np.zeros((7, 1)), columns=("size",)))
+
+
+def stands(values, column, *, missing_left=False, **split):
+    """Whether rows of these values of an own column go left at a split of it, by the leaf that they end in."""
+    own = Own(features=np.array(values, dtype=float)[:, None], columns=(column,), categories={"town": 3})
+    observed = OwnSplit(0, 0, column, split.get("threshold", 0.0), 0, mask("1"), missing_left, split.get("towns", ()))
+    rows = len(values)
+    view = view_of([start(0, "1" + "0" * (rows - 1)), (observed, (0, 0))], rows)
+    return (visible_leaves(view, own)[0, 1:] == 1).tolist()
+
+
+@pytest.mark.parametrize("missing_left", [False, True])
+def test_missing_and_unknown_values_out_of_the_sample_go_where_the_split_sends_them(missing_left):
+    lost = missing_left
+    assert stands([0, 0.5, 0.6, np.nan], "age", threshold=0.5, missing_left=missing_left) == [True, False, lost]
+    assert stands([0, 0.5, np.nan], "age", threshold=np.inf, missing_left=missing_left) == [True, lost]
+    towns = [0, 0, 1, 2, np.nan, -1]
+    assert stands(towns, "town", towns=(0, 2), missing_left=missing_left) == [True, False, True, lost, lost]
+
+
+def test_trees_that_grow_side_by_side_and_rows_drawn_several_times():
+    """A forest: gradients come with the first tree only, levels of several trees are interleaved, rows repeat."""
+    first = TreeStart(0, mask("1101"), GRADIENTS, together=2, route=True, repeats=bytes([2, 1, 1]))
+    second = TreeStart(1, mask("0111"), None, together=0, repeats=bytes([1, 1, 2]))
+    records = [
+        (first, (0,)),
+        (second, (1,)),
+        told(0, 1, n0="100"),
+        told(1, 1, n0="011"),
+        owned(0, 1, 2, "01"),  # age <= 0.5
+    ]
+    assert leaves(*records, rows=4) == [[1, 6, -1, 5], [-1, 2, 1, 1]]
+    own = Own(features=np.array([[9.0], [9.0], [0.0], [0.0]]), columns=("age",))
+    assert visible_leaves(view_of(records, 4), own).tolist() == [
+        [1, 6, -1, 5],
+        [-1, 2, 1, 1],
+    ]  # the root is not its own

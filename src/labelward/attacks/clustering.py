@@ -25,6 +25,8 @@ _DENSE_BYTES = 256 * 2**20  # a larger matrix of features and indicators is kept
 class Clustering(Attack):
     """K-means on the attacker's min-max scaled columns, with as many clusters as there are classes.
 
+    Categories count as columns of 0 and 1, a missing value as its column's mean.
+
     Setting: any party; nothing of the view but its row count is read. Auxiliary knowledge: the number of
         classes.
     """
@@ -35,11 +37,11 @@ class Clustering(Attack):
         """Return a cluster for every training row.
 
         Raises:
-            DataError: ``own`` does not hold the view's rows, or has no column, or a value that is not finite.
+            DataError: ``own`` does not hold the view's rows, or has no column, or an infinite value.
             InputError: fewer classes than one, or more than rows.
         """
         checked_rows(view, own, aux)
-        return Guess(values=clusters(own.features, aux.classes, kmeans_seed(rng)))
+        return Guess(values=clusters(own.numbers(), aux.classes, kmeans_seed(rng)))
 
 
 def checked_rows(view: View, own: Own, aux: Aux) -> None:
@@ -49,7 +51,7 @@ def checked_rows(view: View, own: Own, aux: Aux) -> None:
         raise DataError(f"the features of party {view.party!r} have {rows} rows but its view has {view.rows}")
     if columns == 0:
         raise DataError(f"party {view.party!r} holds no column to cluster")
-    bad = np.argwhere(~np.isfinite(own.features))
+    bad = np.argwhere(np.isinf(own.features))
     if len(bad):
         row, column = bad[0]
         value = own.features[row, column]

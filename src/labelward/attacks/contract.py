@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -20,12 +20,24 @@ class Own:
     """What the attacker holds itself.
 
     Attributes:
-        features: float64 [rows, columns]: its own columns of the training rows, in the view's row order.
+        features: float64 [rows, columns]: its own columns of the training rows, in the view's row order; NaN is a
+            missing value. A categorical column holds codes.
         columns: their names.
+        categories: for each categorical column how many categories it has.
     """
 
     features: NDArray[np.float64]
     columns: Sequence[str]
+    categories: Mapping[str, int] = field(default_factory=dict)
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Return float64 [rows, wide] without gaps, for attacks that measure distances.
+
+        A categorical column becomes one column of 0 and 1 for each category but the first, as a table whose categories
+        were encoded before would have it. A missing value becomes the mean of the others, 0 where there are none.
+        """
+        parts = [_numbers(self.features[:, at], self.categories.get(name)) for at, name in enumerate(self.columns)]
+        return np.hstack(parts) if parts else np.empty((len(self.features), 0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +45,7 @@ class Aux:
     """What the attacker is assumed to know besides; the report prints it.
 
     Attributes:
-        classes: number of classes.
+        classes: number of classes; where the labels are quantities, of the bins of like size that they are cut into.
     """
 
     classes: int
@@ -72,3 +84,15 @@ class Attack(ABC):
     def parameters(self) -> dict[str, Any]:
         """Return the parameters by name, as results keep them."""
         return asdict(self)  # type: ignore[call-overload,no-any-return]
+
+
+def _numbers(values: NDArray[np.float64], categories: int | None) -> NDArray[np.float64]:
+    """Return one column as float64 [rows, 1], or [rows, categories - 1]."""
+    if categories is None:
+        wide, missing = values[:, None].copy(), np.isnan(values)
+    else:
+        wide = (values[:, None] == np.arange(1, max(categories, 2))).astype(np.float64)
+        missing = ~((values >= 0) & (values < categories))
+    if missing.any():
+        wide[missing] = 0.0 if missing.all() else wide[~missing].mean(axis=0)
+    return wide

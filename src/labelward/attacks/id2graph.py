@@ -28,7 +28,7 @@ class ID2Graph(Attack):
     """Rows that meet in leaves form communities; k-means on own columns and communities gives the classes.
 
     1. Rows are joined with weight ``eta`` ** rank for each visible tree (rank 0: the first one seen) in which
-       they share a visible leaf.
+       they share a visible leaf. The trees of one round, where it grows one for each class, have one rank.
     2. Louvain's method finds communities.
     3. K-means clusters [min-max scaled own columns, ``alpha`` × indicators of the communities] into the
        classes.
@@ -78,14 +78,15 @@ class ID2Graph(Attack):
         """Return a cluster for every training row; notes give the visible trees, the communities and their modularity.
 
         Raises:
-            DataError: ``own`` does not hold the view's rows, or has no column, or a value that is not finite.
+            DataError: ``own`` does not hold the view's rows, or has no column, or an infinite value.
             FileFormatError: records of the view contradict each other.
             InputError: fewer classes than one, or more than rows.
         """
         checked_rows(view, own, aux)
         seed = kmeans_seed(rng)
         leaves = visible_leaves(view, own)
-        weights = self._discount(view) ** np.arange(len(leaves), dtype=np.float64)
+        ranks = np.arange(len(leaves)) // _trees_of_a_round(view, aux.classes)
+        weights = self._discount(view) ** ranks.astype(np.float64)
         notes = {"trees": float(len(leaves))}
         leaves, weights = leaves[weights > _NEGLIGIBLE], weights[weights > _NEGLIGIBLE]
         if self.chunk is not None:
@@ -94,13 +95,19 @@ class ID2Graph(Attack):
         found = louvain(signatures, weights, rng=rng, starts=self.starts)
         notes |= {"communities": float(found.count), "modularity": found.modularity}
         community = found.community[signatures.group]
-        values = clusters(own.features, aux.classes, seed, community=community, alpha=self.alpha)
+        values = clusters(own.numbers(), aux.classes, seed, community=community, alpha=self.alpha)
         return Guess(values=values, notes=notes)
 
     def _discount(self, view: View) -> float:
         if self.eta is not None:
             return self.eta
         return 1.0 if "forest" in str(view.parameter("model.kind", "")) else 0.6
+
+
+def _trees_of_a_round(view: View, classes: int) -> int:
+    """Return how many trees are grown on the same margins."""
+    apart = view.parameter("model.multi_strategy") == "one_output_per_tree"
+    return classes if apart and classes > 2 else 1
 
 
 def chunked(

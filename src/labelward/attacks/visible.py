@@ -24,7 +24,8 @@ def visible_leaves(view: View, own: Own | None = None) -> NDArray[np.int32]:
     parent; a leaf beside a told sibling follows by subtraction. Trees in which it takes no part are absent.
     Of a tree that was begun again, the last attempt counts where both attempts tell a node's rows.
 
-    Rows out of a tree's sample pass the party's own splits only: they lie in a leaf that these alone lead to.
+    Rows out of a tree's sample pass the party's own splits only: they lie in a leaf that these alone lead to. How
+    often a row was drawn into a sample does not matter here: it lies in one leaf.
 
     Args:
         view: of a passive party.
@@ -82,9 +83,17 @@ def _route_others(leaf: NDArray[np.int32], mine: dict[int, OwnSplit], known: dic
             continue
         if mine[node].column not in own.columns:
             raise DataError(f"the features lack column {mine[node].column!r}, which the view names")
-        x = own.features[rows, list(own.columns).index(mine[node].column)]
-        left = x <= mine[node].threshold
+        left = _goes_left(mine[node], own.features[rows, list(own.columns).index(mine[node].column)])
         rows_of[2 * node + 1], rows_of[2 * node + 2] = rows[left], rows[~left]
     for node, rows in rows_of.items():
         if node and node not in known:
             leaf[rows] = node
+
+
+def _goes_left(split: OwnSplit, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which values go left: at most the threshold, or in the set; missing and unknown ones as the split says."""
+    if split.categories:
+        left, unknown = np.isin(values, split.categories), ~(values >= 0)
+    else:
+        left, unknown = values <= split.threshold, np.isnan(values)
+    return left | unknown if split.missing_left else left

@@ -74,7 +74,7 @@ def planted_view(
             records.append((Level(tree, depth, told, tuple(node for node, _ in level)), (tree, depth)))
             if own:
                 records += [(OwnSplit(tree, s.node, "x", 0.0, s.node, s.left), (tree, depth)) for s in splits]
-    records.append((TrainingEnd(trees), (trees,)))
+    records.append((TrainingEnd(trees, 0), (trees,)))
     return view_of(records, rows, model=model, party=party)
 
 
@@ -115,12 +115,15 @@ class AttackContract:
         return np.arange(self.rows) % self.classes
 
     def own(self) -> Own:
-        """Return read-only columns, some of which tell of the labels."""
-        features = np.random.default_rng(5).normal(size=(self.rows, 4))
+        """Return read-only columns, some of which tell of the labels; one has categories, two have gaps."""
+        rng = np.random.default_rng(5)
+        features = rng.normal(size=(self.rows, 5))
         features[:, 0] += self.truth()
         features[:, 3] = 7.0
+        features[:, 4] = rng.integers(3, size=self.rows)
+        features[::9, 1] = features[::7, 4] = np.nan
         features.setflags(write=False)
-        return Own(features=features, columns=["a", "b", "c", "constant"])
+        return Own(features=features, columns=["a", "b", "c", "constant", "place"], categories={"place": 3})
 
     def view(self, party: str = "passive", seed: int = 6) -> View:
         """Return a view of three trees whose leaves tell of the labels, apart from noise."""
