@@ -51,7 +51,9 @@ class Header(msgspec.Struct, frozen=True):
             otherwise.
         job: the shared part of the job, as JSON text by key.
         columns: the party's own encoded columns, in its order.
-        ids: :func:`ids_digest` of the training rows; empty where the run has none. Neither of the two ever travels.
+        ids: :func:`ids_digest` of the training rows; empty where the run has none.
+        categories: for each of the party's categorical columns its categories, by code. None of these three ever
+            travels.
     """
 
     format: int
@@ -66,6 +68,7 @@ class Header(msgspec.Struct, frozen=True):
     job: dict[str, str]
     columns: tuple[str, ...] = ()
     ids: str = ""
+    categories: dict[str, tuple[str, ...]] = {}
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
