@@ -1,59 +1,99 @@
-"""Prediction with shares: one round per batch of rows.
+"""Prediction with shares, in one round per batch of rows or level by level.
 
-Setting: each passive party answers, for all of its splits and each row, whether the row goes left; the active party
-walks. A passive party learns which rows are predicted, and nothing of their way; the active party learns on which
-side of each split every row lies, also for splits that the row never meets.
+Setting: each party holds its columns of the rows to be predicted and its share of the model. The active party knows
+each tree's shape and who owns which split; the owner alone knows its column and threshold.
+
+- ``"one-round"``: each passive party answers, for all of its splits and each row, whether the row goes left; the active
+  party walks. A passive party learns which rows are predicted, and nothing of their way. The active party learns on
+  which side of each split every row lies, also for splits that the row never meets.
+- ``"levels"``: for each depth the active party asks an owner only for the rows that reach its splits. The active party
+  learns nothing but the answers along each row's own paths. A passive party learns which rows reach each of its splits.
+  As many rounds per batch as the trees are deep.
+
+A passive party serves both: the request says which it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import PeerError
+from labelward.kernels.walk import route
+from labelward.messages.base import RowMask
+from labelward.messages.explain import PathAnswers, PathRequest
 from labelward.messages.tree import PredictAnswers, PredictRequest
 from labelward.party.context import Context
 from labelward.protocols.tree.partition import children
 from labelward.protocols.tree.share import ModelShare, Records, TreeShape
 
-__all__ = ["predict_active", "predict_passive", "unpack_answers", "walk"]
+__all__ = [
+    "Mode",
+    "Own",
+    "ask_answers",
+    "batches",
+    "branches",
+    "end_requests",
+    "leaves_reached",
+    "predict_active",
+    "predict_leaves",
+    "predict_passive",
+    "sides_of",
+    "unpack_answers",
+    "walk",
+]
 
 BATCH = 1 << 16
+ANSWERS = 1 << 27
+"""At most so many sides of rows at splits are held at a time, whatever the size of the model."""
+
 Bits = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Leaves = NDArray[np.int32]
+Own = Mapping[str, tuple[Records, Floats]]
+Mode = Literal["one-round", "levels"]
 
 
-def predict_active(
-    ctx: Context, share: ModelShare, own: Mapping[str, tuple[Records, NDArray[np.float64]]], rows: int
-) -> NDArray[np.float64]:
-    """Return the margin of each row.
+def predict_active(ctx: Context, share: ModelShare, own: Own, rows: int, *, mode: Mode = "one-round") -> Floats:
+    """Return the margins: float64 [rows, outputs].
+
+    Boosted trees add to the base; a forest adds the mean over its trees.
 
     Args:
         share: the active party's share.
         own: for each party whose columns are at hand its records, and its columns of the rows: float64 [rows, columns].
         rows: how many rows the parties agreed on.
+        mode: who learns what, see above; the margins are the same.
 
     Raises:
         PeerError: a peer failed, or its answers do not fit.
     """
-    margins = np.zeros(rows, dtype=np.float64)
-    owned = {peer: share.records_of(peer) for peer in ctx.peers}
-    for batch, start in enumerate(range(0, rows, BATCH)):
-        stop = min(start + BATCH, rows)
-        for peer in ctx.peers:
-            ctx.send(peer, PredictRequest(share.model, start, stop), (batch,))
-        answers = {name: records.answers(x[start:stop]) for name, (records, x) in own.items()}
-        for peer in ctx.peers:
-            answers[peer] = unpack_answers(peer, ctx.recv(peer, PredictAnswers, (batch,)), owned[peer], stop - start)
-        for tree in share.trees:
-            margins[start:stop] += walk(tree, share.parties, answers, stop - start)
-    for peer in ctx.peers:
-        ctx.send(peer, PredictRequest(share.model, rows, rows), (-(-rows // BATCH),))
-    return margins
+    forest = share.kind == "forest"
+    margins = np.zeros((rows, share.outputs)) if forest else np.tile(np.asarray(share.base, np.float64), (rows, 1))
+    for start, stop, number, leaves in _routes(ctx, share, own, rows, mode):
+        tree = share.trees[number]
+        target = margins[start:stop] if tree.output < 0 else margins[start:stop, tree.output : tree.output + 1]
+        target += _weights(tree)[leaves]
+    if forest and share.trees:
+        margins /= len(share.trees)
+    return margins + np.asarray(share.base, np.float64) if forest else margins
 
 
-def predict_passive(ctx: Context, share: ModelShare, x: NDArray[np.float64]) -> None:
+def predict_leaves(ctx: Context, share: ModelShare, own: Own, rows: int, *, mode: Mode = "one-round") -> Leaves:
+    """Return int32 [rows, trees]: the position in ``TreeShape.leaves`` of the leaf that each row reaches.
+
+    Arguments and errors as for :func:`predict_active`.
+    """
+    reached = np.empty((rows, len(share.trees)), dtype=np.int32)
+    for start, stop, number, leaves in _routes(ctx, share, own, rows, mode):
+        reached[start:stop, number] = leaves
+    return reached
+
+
+def predict_passive(ctx: Context, share: ModelShare, x: Floats) -> None:
     """Answer until the active party asks for no more rows.
 
     Args:
@@ -61,22 +101,31 @@ def predict_passive(ctx: Context, share: ModelShare, x: NDArray[np.float64]) -> 
         x: its columns of the agreed rows: float64 [rows, columns].
 
     Raises:
-        PeerError: the active party failed, holds a share of another model, or asks for rows that are not there.
+        PeerError: the active party failed, holds a share of another model, or asks for rows or splits that are not
+            there.
     """
-    batch = 0
+    number = 0
+    missing_left = frozenset(share.own.missing_left)
     while True:
-        request = ctx.recv(ctx.active, PredictRequest, (batch,))
+        request = ctx.recv(ctx.active, (PredictRequest, PathRequest), (number,))
+        assert isinstance(request, PredictRequest | PathRequest)
+        name = type(request).__name__
         if request.model != share.model:
             reason = f"predicts with model {request.model!r}; the share here is of {share.model!r}"
-            raise PeerError(ctx.active, reason, message="PredictRequest", step=(batch,))
-        if request.start == request.stop:
+            raise PeerError(ctx.active, reason, message=name, step=(number,))
+        if request.start == request.stop and isinstance(request, PredictRequest):
             return
         if not 0 <= request.start < request.stop <= len(x):
-            raise PeerError(ctx.active, f"asks for rows {request.start} to {request.stop} of {len(x)}")
-        answers = share.own.answers(x[request.start : request.stop])
-        bits = np.packbits(answers, bitorder="little").tobytes()
-        ctx.send(ctx.active, PredictAnswers(len(answers), request.stop - request.start, bits), (batch,))
-        batch += 1
+            reason = f"asks for rows {request.start} to {request.stop} of {len(x)}"
+            raise PeerError(ctx.active, reason, message=name, step=(number,))
+        here = x[request.start : request.stop]
+        if isinstance(request, PredictRequest):
+            answers = _all_sides(share.own, here)
+            ctx.send(ctx.active, PredictAnswers(len(answers), len(here), _packed(answers)), (number,))
+        else:
+            bits = _path_sides(ctx, share.own, missing_left, request, here, number)
+            ctx.send(ctx.active, PathAnswers(len(bits), _packed(bits)), (number,))
+        number += 1
 
 
 def unpack_answers(peer: str, answers: PredictAnswers, records: int, rows: int) -> Bits:
@@ -85,20 +134,202 @@ def unpack_answers(peer: str, answers: PredictAnswers, records: int, rows: int) 
     if (answers.records, answers.rows) != (records, rows) or len(answers.bits) != (size + 7) // 8:
         reason = f"answered for {answers.records} splits and {answers.rows} rows where it has {records} and {rows}"
         raise PeerError(peer, reason, message="PredictAnswers")
-    bits = np.unpackbits(np.frombuffer(answers.bits, np.uint8), bitorder="little")[:size]
-    return bits.astype(np.bool_).reshape(answers.records, rows)
+    bits = np.unpackbits(np.frombuffer(answers.bits, np.uint8), count=size, bitorder="little")
+    return bits.view(np.bool_).reshape(records, rows)
 
 
-def walk(tree: TreeShape, parties: tuple[str, ...], answers: Mapping[str, Bits], rows: int) -> NDArray[np.float64]:
-    """Return the weight of the leaf that each row reaches."""
-    rows_of = {0: np.arange(rows)}
-    for node, owner, record in zip(tree.nodes, tree.owners, tree.records, strict=True):
+def walk(tree: TreeShape, parties: tuple[str, ...], answers: Mapping[str, Bits], rows: int) -> Floats:
+    """Return float64 [rows, outputs of the tree]: the weights of the leaf that each row reaches.
+
+    Args:
+        tree: the tree.
+        parties: in party order, as ``TreeShape.owners`` counts them.
+        answers: for each owner bool [records, rows]: whether the row goes left.
+        rows: number of rows.
+
+    Raises:
+        PeerError: an owner has answered for fewer splits than the tree has of it, or for other rows.
+    """
+    return _weights(tree)[leaves_reached(tree, parties, answers, rows)]
+
+
+def leaves_reached(tree: TreeShape, parties: tuple[str, ...], answers: Mapping[str, Bits], rows: int) -> Leaves:
+    """Return int32 [rows]: the position in ``tree.leaves`` of the leaf that each row reaches; see :func:`walk`."""
+    left, right = branches(tree)
+    return route(left, right, sides_of(tree, parties, answers, rows))
+
+
+def branches(tree: TreeShape) -> tuple[Leaves, Leaves]:
+    """Return for each split, in order, where left and right lead: a split's position, or -1 - a leaf's position."""
+    place = {node: position for position, node in enumerate(tree.nodes)}
+    place |= {leaf: -1 - position for position, leaf in enumerate(tree.leaves)}
+    pairs = [[place[child] for child in children(node)] for node in tree.nodes]
+    both = np.array(pairs, dtype=np.int32).reshape(-1, 2)
+    return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
+
+
+def sides_of(tree: TreeShape, parties: tuple[str, ...], answers: Mapping[str, Bits], rows: int) -> Bits:
+    """Return bool [splits of the tree, rows]: whether each row goes left; see :func:`walk`."""
+    sides = np.empty((len(tree.nodes), rows), dtype=np.bool_)
+    for split, (owner, record) in enumerate(zip(tree.owners, tree.records, strict=True)):
         bits = answers[parties[owner]]
-        here = rows_of.pop(node)
-        left = bits[record, here]
-        for child, mask in zip(children(node), (left, ~left), strict=True):
-            rows_of[child] = here[mask]
-    margins = np.zeros(rows, dtype=np.float64)
-    for leaf, weight in zip(tree.leaves, tree.weights, strict=True):
-        margins[rows_of[leaf]] = weight
-    return margins
+        if record >= len(bits) or bits.shape[1] != rows:
+            reason = (
+                f"answered for {len(bits)} splits and {bits.shape[1]} rows; record {record} of {rows} rows is asked"
+            )
+            raise PeerError(parties[owner], reason, message="PredictAnswers")
+        sides[split] = bits[record]
+    return sides
+
+
+def batches(share: ModelShare, rows: int) -> Iterator[tuple[int, int]]:
+    """Yield start and stop of each batch, so that the answers of all parties fit in bounded memory."""
+    splits = sum(len(tree.nodes) for tree in share.trees)
+    size = max(8, min(BATCH, ANSWERS // max(1, splits)))
+    for start in range(0, rows, size):
+        yield start, min(start + size, rows)
+
+
+def ask_answers(ctx: Context, share: ModelShare, own: Own, span: tuple[int, int], number: int) -> dict[str, Bits]:
+    """Return every party's answers for the rows of a batch: one round.
+
+    Args:
+        span: start and stop of the batch.
+        number: of the request, counted from 0 since the conversation began.
+    """
+    start, stop = span
+    for peer in ctx.peers:
+        ctx.send(peer, PredictRequest(share.model, start, stop), (number,))
+    answers = {name: _all_sides(records, x[start:stop]) for name, (records, x) in own.items()}
+    for peer in ctx.peers:
+        told = ctx.recv(peer, PredictAnswers, (number,))
+        answers[peer] = unpack_answers(peer, told, share.records_of(peer), stop - start)
+    return answers
+
+
+def end_requests(ctx: Context, share: ModelShare, rows: int, numbers: Mapping[str, int]) -> None:
+    """Tell each peer that no further request follows; ``numbers``: how many requests it has had."""
+    for peer in ctx.peers:
+        ctx.send(peer, PredictRequest(share.model, rows, rows), (numbers[peer],))
+
+
+def _routes(ctx: Context, share: ModelShare, own: Own, rows: int, mode: Mode) -> Iterator[tuple[int, int, int, Leaves]]:
+    """Yield start, stop, number of the tree and the leaves that the rows reach, batch by batch."""
+    numbers = dict.fromkeys(ctx.peers, 0)
+    for start, stop in batches(share, rows):
+        if mode == "one-round":
+            answers = ask_answers(ctx, share, own, (start, stop), max(numbers.values(), default=0))
+            for peer in ctx.peers:
+                numbers[peer] += 1
+            for number, tree in enumerate(share.trees):
+                yield start, stop, number, leaves_reached(tree, share.parties, answers, stop - start)
+        else:
+            reached = _Descent(ctx, share, own, (start, stop), numbers).leaves()
+            for number in range(len(share.trees)):
+                yield start, stop, number, reached[number]
+    end_requests(ctx, share, rows, numbers)
+
+
+class _Descent:
+    """A batch of rows on its way down all trees at once, level by level."""
+
+    def __init__(
+        self, ctx: Context, share: ModelShare, own: Own, span: tuple[int, int], numbers: dict[str, int]
+    ) -> None:
+        self.ctx, self.share, self.span, self.numbers = ctx, share, span, numbers
+        self.own = {name: _all_sides(records, x[span[0] : span[1]]) for name, (records, x) in own.items()}
+        self.branches = [branches(tree) for tree in share.trees]
+        first = [0 if tree.nodes else -1 for tree in share.trees]
+        self.at = np.repeat(np.array(first, np.int32)[:, None], span[1] - span[0], axis=1)
+
+    def leaves(self) -> NDArray[np.int32]:
+        """Return int32 [trees, rows]: the leaves reached."""
+        depth = max((node + 1).bit_length() for tree in self.share.trees for node in (*tree.nodes, 0))
+        for level in range(depth if any(tree.nodes for tree in self.share.trees) else 0):
+            self._descend(level)
+        return -1 - self.at
+
+    def _descend(self, level: int) -> None:
+        """Move the rows over the splits of one level; each owner is asked at most once."""
+        asked: dict[str, dict[int, tuple[int, int, Bits]]] = {peer: {} for peer in self.ctx.peers}
+        for number, tree in enumerate(self.share.trees):
+            for split, (node, owner, record) in enumerate(zip(tree.nodes, tree.owners, tree.records, strict=True)):
+                if (node + 1).bit_length() != level + 1:
+                    continue
+                here = self.at[number] == split
+                if not here.any():
+                    continue
+                name = self.share.parties[owner]
+                if name in self.own:
+                    self._move(number, split, here, self.own[name][record, here])
+                else:
+                    asked[name][record] = (number, split, here)
+        for peer, wanted in asked.items():
+            if wanted:
+                records = tuple(sorted(wanted))
+                masks = tuple(RowMask.pack(wanted[record][2]) for record in records)
+                request = PathRequest(self.share.model, *self.span, records, masks)
+                self.ctx.send(peer, request, (self.numbers[peer],))
+        for peer, wanted in asked.items():
+            if wanted:
+                self._take(peer, wanted)
+
+    def _take(self, peer: str, wanted: Mapping[int, tuple[int, int, Bits]]) -> None:
+        """Receive a peer's answers and move the rows that they are about."""
+        step = (self.numbers[peer],)
+        answers = self.ctx.recv(peer, PathAnswers, step)
+        self.numbers[peer] += 1
+        counts = {record: int(np.count_nonzero(wanted[record][2])) for record in sorted(wanted)}
+        total = sum(counts.values())
+        if answers.count != total or len(answers.bits) != (total + 7) // 8:
+            reason = f"answered for {answers.count} rows at its splits where {total} were asked"
+            raise PeerError(peer, reason, message="PathAnswers", step=step)
+        bits = np.unpackbits(np.frombuffer(answers.bits, np.uint8), count=total, bitorder="little").view(np.bool_)
+        start = 0
+        for record, count in counts.items():
+            number, split, here = wanted[record]
+            self._move(number, split, here, bits[start : start + count])
+            start += count
+
+    def _move(self, number: int, split: int, here: Bits, goes_left: Bits) -> None:
+        left, right = self.branches[number]
+        self.at[number, here] = np.where(goes_left, left[split], right[split])
+
+
+def _weights(tree: TreeShape) -> Floats:
+    """Return float64 [leaves, outputs of the tree]."""
+    return np.array(tree.weights, dtype=np.float64).reshape(len(tree.leaves), -1)
+
+
+def _all_sides(records: Records, x: Floats) -> Bits:
+    """Return bool [records, rows]; columns are laid out one after the other first, since each is read many times."""
+    return records.answers(np.asfortranarray(x))
+
+
+def _path_sides(
+    ctx: Context, own: Records, missing_left: frozenset[int], request: PathRequest, x: Floats, number: int
+) -> Bits:
+    """Return for each record of the request and each of its rows whether the row goes left, one after the other."""
+    name, step = "PathRequest", (number,)
+    with ctx.blaming(ctx.active, name, step):
+        masks = [mask.unpack(len(x)) for mask in request.rows]
+    if len(masks) != len(request.records):
+        reason = f"asks for {len(request.records)} splits and the rows of {len(masks)}"
+        raise PeerError(ctx.active, reason, message=name, step=step)
+    sides = [np.zeros(0, np.bool_)]
+    for record, mask in zip(request.records, masks, strict=True):
+        if not 0 <= record < len(own.columns):
+            raise PeerError(ctx.active, f"asks for split {record} of {len(own.columns)}", message=name, step=step)
+        codes = own.categories.get(record)
+        one = Records(
+            (0,),
+            (own.thresholds[record],),
+            (0,) if record in missing_left else (),
+            {} if codes is None else {0: codes},
+        )
+        sides.append(one.answers(x[mask, own.columns[record]][:, None])[0])
+    return np.concatenate(sides)
+
+
+def _packed(bits: Bits) -> bytes:
+    return np.packbits(bits, bitorder="little").tobytes()
