@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import v_measure_score
 
-from labelward.data import Source, as_table, load_source, prepare, require_binary
+from labelward.data import Source, as_table, load_source, prepare
 from labelward.data.partition import column_counts
 from labelward.errors import DataError
 from labelward.job import DataSection, parse_job

@@ -1,19 +1,24 @@
 """Tables, the catalogue of data sets, and what each party of a rehearsal holds."""
 
 from .catalogue import Entry, entries
-from .encode import encode, encode_as, origin
-from .labels import require_binary
+from .encode import Coding, coding, encode_as, encode_sides, origin
+from .labels import encode_labels, encode_quantities, encode_weights
 from .prepare import PartyData, Rehearsal, Source, load_source, prepare
 from .tables import as_table, read_ids, read_table, refuse_other_rows
 
 __all__ = [
+    "Coding",
     "Entry",
     "PartyData",
     "Rehearsal",
     "Source",
     "as_table",
-    "encode",
+    "coding",
     "encode_as",
+    "encode_labels",
+    "encode_quantities",
+    "encode_sides",
+    "encode_weights",
     "entries",
     "load_source",
     "origin",
@@ -21,5 +26,4 @@ __all__ = [
     "read_ids",
     "read_table",
     "refuse_other_rows",
-    "require_binary",
 ]

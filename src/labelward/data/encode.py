@@ -1,12 +1,15 @@
 """Columns of a table as numbers: what a party does with its own columns before training.
 
-Numbers become float64. A column of texts, categories or booleans becomes one 0/1 column for each of its values but the
-first in sorted order, called ``column=value``; its values are taken from all rows of the table.
+Numbers become float64, booleans 0 and 1, dates and times days since 1970; a missing value is NaN. Texts and
+dictionaries are categories: codes in the sorted order of their names, NaN where missing, -1 for a category that the
+training did not know. Or, as dummies, they become a column of 0 and 1 for each category but the first, called
+``column=category``; a missing value is NaN in all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,18 @@ from labelward.errors import DataError
 
 from .tables import find_column, row_name
 
-__all__ = ["MAX_CATEGORIES", "MAX_MAGNITUDE", "as_numbers", "encode", "encode_as", "origin"]
+__all__ = [
+    "MAX_CATEGORIES",
+    "MAX_MAGNITUDE",
+    "Coding",
+    "coding",
+    "encode_as",
+    "encode_sides",
+    "is_categorical",
+    "most_categories",
+    "numbers",
+    "origin",
+]
 
 MAX_CATEGORIES = 1000
 """A column with more distinct texts than this is taken for an id or a free text, and refused."""
@@ -26,141 +40,205 @@ MAX_CATEGORIES = 1000
 MAX_MAGNITUDE = 1e150
 """A number beyond this is refused: squared distances of 10⁸ rows must stay below the largest float64."""
 
+Floats = NDArray[np.float64]
 
-def encode(table: pa.Table, columns: Iterable[str], place: str) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-    """Return the names and the matrix (rows × encoded columns, C order) of some columns of a table.
+_PER_DAY = {"s": 86_400.0, "ms": 86_400e3, "us": 86_400e6, "ns": 86_400e9}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coding:
+    """What columns become.
+
+    Attributes:
+        names: of the encoded columns.
+        categories: for each encoded column that holds codes its categories, by code.
+    """
+
+    names: tuple[str, ...]
+    categories: Mapping[str, tuple[str, ...]]
+
+
+def coding(
+    table: pa.Table,
+    columns: Iterable[str],
+    place: str,
+    *,
+    style: str = "native",
+    rows: NDArray[np.int64] | None = None,
+) -> Coding:
+    """Return how some columns of a table are encoded.
 
     Args:
         table: the party's table.
         columns: names of its columns, in the order that is wanted.
         place: whose table it is, for messages.
+        style: what categories become: ``"native"`` codes, or ``"dummies"``.
+        rows: those whose categories count; None: all.
 
     Raises:
-        DataError: names place, column and row of a missing, infinite or huge value, a type that is not supported, or a
-            column with more than :data:`MAX_CATEGORIES` categories.
+        DataError: names place and column that does not exist, has a type that is not supported or more categories than
+            :func:`most_categories` of these rows.
     """
     names: list[str] = []
-    parts: list[NDArray[np.float64] | tuple[NDArray[np.int64], int]] = []
+    known: dict[str, tuple[str, ...]] = {}
     for column in columns:
-        where = f"{place}, column {column!r}"
-        values = find_column(table, column, place)
-        if _is_categorical(values.type):
-            codes, categories = _categories(values, where)
-            for code, category in enumerate(categories[1:], 1):
-                names.append(f"{column}={category}")
-                parts.append((codes, code))
-        else:
+        values, where = find_column(table, column, place), f"{place}, column {column!r}"
+        if not is_categorical(values.type) and not (style == "dummies" and pa.types.is_boolean(values.type)):
             names.append(column)
-            parts.append(_numbers(values, where))
-    matrix = np.empty((table.num_rows, len(parts)))
-    for position, part in enumerate(parts):
-        matrix[:, position] = part[0] == part[1] if isinstance(part, tuple) else part
-    return tuple(names), matrix
+            continue
+        categories = _categories(values if rows is None else values.take(pa.array(rows)), where)
+        if style == "native":
+            names.append(column)
+            known[column] = categories
+            continue
+        for category in categories[1:]:
+            name = f"{column}={category}"
+            if name in table.column_names:
+                raise DataError(f"{where}: the column of its category {category!r} has the name of another, {name!r}")
+            names.append(name)
+    return Coding(names=tuple(names), categories=known)
 
 
-def encode_as(table: pa.Table, names: Iterable[str], place: str) -> NDArray[np.float64]:
-    """Return the matrix (rows × names, C order) of another table in a known encoding.
+def encode_sides(table: pa.Table, known: Coding, place: str, sides: Sequence[NDArray[np.int64]]) -> tuple[Floats, ...]:
+    """Return for each choice of rows the matrix (rows × encoded columns, C order) of a table.
 
     Args:
-        table: rows to predict or to attack with; columns that the encoding does not use are left out.
-        names: the encoded names that :func:`encode` gave; a value of ``column=value`` that was not seen there is 0.
+        table: columns that the coding does not use are left out.
+        known: as :func:`coding` gave it.
+        place: whose table it is, for messages.
+        sides: positions of rows.
+
+    Raises:
+        DataError: names place, column and row of an infinite or huge value, or a column that is missing or of a type
+            that does not fit.
+    """
+    matrices = tuple(np.empty((len(side), len(known.names))) for side in sides)
+    read: tuple[str, NDArray[np.int64], tuple[str, ...]] | None = None  # the dummies of a column follow one another
+    for position, name in enumerate(known.names):
+        column = origin(name, table.column_names)
+        if column is None:
+            find_column(table, name if name in known.categories else name.split("=")[0], place)  # raises
+            raise AssertionError
+        values, where = find_column(table, column, place), f"{place}, column {column!r}"
+        if name in known.categories:
+            encoded = _codes(values, known.categories[name], where)
+        elif column == name:
+            encoded = numbers(values, where)
+        else:
+            if read is None or read[0] != column:
+                read = (column, *_found(values, where))
+            category = name[len(column) + 1 :]
+            code = read[2].index(category) if category in read[2] else len(read[2])
+            encoded = np.where(read[1] < 0, np.nan, read[1] == code)
+        for matrix, side in zip(matrices, sides, strict=True):
+            matrix[:, position] = encoded[side]
+    return matrices
+
+
+def encode_as(table: pa.Table, columns: Sequence[str], categories: Mapping[str, Sequence[str]], place: str) -> Floats:
+    """Return the matrix (rows × columns, C order) of another table in a known coding.
+
+    Args:
+        table: rows to predict or to attack with; columns that the coding does not use are left out.
+        columns: the encoded names, ``column`` or ``column=category``; a category that is not among these is 0.
+        categories: for each column that holds codes its categories, by code; another one becomes -1.
         place: whose table it is, for messages.
 
     Raises:
-        DataError: as :func:`encode`, and where a column is missing.
+        DataError: as :func:`encode_sides`.
     """
-    wanted = tuple(names)
-    matrix = np.empty((table.num_rows, len(wanted)))
-    for position, name in enumerate(wanted):
-        column = origin(name, table.column_names)
-        if column is None:
-            find_column(table, name.split("=")[0], place)  # raises, with the nearest one
-            raise DataError(f"{place}: no column {name!r}")
-        where, values = f"{place}, column {column!r}", table.column(column)
-        if column == name:
-            if _is_categorical(values.type):
-                raise DataError(f"{where}: must hold numbers but has type {values.type}")
-            matrix[:, position] = _numbers(values, where)
-            continue
-        category = name[len(column) + 1 :]
-        codes, categories = _categories(values, where)
-        code = categories.index(category) if category in categories else -1
-        matrix[:, position] = codes == code
-    return matrix
+    known = Coding(names=tuple(columns), categories={name: tuple(those) for name, those in categories.items()})
+    return encode_sides(table, known, place, [np.arange(table.num_rows)])[0]
 
 
 def origin(name: str, columns: Sequence[str]) -> str | None:
-    """Return which of a table's columns an encoded name comes from: itself, or the head of ``column=value``."""
+    """Return which of a table's columns an encoded name comes from: itself, or the head of ``column=category``."""
     heads = [name, *(name[:position] for position, character in enumerate(name) if character == "=")]
     return next((head for head in heads if head in columns), None)
 
 
-def as_numbers(table: pa.Table, column: str, place: str) -> tuple[NDArray[np.float64], bool]:
-    """Return one column as numbers without widening it, and whether the numbers are codes of categories."""
-    values = find_column(table, column, place)
-    where = f"{place}, column {column!r}"
-    if _is_categorical(values.type):
-        return _categories(values, where)[0].astype(np.float64), True
-    return _numbers(values, where), False
+def is_categorical(kind: Any) -> bool:
+    """Return whether a column of this Arrow type holds categories."""
+    return _is_text(kind) or bool(pa.types.is_dictionary(kind))
 
 
-def _is_categorical(kind: Any) -> bool:
-    types = pa.types
-    return bool(
-        types.is_boolean(kind)
-        or types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_string_view(kind)
-        or types.is_dictionary(kind)
-    )
+def most_categories(rows: int) -> int:
+    """Return how many categories a column of so many rows may have: two rows for each, and no more than 1000."""
+    return min(MAX_CATEGORIES, max(2, rows // 2))
 
 
-def _refuse_missing(values: Any, missing: NDArray[np.bool_] | None, where: str) -> None:
-    """``missing`` tells it for values without nulls, where NaN stands for a missing number."""
-    if missing is None:
-        if not values.null_count:
-            return
-        missing = pc.is_null(values).to_numpy(zero_copy_only=False)
-    count = int(np.count_nonzero(missing))
-    if count:
-        first = int(np.argmax(missing))
-        raise DataError(
-            f"{where}: {count} values are missing (the first in {row_name(first)}); fill them or leave it out"
-        )
+def numbers(values: Any, where: str) -> Floats:
+    """Return a column of numbers, booleans, dates or times as float64 [rows], NaN where missing.
 
-
-def _numbers(values: Any, where: str) -> NDArray[np.float64]:
+    Raises:
+        DataError: another type, or a value that is infinite or huge.
+    """
     kind, types = values.type, pa.types
-    _refuse_missing(values, None, where)
-    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
-        raise DataError(f"{where}: type {kind} is not supported; it must hold numbers, texts or booleans")
-    numbers = np.asarray(values.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
-    fit = np.abs(numbers) <= MAX_MAGNITUDE
+    if types.is_boolean(kind):
+        values = values.cast(pa.uint8())
+    elif types.is_date(kind):
+        values = values.cast(pa.timestamp("ms"))
+    elif types.is_null(kind):
+        return np.full(len(values), np.nan)
+    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_timestamp(kind)):
+        wanted = "it must hold numbers" + ("" if is_categorical(kind) else ", texts, booleans, dates or times")
+        raise DataError(f"{where}: type {kind} is not supported here; {wanted}")
+    if types.is_timestamp(values.type):
+        unit = values.type.unit
+        return _floats(values.cast(pa.int64())) / _PER_DAY[unit]
+    found = _floats(values)
+    fit = np.isnan(found) | (np.abs(found) <= MAX_MAGNITUDE)
     if not fit.all():
-        _refuse_missing(values, np.isnan(numbers), where)
         row = int(np.argmin(fit))
-        wanted = f"at most {MAX_MAGNITUDE:g} in size" if np.isfinite(numbers[row]) else "finite"
-        raise DataError(f"{where}: {row_name(row)}, is {numbers[row]}; values must be {wanted}")
-    return numbers
+        wanted = f"at most {MAX_MAGNITUDE:g} in size" if np.isfinite(found[row]) else "finite"
+        raise DataError(f"{where}: {row_name(row)}, is {found[row]}; values must be {wanted}")
+    return found
 
 
-def _categories(values: Any, where: str) -> tuple[NDArray[np.int64], list[str]]:
-    """Return each row's position in the sorted list of categories, and that list as texts."""
+def _floats(values: Any) -> Floats:
+    return np.asarray(values.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+
+
+def _categories(values: Any, where: str) -> tuple[str, ...]:
+    """Return the categories of a column; refuse more of them than its rows allow."""
+    found = _found(values, where)[1]
+    most = most_categories(len(values))
+    if len(found) > most:
+        raise DataError(
+            f"{where}: {len(found)} different values are more than the {most} categories that a column of "
+            f"{len(values)} rows may have; leave it out if it is an id or a free text, or write it as numbers"
+        )
+    return found
+
+
+def _codes(values: Any, categories: Sequence[str], where: str) -> Floats:
+    """Return each row's position among known categories: NaN where missing, -1 for another."""
+    if not (is_categorical(values.type) or pa.types.is_integer(values.type) or pa.types.is_boolean(values.type)):
+        if pa.types.is_null(values.type):
+            return np.full(len(values), np.nan)
+        raise DataError(f"{where}: must hold texts, as in training, but has type {values.type}")
+    codes, found = _found(values, where)
+    code_of = {category: code for code, category in enumerate(categories)}
+    places = np.array([*(code_of.get(category, -1) for category in found), np.nan])
+    return places[codes]
+
+
+def _found(values: Any, where: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return each row's position in the sorted list of what occurs, -1 where missing, and that list as texts."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    if pa.types.is_boolean(values.type):
+    if pa.types.is_boolean(values.type) or pa.types.is_string_view(values.type):
         values = values.cast(pa.string())
-    _refuse_missing(values, None, where)
     encoded = pc.dictionary_encode(values).combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):  # no or several chunks, depending on the version of Arrow
         encoded = encoded.unify_dictionaries().chunk(0)
-    if len(encoded.dictionary) > MAX_CATEGORIES:
-        raise DataError(
-            f"{where}: {len(encoded.dictionary)} different values are more than the {MAX_CATEGORIES} categories "
-            "that a column may have; is it an id?"
-        )
     found = encoded.dictionary.to_pylist()
     order = sorted(range(len(found)), key=found.__getitem__)
-    rank = np.empty(len(order), dtype=np.int64)
+    rank = np.full(len(order) + 1, -1, dtype=np.int64)
     rank[order] = np.arange(len(order))
-    return rank[encoded.indices.to_numpy()], [str(found[position]) for position in order]
+    return rank[encoded.indices.fill_null(len(order)).to_numpy()], tuple(str(found[position]) for position in order)
+
+
+def _is_text(kind: Any) -> bool:
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))

@@ -1,8 +1,7 @@
-"""The label column as class numbers."""
+"""The label column as class numbers or quantities, and the weights of the rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,10 @@ from numpy.typing import NDArray
 
 from labelward.errors import DataError
 
+from .encode import numbers
 from .tables import find_column, row_name
 
-__all__ = ["encode_labels", "require_binary"]
+__all__ = ["encode_labels", "encode_quantities", "encode_weights", "label_bins"]
 
 
 def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
@@ -40,29 +40,80 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
         raise DataError(f"{where}: type {kind} is not supported; labels must be whole numbers, texts or booleans")
     found = pc.unique(labels)
     found = found.take(pc.sort_indices(found.cast(pa.int8()) if pa.types.is_boolean(kind) else found))
-    numbers = pc.index_in(labels, value_set=found).to_numpy().astype(np.int64)
+    codes = pc.index_in(labels, value_set=found).to_numpy().astype(np.int64)
     classes = tuple(str(value) for value in found.to_pylist())
     if len(classes) < 2:
         raise DataError(f"{where}: every label is {classes[0]!r}; at least two classes are needed")
-    counts = np.bincount(numbers)
+    counts = np.bincount(codes)
     if counts.min() < 2:
         lonely = classes[int(counts.argmin())]
-        raise DataError(f"{where}: class {lonely!r} has a single row, which cannot be in training and in test")
-    return classes, numbers
+        told = "" if _is_text(kind) else '; set task = "regression" in [data] if the labels are quantities'
+        raise DataError(f"{where}: class {lonely!r} has a single row, which cannot be in training and in test{told}")
+    return classes, codes
 
 
-def require_binary(classes: Sequence[str], model: str, place: str) -> None:
-    """Refuse labels of more than two classes for a model that handles two.
+def encode_quantities(table: pa.Table, column: str, place: str) -> NDArray[np.float64]:
+    """Return a label column of numbers as float64 [rows].
 
     Args:
-        place: table and column of the labels, for messages.
+        table: the active party's table.
+        column: its label column.
+        place: whose table it is, for messages.
 
     Raises:
-        DataError: names place, model and the number of classes.
+        DataError: labels are no numbers, missing, infinite or huge, or all the same.
     """
-    if len(classes) != 2:
-        shown = ", ".join(map(repr, classes[:5])) + (", …" if len(classes) > 5 else "")
-        raise DataError(f"{place}: {len(classes)} classes ({shown}); model {model!r} handles two")
+    labels = find_column(table, column, place)
+    where = f"{place}, label column {column!r}"
+    _refuse_missing(labels, where)
+    if not _is_number(labels.type):
+        raise DataError(
+            f"{where}: a regression needs numbers but the column has type {labels.type}; "
+            'set task = "classification" in [data] if these are classes'
+        )
+    values = numbers(labels, where)
+    if (values == values[0]).all():
+        raise DataError(f"{where}: every label is {values[0]:g}; there is nothing to learn")
+    return values
+
+
+def encode_weights(table: pa.Table, column: str, place: str) -> NDArray[np.float64]:
+    """Return a column of row weights as float64 [rows], at least 0.
+
+    Raises:
+        DataError: weights are no numbers, missing, negative, infinite or huge, or all 0.
+    """
+    weights = find_column(table, column, place)
+    where = f"{place}, weight column {column!r}"
+    if not _is_number(weights.type):
+        raise DataError(f"{where}: weights must be numbers but the column has type {weights.type}")
+    values = numbers(weights, where)
+    for wrong, told in ((np.isnan(values), "is missing"), (values < 0, "is negative")):
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise DataError(f"{where}: {row_name(row)}, {told} ({np.count_nonzero(wrong)} in all)")
+    if not values.any():
+        raise DataError(f"{where}: every weight is 0")
+    return values
+
+
+def label_bins(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
+    """Return the edges, ascending, that cut quantities into bins of as equal numbers as their repeats allow.
+
+    A value belongs to the bin of the first edge that is at least as large, ``np.searchsorted(edges, value)``. Edges are
+    values that occur, and none is the largest, so that no bin of ``values`` is empty; there are at least two bins.
+
+    Args:
+        values: of the training rows; two different ones at least.
+        bins: at most so many.
+    """
+    edges: NDArray[np.float64] = np.unique(np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf"))
+    edges = edges[edges < values.max()]
+    return edges if len(edges) else np.array([values[values < values.max()].max()])
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _is_text(kind: Any) -> bool:
@@ -77,9 +128,12 @@ def _refuse_missing(labels: Any, where: str) -> None:
 
 
 def _whole(labels: Any, where: str) -> Any:
-    numbers = np.asarray(labels.cast(pa.float64(), safe=False).to_numpy())
-    wrong = ~np.isfinite(numbers) | (numbers != np.floor(numbers)) | (np.abs(numbers) > 2**53)
+    values = np.asarray(labels.cast(pa.float64(), safe=False).to_numpy())
+    wrong = ~np.isfinite(values) | (values != np.floor(values)) | (np.abs(values) > 2**53)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise DataError(f"{where}: {row_name(row)}, is {numbers[row]}; labels must be classes: whole numbers or texts")
-    return pa.chunked_array([pa.array(numbers.astype(np.int64))])
+        raise DataError(
+            f"{where}: {row_name(row)}, is {values[row]}; labels must be classes, whole numbers or texts "
+            '(set task = "regression" in [data] if they are quantities)'
+        )
+    return pa.chunked_array([pa.array(values.astype(np.int64))])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +15,13 @@ from labelward import rng
 from labelward.errors import DataError
 from labelward.job import Job
 
-from .encode import as_numbers
+from .encode import coding, encode_sides
 from .tables import find_column
 
-__all__ = ["assign_columns", "column_counts", "importance"]
+__all__ = ["assign_columns", "column_counts", "importance", "own_columns"]
 
 _IMPORTANCE_ROWS = 10_000
+_NEIGHBORS = 3
 _ROUNDING = 1e-9  # shares such as 0.29 of 100 columns must not lose one to rounding
 
 
@@ -35,7 +37,7 @@ def assign_columns(
     Args:
         job: its parties have shares or lists of columns.
         seed: of the run.
-        table: the common table; label and id columns are nobody's.
+        table: the common table; its label, id and weight columns are nobody's.
         ranked: sorts columns by falling importance; asked only where the job wants it.
 
     Raises:
@@ -46,7 +48,7 @@ def assign_columns(
             for column in party.columns or ():
                 find_column(table, column, f"party {party.name!r}")
         return tuple(party.columns or () for party in job.parties)
-    columns = [name for name in table.column_names if name not in (job.data.label, job.data.id)]
+    columns = [name for name in table.column_names if name not in job.data.roles().values()]
     counts = column_counts([party.share or 0.0 for party in job.parties], len(columns))
     for party, count in zip(job.passive, counts[1:], strict=True):
         if count == 0:
@@ -66,6 +68,32 @@ def assign_columns(
     return tuple([dealt_out[-1], *dealt_out[:-1]] if job.data.partition == "importance" else dealt_out)
 
 
+def own_columns(job: Job, tables: Sequence[pa.Table]) -> list[tuple[str, ...]]:
+    """Return the columns that each party brings of its own table.
+
+    Raises:
+        DataError: a column that is called like the label and may be it, or one that two parties bring without overlap.
+    """
+    found: list[tuple[str, ...]] = []
+    holder: dict[str, str] = {}
+    for party, table in zip(job.parties, tables, strict=True):
+        others = tuple(name for name in table.column_names if name not in party.roles().values())
+        if party.columns is None and job.active.label in others:
+            raise DataError(
+                f"party {party.name!r}: its table has a column {job.active.label!r}, as the label of "
+                f"{job.active.name!r} is called; if it is no label, list it under columns in [parties.{party.name}]"
+            )
+        found.append(others if party.columns is None else party.columns)
+        for column in found[-1]:
+            if column in holder and not job.data.overlap:
+                raise DataError(
+                    f"party {party.name!r}: column {column!r} is held by {holder[column]!r} already "
+                    "(set overlap = true in [data] to allow it, or list each party's columns)"
+                )
+            holder.setdefault(column, party.name)
+    return found
+
+
 def column_counts(shares: Sequence[float], columns: int) -> list[int]:
     """Return how many of ``columns`` each share comes to; shares that sum to 1 use every column.
 
@@ -82,23 +110,60 @@ def column_counts(shares: Sequence[float], columns: int) -> list[int]:
 
 
 def importance(
-    table: pa.Table, columns: Sequence[str], rows: NDArray[np.int64], labels: NDArray[np.int64], seed: int
+    table: pa.Table, columns: Sequence[str], rows: NDArray[np.int64], labels: NDArray[Any], task: str, seed: int
 ) -> list[str]:
     """Return the columns by falling mutual information with the labels, among equals in the order given.
 
     The nearest-neighbor estimate for numbers, counts for categories: "Impact of Feature Partitions" of the ID2Graph
-    paper. It uses the training rows, at most 10,000 of them drawn by seed.
-    """
-    from sklearn.feature_selection import mutual_info_classif
+    paper. It uses the training rows, at most 10,000 of them drawn by seed. A missing category counts as one of its own;
+    where numbers are missing, what their absence tells and what the known ones tell is added up.
 
+    Args:
+        table: the common table.
+        columns: names of columns.
+        rows: the training rows.
+        labels: of all rows: class numbers, or quantities.
+        task: which of these, ``"classification"`` or ``"regression"``.
+        seed: of the run.
+    """
     draw = rng.learning(seed, "", 0, "importance")
     if len(rows) > _IMPORTANCE_ROWS:
         rows = np.sort(draw.choice(rows, _IMPORTANCE_ROWS, replace=False))
-    numbered = [as_numbers(table, column, "[data] table") for column in columns]
-    values = np.column_stack([numbers[rows] for numbers, _ in numbered])
-    discrete = np.array([is_code for _, is_code in numbered])
-    told = mutual_info_classif(values, labels[rows], discrete_features=discrete, random_state=int(draw.integers(2**31)))
+    state = int(draw.integers(2**31))
+    known = coding(table, columns, "[data] table", rows=rows)
+    (values,) = encode_sides(table, known, "[data] table", [rows])
+    discrete = np.array([name in known.categories or pa.types.is_boolean(table[name].type) for name in columns])
+    values[:, discrete] = np.where(np.isnan(values[:, discrete]), -1.0, values[:, discrete])
+    labels, told = labels[rows], np.zeros(len(columns))
+    gaps = np.isnan(values).any(axis=0)
+    told[~gaps] = _information(values[:, ~gaps], labels, discrete[~gaps], task, state)
+    for column in np.flatnonzero(gaps):
+        missing = np.isnan(values[:, [column]])
+        known_rows = ~missing[:, 0]
+        told[column] = _information(missing.astype(np.float64), labels, np.ones(1, np.bool_), task, state)[0]
+        told[column] += (
+            known_rows.mean()
+            * _information(
+                values[known_rows][:, [column]], labels[known_rows], np.zeros(1, np.bool_), task, state
+            ).sum()
+        )
     return [columns[position] for position in np.argsort(-told, kind="stable")]
+
+
+def _information(
+    values: NDArray[np.float64], labels: NDArray[Any], discrete: NDArray[np.bool_], task: str, state: int
+) -> NDArray[np.float64]:
+    """Return each column's mutual information with the labels; 0 where too few rows tell anything."""
+    from sklearn.feature_selection import mutual_info_classif, mutual_info_regression
+
+    few = len(labels) <= _NEIGHBORS or (task == "classification" and np.unique(labels, return_counts=True)[1].max() < 2)
+    if few or not values.shape[1]:
+        return np.zeros(values.shape[1])
+    measure = mutual_info_classif if task == "classification" else mutual_info_regression
+    told: NDArray[np.float64] = measure(
+        values, labels, discrete_features=discrete, random_state=state, n_neighbors=_NEIGHBORS
+    )
+    return told
 
 
 def _shuffled(columns: list[str], seed: int, *, reference: bool) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
@@ -11,18 +11,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from labelward import rng
 from labelward.errors import DataError
-from labelward.job import Job, PartySection
+from labelward.job import Job
 from labelward.job.sections import is_path
 
 from . import catalogue
-from .encode import encode
-from .labels import encode_labels
-from .partition import assign_columns, importance
+from .constraints import common_constraints, own_constraints
+from .encode import coding, encode_sides
+from .labels import encode_labels, encode_quantities, encode_weights, label_bins
+from .partition import assign_columns, importance, own_columns
+from .rows import Sides, split_rows
 from .tables import read_ids, read_table, refuse_other_rows
 
 __all__ = ["PartyData", "Rehearsal", "Source", "load_source", "prepare"]
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,19 +43,26 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PartyData:
-    """What one party holds, n training rows and m test rows of F columns.
+    """What one party holds: n training, v validation and m test rows of F columns, float64 in C order, NaN missing.
 
     Attributes:
         name: the party.
         columns: names of the encoded columns (F).
-        train: float64[n, F] in C order.
-        test: float64[m, F] in C order.
+        train: [n, F].
+        validation: [v, F].
+        test: [m, F].
+        categories: for each column (by position) that holds codes its categories, by code: those of the training and
+            validation rows, so that a test row may have the code -1 of a category that training never met.
+        monotone: for some columns (by position) 1 or -1: predictions may only rise, or fall, with the column.
     """
 
     name: str
     columns: tuple[str, ...]
-    train: NDArray[np.float64]
-    test: NDArray[np.float64]
+    train: Floats
+    validation: Floats
+    test: Floats
+    categories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    monotone: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,21 +74,38 @@ class Rehearsal:
     Attributes:
         name: the data set.
         label: table and column of the labels, in words.
-        classes: the values of the label, sorted, as text (C).
+        task: ``"classification"`` or ``"regression"``.
+        classes: the values of the label, sorted, as text (C); empty for regression.
         parties: the active party first.
-        train_labels: int64[n], positions in ``classes``.
+        train_values: float64[n], what is learned: positions in ``classes``, or quantities.
+        validation_values: float64[v].
+        test_values: float64[m].
+        train_weights: float64[n], at least 0; 1 where no column says otherwise.
+        validation_weights: float64[v].
+        test_weights: float64[m].
+        train_labels: int64[n], what attacks guess: positions in ``classes``; for regression the bin of each quantity
+            among bins of equal numbers of training rows (:func:`~labelward.data.labels.label_bins`).
         test_labels: int64[m].
         train_ids: text[n]: the ids, or the row numbers of the table counted from 0.
+        validation_ids: text[v].
         test_ids: text[m].
     """
 
     name: str
     label: str
+    task: str
     classes: tuple[str, ...]
     parties: tuple[PartyData, ...]
+    train_values: Floats
+    validation_values: Floats
+    test_values: Floats
+    train_weights: Floats
+    validation_weights: Floats
+    test_weights: Floats
     train_labels: NDArray[np.int64]
     test_labels: NDArray[np.int64]
     train_ids: NDArray[np.str_]
+    validation_ids: NDArray[np.str_]
     test_ids: NDArray[np.str_]
 
 
@@ -92,10 +119,7 @@ def load_source(job: Job) -> Source:
         if is_path(job.data.table):
             table = read_table(job.data.table, text=[job.data.id] if job.data.id else [])
             return Source(name=PurePath(job.data.table).stem, tables=(table,))
-        table = catalogue.load(job.data.table)
-        if catalogue.entries()[job.data.table].task == "regression":
-            raise DataError(f"[data] table: the label of {job.data.table!r} is a quantity; it must be a class")
-        return Source(name=job.data.table, tables=(table,))
+        return Source(name=job.data.table, tables=(catalogue.load(job.data.table),))
     tables = tuple(read_table(party.table or "", text=[party.id or ""]) for party in job.parties)
     return Source(name=PurePath(job.active.table or "").stem, tables=tables)
 
@@ -121,21 +145,36 @@ def prepare(job: Job, seed: int, source: Source | None = None) -> Rehearsal:
     return _from_common_table(job, seed, source)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Targets:
+    """The active party's label and weight columns, of all rows in order."""
+
+    task: str
+    classes: tuple[str, ...]
+    values: NDArray[Any]
+    weights: Floats
+
+
 def _from_common_table(job: Job, seed: int, source: Source) -> Rehearsal:
-    table, place, label = source.tables[0], f"table {source.name!r}", job.data.label or ""
-    classes, labels = encode_labels(table, label, place)
-    train, test = _split_rows(job, seed, labels, classes)
+    table, place = source.tables[0], f"table {source.name!r}"
+    targets = _targets(job, table, (job.data.label or "", job.data.weight), place)
+    sides = split_rows(job.data, seed, targets.values, targets.classes)
     if job.data.id is None:
         ids = np.arange(table.num_rows).astype(np.str_)
     else:
         ids = read_ids(table, job.data.id, place)
-        train, test = train[np.argsort(ids[train])], test[np.argsort(ids[test])]
-    held = assign_columns(job, seed, table, lambda columns: importance(table, columns, train, labels, seed))
+        sides = sides.sorted_by(ids)
+
+    def ranked(columns: Sequence[str]) -> list[str]:
+        return importance(table, columns, sides.train, targets.values, targets.task, seed)
+
+    held = assign_columns(job, seed, table, ranked)
+    constraints = common_constraints(job, table, held)
     parties = tuple(
-        _party_data(party, table, columns, train, test) for party, columns in zip(job.parties, held, strict=True)
+        _party_data(job, party.name, (table, columns, directions), sides)
+        for party, columns, directions in zip(job.parties, held, constraints, strict=True)
     )
-    where = f"{place}, label column {label!r}"
-    return _rehearsal((source.name, where), classes, parties, labels, ids, (train, test))
+    return _rehearsal(job, (source.name, f"{place}, label column {job.data.label!r}"), parties, targets, ids, sides)
 
 
 def _from_own_tables(job: Job, seed: int, source: Source) -> Rehearsal:
@@ -148,93 +187,92 @@ def _from_own_tables(job: Job, seed: int, source: Source) -> Rehearsal:
             reference_ids = ids
         refuse_other_rows("hold", (job.active.name, reference_ids), (party.name, ids))
         sorted_tables.append(table.take(pa.array(order)))
-    place, label = f"party {job.active.name!r}", job.active.label or ""
-    classes, labels = encode_labels(sorted_tables[0], label, place)
-    held = _own_columns(job, source.tables)
-    train, test = _split_rows(job, seed, labels, classes)
+    place = f"party {job.active.name!r}"
+    targets = _targets(job, sorted_tables[0], (job.active.label or "", job.active.weight), place)
+    held = own_columns(job, source.tables)
+    constraints = own_constraints(job, held)
+    sides = split_rows(job.data, seed, targets.values, targets.classes)
     parties = tuple(
-        _party_data(party, table, columns, train, test)
-        for party, table, columns in zip(job.parties, sorted_tables, held, strict=True)
+        _party_data(job, party.name, (table, columns, directions), sides)
+        for party, table, columns, directions in zip(job.parties, sorted_tables, held, constraints, strict=True)
     )
-    where = f"{place}, label column {label!r}"
-    return _rehearsal((source.name, where), classes, parties, labels, reference_ids, (train, test))
+    where = f"{place}, label column {job.active.label!r}"
+    return _rehearsal(job, (source.name, where), parties, targets, reference_ids, sides)
 
 
-def _own_columns(job: Job, tables: Sequence[pa.Table]) -> list[tuple[str, ...]]:
-    """Return the columns that each party brings of its own table."""
-    found: list[tuple[str, ...]] = []
-    holder: dict[str, str] = {}
-    for party, table in zip(job.parties, tables, strict=True):
-        others = tuple(name for name in table.column_names if name not in (party.id, party.label))
-        if party.columns is None and job.active.label in others:
-            raise DataError(
-                f"party {party.name!r}: its table has a column {job.active.label!r}, as the label of "
-                f"{job.active.name!r} is called; if it is no label, list it under columns in [parties.{party.name}]"
-            )
-        found.append(others if party.columns is None else party.columns)
-        for column in found[-1]:
-            if column in holder and not job.data.overlap:
-                raise DataError(
-                    f"party {party.name!r}: column {column!r} is held by {holder[column]!r} already "
-                    "(set overlap = true in [data] to allow it, or list each party's columns)"
-                )
-            holder.setdefault(column, party.name)
-    return found
+def _targets(job: Job, table: pa.Table, columns: tuple[str, str | None], place: str) -> _Targets:
+    label, weight = columns
+    weights = np.ones(table.num_rows) if weight is None else encode_weights(table, weight, place)
+    task = job.data.task or _usual_task(job.data.table)
+    if task == "regression":
+        return _Targets(task=task, classes=(), values=encode_quantities(table, label, place), weights=weights)
+    classes, codes = encode_labels(table, label, place)
+    return _Targets(task=task, classes=classes, values=codes, weights=weights)
+
+
+def _usual_task(table: str | None) -> str:
+    entry = catalogue.entries().get(table or "")
+    return "classification" if entry is None else entry.task
 
 
 def _party_data(
-    party: PartySection,
-    table: pa.Table,
-    columns: Sequence[str],
-    train: NDArray[np.int64],
-    test: NDArray[np.int64],
+    job: Job, name: str, held: tuple[pa.Table, Sequence[str], Mapping[str, int]], sides: Sides
 ) -> PartyData:
-    names, matrix = encode(table, columns, f"party {party.name!r}")
-    return PartyData(name=party.name, columns=names, train=matrix[train], test=matrix[test])
+    table, columns, directions = held
+    place = f"party {name!r}"
+    seen = np.concatenate([sides.train, sides.validation])
+    known = coding(table, columns, place, style=job.data.categories, rows=seen)
+    for column in directions:
+        if column not in known.names or column in known.categories:
+            raise DataError(f"{place}: monotone: column {column!r} holds categories, which have no order")
+    train, validation, test = encode_sides(table, known, place, [rows for _, rows in sides.named()])
+    return PartyData(
+        name=name,
+        columns=known.names,
+        train=train,
+        validation=validation,
+        test=test,
+        categories={known.names.index(column): names for column, names in known.categories.items()},
+        monotone={known.names.index(column): direction for column, direction in directions.items()},
+    )
 
 
 def _rehearsal(
+    job: Job,
     named: tuple[str, str],
-    classes: tuple[str, ...],
     parties: tuple[PartyData, ...],
-    labels: NDArray[np.int64],
+    targets: _Targets,
     ids: NDArray[np.str_],
-    rows: tuple[NDArray[np.int64], NDArray[np.int64]],
+    sides: Sides,
 ) -> Rehearsal:
     for party in parties[1:]:
         if not party.columns:
             raise DataError(f"party {party.name!r}: it has no column with more than one category, so it holds nothing")
-    train, test = rows
+    weights = targets.weights
+    for name, rows in sides.named():
+        if len(rows) and not weights[rows].any():
+            raise DataError(f"{named[1]}: every {name} row has weight 0")
+    values, bins = targets.values.astype(np.float64), targets.values
+    if targets.task == "regression":
+        learned = values[sides.train]
+        if (learned == learned[0]).all():
+            raise DataError(f"{named[1]}: every training row has the label {learned[0]:g}; there is nothing to learn")
+        bins = np.searchsorted(label_bins(learned, job.leakage.label_bins), values)
     return Rehearsal(
         name=named[0],
         label=named[1],
-        classes=classes,
+        task=targets.task,
+        classes=targets.classes,
         parties=parties,
-        train_labels=labels[train],
-        test_labels=labels[test],
-        train_ids=ids[train],
-        test_ids=ids[test],
+        train_values=values[sides.train],
+        validation_values=values[sides.validation],
+        test_values=values[sides.test],
+        train_weights=weights[sides.train],
+        validation_weights=weights[sides.validation],
+        test_weights=weights[sides.test],
+        train_labels=bins[sides.train],
+        test_labels=bins[sides.test],
+        train_ids=ids[sides.train],
+        validation_ids=ids[sides.validation],
+        test_ids=ids[sides.test],
     )
-
-
-def _split_rows(
-    job: Job, seed: int, labels: NDArray[np.int64], classes: Sequence[str]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    from sklearn.model_selection import train_test_split
-
-    state = seed if job.data.split == "reference" else int(rng.learning(seed, "", 0, "rows").integers(2**31))
-    try:
-        halves: Any = train_test_split(
-            np.arange(len(labels)), test_size=float(job.data.test_size), random_state=state, stratify=labels
-        )
-    except ValueError as error:
-        raise DataError(
-            f"[data] test_size: {job.data.test_size} of {len(labels)} rows leaves too few for {len(classes)} classes "
-            "on one side"
-        ) from error
-    train, test = (np.sort(half) for half in halves)
-    for side, rows in (("training", train), ("test", test)):
-        absent = np.setdiff1d(np.arange(len(classes)), labels[rows])
-        if len(absent):
-            raise DataError(f"[data] test_size: no {side} row has class {classes[absent[0]]!r}; choose another share")
-    return train, test

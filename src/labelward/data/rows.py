@@ -1,0 +1,87 @@
+"""Which rows are learned from, watched and tested on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward import rng
+from labelward.errors import DataError
+from labelward.job import DataSection
+
+__all__ = ["Sides", "split_rows"]
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sides:
+    """Positions of rows, ascending; each row is on one side."""
+
+    train: Rows
+    validation: Rows
+    test: Rows
+
+    def sorted_by(self, ids: NDArray[np.str_]) -> Sides:
+        """Return the same sides in the order of the rows' ids."""
+        return Sides(**{name: rows[np.argsort(ids[rows])] for name, rows in self.named()})
+
+    def named(self) -> tuple[tuple[str, Rows], ...]:
+        """Return the three with their names."""
+        return (("train", self.train), ("validation", self.validation), ("test", self.test))
+
+
+def split_rows(data: DataSection, seed: int, labels: NDArray[Any], classes: Sequence[str]) -> Sides:
+    """Draw the rows of each side by seed: the same share of each class, or any rows where there are no classes.
+
+    Test rows first; validation rows from those that are left, so that asking for them changes no test row. Test rows of
+    the reference splits are those of the published figures, ``train_test_split(random_state=seed)``.
+
+    Args:
+        data: shares and split.
+        seed: of the run.
+        labels: of all rows: class numbers, or quantities.
+        classes: names of the classes; empty for quantities.
+
+    Raises:
+        DataError: too few rows for a side, or a side without a class.
+    """
+    state = seed if data.split == "reference" else _state(seed, "rows")
+    everything = np.arange(len(labels))
+    train, test = _halves("test_size", data.test_size, state, everything, labels, classes)
+    validation = train[:0]
+    if data.validation_size:
+        state = _state(seed, "validation")
+        train, validation = _halves("validation_size", data.validation_size, state, train, labels, classes)
+    sides = Sides(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
+    for key, name, rows in (
+        ("test_size", "test", sides.test),
+        ("validation_size" if len(validation) else "test_size", "training", sides.train),
+        ("validation_size", "validation", sides.validation),
+    ):
+        absent = np.setdiff1d(np.arange(len(classes)), labels[rows])
+        if len(rows) and len(absent):
+            raise DataError(f"[data] {key}: no {name} row has class {classes[absent[0]]!r}; choose another share")
+    return sides
+
+
+def _state(seed: int, purpose: str) -> int:
+    return int(rng.learning(seed, "", 0, purpose).integers(2**31))
+
+
+def _halves(
+    key: str, share: float, state: int, rows: Rows, labels: NDArray[Any], classes: Sequence[str]
+) -> tuple[Rows, Rows]:
+    from sklearn.model_selection import train_test_split
+
+    among = labels[rows] if classes else None
+    try:
+        left, taken = train_test_split(rows, test_size=float(share), random_state=state, stratify=among)
+    except ValueError as error:
+        told = f"too few for {len(classes)} classes on one side" if classes else "none on one side"
+        raise DataError(f"[data] {key}: {share} of {len(rows)} rows leaves {told}") from error
+    return left, taken
