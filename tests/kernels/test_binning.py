@@ -70,7 +70,7 @@ def test_a_heavy_value_takes_one_bin_and_leaves_the_others_even() -> None:
     np.testing.assert_array_equal(bin_columns(x, 4).edges[0], [0.0, 100.0, 200.0])
 
 
-@pytest.mark.parametrize(("bins", "code_type"), [(256, np.uint8), (257, np.uint16), (1024, np.uint16)])
+@pytest.mark.parametrize(("bins", "code_type"), [(255, np.uint8), (256, np.uint16), (1024, np.uint16)])
 def test_codes_are_as_small_as_the_bins_allow(bins: int, code_type: type) -> None:
     x = np.random.default_rng(0).standard_normal((3000, 2))
     binned = bin_columns(x, bins)
@@ -130,8 +130,8 @@ def test_bins_out_of_range_are_refused(bins: int) -> None:
         node_candidates(np.zeros((2, 1)), np.zeros(2, dtype=np.int32), 1, bins)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_values_that_are_not_finite_are_refused_by_place(value: float) -> None:
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinite_values_are_refused_by_place(value: float) -> None:
     x = np.zeros((3000, 2))
     x[2999, 1] = value
     with pytest.raises(ValueError, match="row 2999, column 1"):

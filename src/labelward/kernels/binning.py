@@ -2,13 +2,14 @@
 
 Code ``c`` of a value is the number of edges below it, so candidate ``c`` of a column sends the rows with
 ``x <= edges[c]``, which are those with ``code <= c``, to the left. Edges are values of the column; each
-leaves rows on both sides.
+leaves rows on both sides. A missing value (NaN) has the largest code of its type, which is no bin. The codes of a
+categorical column are its categories, and it has no edges.
 
 One rule picks the edges, for a whole column (``global`` candidates) and within a node (``node``
 candidates): with at most ``bins`` distinct values, all of them but the largest; otherwise bins are closed
 one after the other at the end of the run of equal values that is nearest to an even share of the rows still
 left. Without ties these are the quantiles ``j / bins``; with ties a heavy value takes one bin, and the
-others share what remains.
+others share what remains. Missing values have no part in it.
 
 ID2Graph (Section 5) takes 32 in-node percentiles, and all values in a node of 32 rows or fewer; this rule
 gives the same without ties, and more candidates where many rows share few values.
@@ -16,7 +17,9 @@ gives the same without ties, and more candidates where many rows share few value
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import cast
 
 import numpy as np
@@ -25,15 +28,17 @@ from numpy.typing import NDArray
 from labelward.jit import jit
 from labelward.kernels.sorting import sort_floats
 
-__all__ = ["Binned", "bin_columns", "code_columns", "node_candidates", "presort"]
+__all__ = ["Binned", "bin_columns", "code_columns", "missing_code", "node_candidates", "presort"]
 
 Floats = NDArray[np.float64]
 Slots = NDArray[np.int32]
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 
 _LEAST_BINS, _MOST_BINS = 2, 1024
+_MOST_SIZE = 65_535  # one code of uint16 is that of missing values
 _COLUMNS_AT_ONCE = 8  # one cache line of a row, so that a strided column is read once
 _ROWS_AT_ONCE = 256  # a block of rows that stays in the first-level caches while its columns are coded
+_NONE: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,56 +46,77 @@ class Binned:
     """Columns as codes.
 
     Attributes:
-        codes: uint8 [n, F] (uint16 above 256 bins): the number of the column's edges below the value.
+        codes: uint8 [n, F] (uint16 where a column has more than 255 bins): the number of the column's edges below
+            the value, or its category; :func:`missing_code` where it is missing.
         edges: for each column its strictly increasing thresholds; at most ``bins - 1``, none for a constant
-            column.
+            column and for a categorical one.
+        sizes: int32 [F]: bins of each column, at least 1; codes are below it.
     """
 
     codes: Codes
     edges: tuple[Floats, ...]
+    sizes: NDArray[np.int32]
 
 
-def bin_columns(x: Floats, bins: int) -> Binned:
+def missing_code(dtype: np.dtype[np.uint8] | np.dtype[np.uint16]) -> int:
+    """Return the code of missing values: the largest of the type."""
+    return int(np.iinfo(dtype).max)
+
+
+def bin_columns(x: Floats, bins: int | None, categories: Mapping[int, int] = _NONE) -> Binned:
     """Choose each column's candidates from all rows and code the rows.
 
     Args:
-        x: float64 [n, F], finite.
-        bins: from 2 to 1024.
+        x: float64 [n, F]; NaN is a missing value, infinite values are refused. A categorical column holds the
+            numbers of categories; -1 is one that is not known, which counts as missing.
+        bins: from 2 to 1024; None for every distinct value.
+        categories: for each categorical column (by position) how many categories it has.
 
     Raises:
-        ValueError: ``bins`` is out of range, or ``x`` is not a finite matrix.
+        ValueError: ``bins`` is out of range, ``x`` is not a matrix or infinite somewhere, a categorical column holds
+            something else, or a column has more than 65,535 distinct values where all are asked for.
     """
-    x = _finite_matrix(x)
-    _check_bins(bins)
+    x = _matrix(x)
+    if bins is not None:
+        _check_bins(bins)
+    _check_categories(x, categories)
     n, columns = x.shape
     edges: list[Floats] = []
     buffer = np.empty((min(_COLUMNS_AT_ONCE, columns), n))
     spare = np.empty((2, n), dtype=np.uint64)
     for first in range(0, columns, _COLUMNS_AT_ONCE):
         block = buffer[: columns - first]
-        _gather_columns(x, first, block)
-        for column in block:
-            sort_floats(column, spare)
-            edges.append(_edges_of_sorted(column, bins))
+        known = _gather_columns(x, first, block)
+        for f, column in enumerate(block):
+            if first + f in categories:
+                edges.append(np.empty(0))
+                continue
+            values = column[: known[f]]
+            sort_floats(values, spare)
+            if bins is None and _distinct(values) > _MOST_SIZE:
+                raise ValueError(f"column {first + f} has more than {_MOST_SIZE:,} distinct values")
+            edges.append(_edges_of_sorted(values, _MOST_SIZE if bins is None else bins))
     del buffer, spare
-    return Binned(_code(x, edges, _code_type(bins)), tuple(edges))
+    return Binned(_code(x, edges, categories), tuple(edges), _sizes(edges, categories))
 
 
-def code_columns(x: Floats, edges: tuple[Floats, ...]) -> Codes:
-    """Code new rows [n, F] with the edges of :func:`bin_columns`; uint16 where a column has over 255, else uint8.
+def code_columns(x: Floats, edges: tuple[Floats, ...], categories: Mapping[int, int] = _NONE) -> Codes:
+    """Code new rows [n, F] with the edges of :func:`bin_columns`, and with its categories.
 
     Raises:
-        ValueError: ``x`` is not a finite matrix, or has not one column for each entry of ``edges``.
+        ValueError: ``x`` is not a matrix or infinite somewhere, has not one column for each entry of ``edges``, or
+            a categorical column holds something else than its categories.
     """
-    x = _finite_matrix(x)
+    x = _matrix(x)
     if x.shape[1] != len(edges):
         raise ValueError(f"x has {x.shape[1]} columns but there are edges for {len(edges)}")
-    return _code(x, list(edges), _code_type(max((len(e) + 1 for e in edges), default=_LEAST_BINS)))
+    _check_categories(x, categories)
+    return _code(x, list(edges), categories)
 
 
 def presort(x: Floats) -> NDArray[np.int32]:
-    """Return int32 [F, n]: for each column of ``x`` the row numbers in increasing order of its values."""
-    x = _finite_matrix(x)
+    """Return int32 [F, n]: for each column of ``x`` the row numbers in increasing order of its values, NaN last."""
+    x = _matrix(x)
     order = np.empty(x.shape[::-1], dtype=np.int32)
     for f in range(len(order)):
         order[f] = np.argsort(x[:, f])
@@ -98,23 +124,29 @@ def presort(x: Floats) -> NDArray[np.int32]:
 
 
 def node_candidates(
-    x: Floats, slot: Slots, n_slots: int, bins: int, order: NDArray[np.int32] | None = None
+    x: Floats,
+    slot: Slots,
+    n_slots: int,
+    bins: int,
+    order: NDArray[np.int32] | None = None,
+    categories: Mapping[int, int] = _NONE,
 ) -> tuple[Codes, Floats]:
     """Choose candidates within each node and code the rows by their own node's candidates.
 
     Args:
-        x: float64 [n, F], finite.
+        x: float64 [n, F], as for :func:`bin_columns`.
         slot: int32 [n], each row's node in ``range(n_slots)``, or -1 where the row is absent (its codes are
             0).
         n_slots: number of nodes.
         bins: from 2 to 1024.
         order: :func:`presort` of ``x``, to be given when several levels share it; linear in n from there on.
+        categories: for each categorical column how many categories it has; its codes are the same in all nodes.
 
     Returns:
         codes uint8 or uint16 [n, F], and edges float64 [n_slots, F, bins - 1], padded with NaN at the end.
 
     Raises:
-        ValueError: ``bins``, a slot or a shape is out of range, or ``x`` is not a finite matrix.
+        ValueError: ``bins``, a slot or a shape is out of range, or ``x`` is not a matrix of finite and missing values.
     """
     x = np.ascontiguousarray(x, dtype=np.float64)
     _check_bins(bins)
@@ -124,19 +156,25 @@ def node_candidates(
         raise ValueError(f"order {order.shape} and slot {slot.shape} do not fit x of shape {x.shape}")
     if slot.size and not -1 <= slot.min() <= slot.max() < n_slots:
         raise ValueError(f"slots must be from -1 to {n_slots - 1} but one is {slot.min()} or {slot.max()}")
-    codes = cast("Codes", np.zeros(x.shape, dtype=_code_type(bins)))
+    _check_categories(x, categories)
+    codes = cast("Codes", np.zeros(x.shape, dtype=_code_type(max((bins, *categories.values())))))
     edges = np.full((n_slots, x.shape[1], bins - 1), np.nan)
-    _node_candidates(x, slot, order, codes, edges)
+    missing = missing_code(codes.dtype)
+    ordered = np.array([f for f in range(x.shape[1]) if f not in categories], dtype=np.int64)
+    _node_candidates(x, slot, order, ordered, missing, codes, edges)
+    for f in categories:
+        _code_category(x, f, missing, codes)
+        codes[slot < 0, f] = 0
     return codes, edges
 
 
-def _finite_matrix(x: Floats) -> Floats:
+def _matrix(x: Floats) -> Floats:
     x = np.ascontiguousarray(x, dtype=np.float64)
     if x.ndim != 2:
         raise ValueError(f"x must be a matrix but has shape {x.shape}")
-    bad = _first_not_finite(x.reshape(-1))
+    bad = _first_infinite(x.reshape(-1))
     if bad >= 0:
-        raise ValueError(f"x is not finite at row {bad // x.shape[1]}, column {bad % x.shape[1]}")
+        raise ValueError(f"x is infinite at row {bad // x.shape[1]}, column {bad % x.shape[1]}")
     return x
 
 
@@ -145,41 +183,78 @@ def _check_bins(bins: int) -> None:
         raise ValueError(f"bins must be from {_LEAST_BINS} to {_MOST_BINS} but got {bins}")
 
 
+def _check_categories(x: Floats, categories: Mapping[int, int]) -> None:
+    for column, size in categories.items():
+        if not 0 <= column < x.shape[1]:
+            raise ValueError(f"categorical column {column} is not one of {x.shape[1]}")
+        if not 0 <= size <= _MOST_SIZE:
+            raise ValueError(f"column {column} has {size} categories but may have at most {_MOST_SIZE:,}")
+        values = x[:, column]
+        bad = ~(np.isnan(values) | ((values >= -1) & (values < size) & (values == np.floor(values))))
+        if bad.any():
+            raise ValueError(f"column {column} must hold categories 0 to {size - 1} or -1 but row {np.argmax(bad)} not")
+
+
+def _sizes(edges: list[Floats], categories: Mapping[int, int]) -> NDArray[np.int32]:
+    return np.array([max(1, categories.get(f, len(own) + 1)) for f, own in enumerate(edges)], dtype=np.int32)
+
+
 def _code_type(bins: int) -> type[np.uint8] | type[np.uint16]:
-    return np.uint8 if bins <= 256 else np.uint16
+    return np.uint8 if bins <= 255 else np.uint16
 
 
-def _code(x: Floats, edges: list[Floats], code_type: type[np.uint8] | type[np.uint16]) -> Codes:
+def _code(x: Floats, edges: list[Floats], categories: Mapping[int, int]) -> Codes:
     """Code ``x``; edges are padded with +inf to a power of two, so that the search has no branch."""
     width = 1 << max((len(e) for e in edges), default=0).bit_length()
     padded = np.full((len(edges), width), np.inf)
     for f, own in enumerate(edges):
         padded[f, : len(own)] = own
-    codes = cast("Codes", np.empty(x.shape, dtype=code_type))
-    _search(x, padded, codes)
+    codes = cast("Codes", np.empty(x.shape, dtype=_code_type(int(_sizes(edges, categories).max(initial=1)))))
+    missing = missing_code(codes.dtype)
+    _search(x, padded, missing, codes)
+    for f in categories:
+        _code_category(x, f, missing, codes)
     return codes
 
 
 @jit
-def _first_not_finite(values: Floats) -> int:
+def _first_infinite(values: Floats) -> int:
     block = 4096
     for start in range(0, values.size, block):
         part = values[start : start + block]
         bad = 0
         for value in part:
-            bad += not abs(value) < np.inf
+            bad += abs(value) == np.inf
         if bad:
             for i in range(part.size):
-                if not abs(part[i]) < np.inf:
+                if abs(part[i]) == np.inf:
                     return start + i
     return -1
 
 
 @jit
-def _gather_columns(x: Floats, first: int, out: Floats) -> None:
+def _gather_columns(x: Floats, first: int, out: Floats) -> NDArray[np.int64]:
+    """Copy the known values of some columns to the front of the rows of ``out``; return how many each has."""
+    known = np.zeros(out.shape[0], dtype=np.int64)
     for i in range(x.shape[0]):
         for f in range(out.shape[0]):
-            out[f, i] = x[i, first + f]
+            out[f, known[f]] = x[i, first + f]
+            known[f] += x[i, first + f] == x[i, first + f]
+    return known
+
+
+@jit
+def _distinct(values: Floats) -> int:
+    count = 1
+    for i in range(1, values.size):
+        count += values[i - 1] < values[i]
+    return count
+
+
+@jit
+def _code_category(x: Floats, column: int, missing: int, codes: Codes) -> None:
+    for i in range(x.shape[0]):
+        codes[i, column] = x[i, column] if x[i, column] >= 0 else missing
 
 
 @jit
@@ -213,7 +288,7 @@ def _edges_of_sorted(values: Floats, bins: int) -> Floats:
 
 
 @jit
-def _search(x: Floats, edges: Floats, codes: Codes) -> None:
+def _search(x: Floats, edges: Floats, missing: int, codes: Codes) -> None:
     """Search all rows of a block together, step by step, so that the steps run as vector instructions."""
     n, columns = x.shape
     values, position = np.empty(_ROWS_AT_ONCE), np.empty(_ROWS_AT_ONCE, dtype=np.int64)
@@ -229,32 +304,43 @@ def _search(x: Floats, edges: Floats, codes: Codes) -> None:
                     position[i] += step if own[position[i] + step - 1] < values[i] else 0
                 step >>= 1
             for i in range(rows):
-                codes[top + i, f] = position[i]
+                codes[top + i, f] = position[i] if values[i] == values[i] else missing
 
 
 @jit
-def _node_candidates(x: Floats, slot: Slots, order: NDArray[np.int32], codes: Codes, edges: Floats) -> None:
+def _node_candidates(
+    x: Floats,
+    slot: Slots,
+    order: NDArray[np.int32],
+    columns: NDArray[np.int64],
+    missing: int,
+    codes: Codes,
+    edges: Floats,
+) -> None:
     """Distribute each column's sorted rows to their nodes, then choose and code within each node."""
-    n, columns = x.shape
     n_slots, bins = edges.shape[0], edges.shape[2] + 1
     starts = np.zeros(n_slots + 1, dtype=np.int64)
-    for i in range(n):
-        if slot[i] >= 0:
-            starts[slot[i] + 1] += 1
+    for s in slot:
+        if s >= 0:
+            starts[s + 1] += 1
     starts = np.cumsum(starts)
     rows, values = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1])
-    for f in range(columns):
+    for f in columns:
         free = starts[:-1].copy()
         for row in order[f]:
             s = slot[row]
-            if s >= 0:
-                rows[free[s]], values[free[s]] = row, x[row, f]
-                free[s] += 1
+            if s < 0:
+                continue
+            if x[row, f] != x[row, f]:
+                codes[row, f] = missing
+                continue
+            rows[free[s]], values[free[s]] = row, x[row, f]
+            free[s] += 1
         for s in range(n_slots):
-            own = _edges_of_sorted(values[starts[s] : starts[s + 1]], bins)
+            own = _edges_of_sorted(values[starts[s] : free[s]], bins)
             edges[s, f, : own.size] = own
             code = 0
-            for j in range(starts[s], starts[s + 1]):
+            for j in range(starts[s], free[s]):
                 while code < own.size and values[j] > own[code]:
                     code += 1
                 codes[rows[j], f] = code

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,42 +11,37 @@ from labelward.jit import jit
 
 __all__ = ["encode"]
 
-_PRECISIONS = range(63)
 _LIMIT = 2.0**63
 
 
-def encode(values: NDArray[np.float64], precision: int) -> NDArray[np.int64]:
-    """Return ``values * 2**precision`` rounded half to even.
+def encode(values: NDArray[np.float64], scale: float) -> NDArray[np.int64]:
+    """Return ``values * scale`` rounded half to even; int64 of the same shape.
 
     Args:
-        values: float64 [n].
-        precision: bits after the binary point, 0 to 62. The error of one value is at most ``2**-(precision
-            + 1)``.
+        values: float64 of any shape.
+        scale: what stands for 1: a power of two, so that nothing is rounded but the last step. The error of one
+            value is at most ``1 / (2 scale)``.
 
     Raises:
-        ValueError: the precision is out of range, or a value is not finite or does not fit 63 bits and a
+        ValueError: the scale is not a power of two, or a value is not finite or does not fit 63 bits and a
             sign; the message says where the value stands, not what it is, since it may be private.
     """
-    _check_precision(precision)
+    if not (math.isfinite(scale) and scale > 0 and math.frexp(scale)[0] == 0.5):
+        raise ValueError(f"scale must be a power of two but got {scale}")
     values = np.ascontiguousarray(values, dtype=np.float64)
     out = np.empty(values.shape, dtype=np.int64)
-    bad = _encode(values.reshape(-1), 2.0**precision, out.reshape(-1))
+    bad = _encode(values.reshape(-1), float(scale), out.reshape(-1))
     if bad >= 0:
         problem = "does not fit 64 bits" if np.isfinite(values.reshape(-1)[bad]) else "is not finite (NaN or infinite)"
-        raise ValueError(f"value at position {bad} {problem} at precision {precision}")
+        raise ValueError(f"value at position {bad} {problem} at scale {scale:g}")
     return out
 
 
-def _check_precision(precision: int) -> None:
-    if precision not in _PRECISIONS:
-        raise ValueError(f"precision must be from 0 to 62 but got {precision}")
-
-
 @jit
-def _encode(values: NDArray[np.float64], factor: float, out: NDArray[np.int64]) -> int:
+def _encode(values: NDArray[np.float64], scale: float, out: NDArray[np.int64]) -> int:
     """Fill ``out``; return the first position that cannot be encoded, or -1."""
     for i in range(values.size):
-        scaled = np.rint(values[i] * factor)
+        scaled = np.rint(values[i] * scale)
         if not abs(scaled) < _LIMIT:  # also true of NaN
             return i
         out[i] = np.int64(scaled)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.jit import jit
+from labelward.kernels.binning import missing_code
 
 __all__ = ["groups", "level_sums", "partition"]
 
@@ -17,12 +19,14 @@ Codes = NDArray[np.uint8] | NDArray[np.uint16]
 
 
 def groups(codes: Codes, slot: Groups, n_bins: int) -> Groups:
-    """Return int32 [n, F]: each row's group ``slot * n_bins + code`` in each column; -1 where the slot is -1.
+    """Return int32 [n, F]: each row's group ``slot * n_bins + code`` in each column; -1 where it has none.
+
+    It has none where the row is absent, and where its value is missing.
 
     Args:
         codes: uint8 or uint16 [n, F].
         slot: int32 [n], the row's node, or -1 where the row is absent.
-        n_bins: bins of each column; codes are below it.
+        n_bins: bins of each column; codes are below it, but for that of missing values.
 
     Raises:
         ValueError: the lengths differ, a code is not below ``n_bins``, or the groups do not fit int32.
@@ -31,18 +35,20 @@ def groups(codes: Codes, slot: Groups, n_bins: int) -> Groups:
     _check_rows(codes, slot, most + 1, n_bins)
     if (most + 1) * n_bins > np.iinfo(np.int32).max:
         raise ValueError(f"{most + 1} nodes of {n_bins} bins do not fit int32")
-    return _groups(_contiguous(codes), np.ascontiguousarray(slot), n_bins)
+    return _groups(_contiguous(codes), np.ascontiguousarray(slot), n_bins, missing_code(codes.dtype))
 
 
 def level_sums(codes: Codes, slot: Groups, values: Integers, n_slots: int, n_bins: int) -> Integers:
     """Sum rows by node and bin: what an engine's grouped sums over :func:`groups` give, unencrypted.
+
+    Rows whose value is missing are in no bin of that column.
 
     Args:
         codes: uint8 or uint16 [n, F].
         slot: int32 [n], the row's node in ``range(n_slots)``, or -1 where the row is absent.
         values: int64 [n, k].
         n_slots: number of nodes.
-        n_bins: bins of each column; codes are below it.
+        n_bins: bins of each column; codes are below it, but for that of missing values.
 
     Returns:
         int64 [F, n_slots, n_bins, k].
@@ -60,22 +66,43 @@ def level_sums(codes: Codes, slot: Groups, values: Integers, n_slots: int, n_bin
         np.ascontiguousarray(slot),
         np.ascontiguousarray(values),
         out.reshape(-1),
-        n_slots * n_bins,
-        n_bins,
+        (n_slots * n_bins, n_bins, missing_code(codes.dtype)),
     )
     return out
 
 
-def partition(codes: Codes, rows: Groups, column: int, code: int) -> NDArray[np.bool_]:
-    """Return bool [m]: whether each of the given rows goes left, that is, has ``codes[row, column] <= code``.
+def partition(
+    codes: Codes,
+    rows: Groups,
+    column: int,
+    code: int,
+    *,
+    missing_left: bool = False,
+    categories: Sequence[int] = (),
+) -> NDArray[np.bool_]:
+    """Return bool [m]: whether each of the given rows goes left.
+
+    Args:
+        codes: uint8 or uint16 [n, F].
+        rows: int32 [m].
+        column: the column that splits.
+        code: left is ``codes[row, column] <= code``; not used where ``categories`` are given.
+        missing_left: whether rows go left whose value is missing.
+        categories: of a categorical column the codes that go left.
 
     Raises:
         ValueError: a row or the column is out of range.
     """
     if not 0 <= column < codes.shape[1]:
         raise ValueError(f"column {column} is not one of {codes.shape[1]}")
+    sides = np.zeros(missing_code(codes.dtype) + 1, dtype=np.bool_)
+    if len(categories):
+        sides[[each for each in categories if 0 <= each < len(sides)]] = True
+    else:
+        sides[: max(0, code + 1)] = True
+    sides[-1] = missing_left
     left = np.empty(len(rows), dtype=np.bool_)
-    if not _partition(codes, np.ascontiguousarray(rows), column, code, left):
+    if not _partition(codes, np.ascontiguousarray(rows), column, sides, left):
         raise ValueError(f"rows must be from 0 to {len(codes) - 1} but one is not")
     return left
 
@@ -91,18 +118,20 @@ def _check_rows(codes: Codes, slot: Groups, n_slots: int, n_bins: int) -> None:
     low, high = int(slot.min(initial=0)), int(slot.max(initial=-1))
     if low < -1 or high >= n_slots:
         raise ValueError(f"slots must be from -1 to {n_slots - 1} but one is {low if low < -1 else high}")
-    if n_bins <= np.iinfo(codes.dtype).max and int(codes.max(initial=0)) >= n_bins:
-        raise ValueError(f"codes must be below {n_bins} but one is {codes.max()}")
+    if n_bins < missing_code(codes.dtype):
+        most = int((codes + codes.dtype.type(1)).max(initial=0)) - 1  # the missing code wraps around to 0
+        if most >= n_bins:
+            raise ValueError(f"codes must be below {n_bins} but one is {most}")
 
 
 @jit
-def _groups(codes: Codes, slot: Groups, n_bins: int) -> Groups:
+def _groups(codes: Codes, slot: Groups, n_bins: int, missing: int) -> Groups:
     n, columns = codes.shape
     out = np.empty((n, columns), dtype=np.int32)
     for i in range(n):
         absent, base = slot[i] < 0, slot[i] * n_bins
         for f in range(columns):
-            out[i, f] = -1 if absent else base + codes[i, f]
+            out[i, f] = -1 if absent or codes[i, f] == missing else base + codes[i, f]
     return out
 
 
@@ -111,9 +140,10 @@ def _groups(codes: Codes, slot: Groups, n_bins: int) -> Groups:
 
 
 @jit
-def _level_sums(codes: Codes, slot: Groups, values: Integers, out: Integers, stride: int, n_bins: int) -> None:
-    """Add into flat ``out`` [F * n_slots * n_bins * k]; ``stride`` is ``n_slots * n_bins``."""
+def _level_sums(codes: Codes, slot: Groups, values: Integers, out: Integers, sizes: tuple[int, int, int]) -> None:
+    """Add into flat ``out`` [F * n_slots * n_bins * k]; ``sizes``: n_slots * n_bins, n_bins, the missing code."""
     n, columns = codes.shape
+    stride, n_bins, missing = sizes
     k = values.shape[1]
     for i in range(n):
         if slot[i] < 0:
@@ -121,6 +151,8 @@ def _level_sums(codes: Codes, slot: Groups, values: Integers, out: Integers, str
         v0, v1, v2 = (values[i, 0], values[i, 1], values[i, 2]) if k == 3 else (0, 0, 0)
         base = slot[i] * n_bins
         for f in range(columns):
+            if codes[i, f] == missing:
+                continue
             cell = np.uint64((base + f * stride + codes[i, f]) * k)
             if k == 3:
                 out[cell] += v0
@@ -132,9 +164,9 @@ def _level_sums(codes: Codes, slot: Groups, values: Integers, out: Integers, str
 
 
 @jit
-def _partition(codes: Codes, rows: Groups, column: int, code: int, left: NDArray[np.bool_]) -> bool:
+def _partition(codes: Codes, rows: Groups, column: int, sides: NDArray[np.bool_], left: NDArray[np.bool_]) -> bool:
     for i in range(rows.size):
         if rows[i] < 0 or rows[i] >= codes.shape[0]:
             return False
-        left[i] = codes[rows[i], column] <= code
+        left[i] = sides[codes[rows[i], column]]
     return True
