@@ -105,6 +105,7 @@ class LevelSums(Message, frozen=True):
     Attributes:
         part: number of this message among the ``parts`` of the level.
         columns: positions among the columns that the party drew for this tree.
+        sizes: bins of each of ``columns``; the largest is the number of bins of all sums of the message.
         kinds: one byte for each of ``columns``: 0 ordered, 1 categorical, 2 predictions may only rise with it, 3 only
             fall; empty where all are ordered.
     """
@@ -114,7 +115,7 @@ class LevelSums(Message, frozen=True):
     part: int
     parts: int
     columns: tuple[int, ...]
-    bins: int
+    sizes: tuple[int, ...]
     sums: CipherBlock | CipherDigest
     kinds: bytes = b""
 

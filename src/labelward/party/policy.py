@@ -48,7 +48,14 @@ splits that their owner may not know."""
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What a policy may check before anything starts."""
+    """What a policy may check before anything starts.
+
+    Attributes:
+        trees: number of rounds.
+        classes: of the labels; 0 for quantities.
+        row_fraction: share of the rows that a tree grows on.
+        replace: whether rows are drawn with replacement.
+    """
 
     model: str
     trees: int
@@ -56,11 +63,12 @@ class Setup:
     active_columns: int
     passive: tuple[str, ...]
     row_fraction: float
+    replace: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """Which passive parties take part in each tree; an empty set: the active party grows it alone."""
+    """Which passive parties take part in each round; an empty set: the active party grows its trees alone."""
 
     participants: tuple[frozenset[str], ...]
 
@@ -88,7 +96,7 @@ class CandidateSplits:
 
     Attributes:
         owner: whose columns they are.
-        left: int64 [nodes, columns, bins, C]: class counts of the left child of each candidate.
+        left: int64 [nodes, columns, candidates, C]: class counts of the left child of each candidate.
         node: int64 [nodes, C]: class counts of each node.
         totals: int64 [C]: class counts of the whole training set, rows out of the sample included.
     """
@@ -126,7 +134,12 @@ class SplitReveal:
 
 @dataclass(frozen=True, kw_only=True)
 class LeafWeights:
-    """Leaf weights of a finished tree, with the class counts of each leaf: float64 [leaves], int64 [leaves, C]."""
+    """Leaf weights of a finished tree, with the class counts of each leaf.
+
+    Attributes:
+        weights: float64 [leaves, outputs of the tree].
+        counts: int64 [leaves, C]; no column for quantities.
+    """
 
     tree: int
     weights: Floats
@@ -161,7 +174,7 @@ class Policy:
         return targets
 
     def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
-        """Return bool [nodes, columns, bins]: which candidates may be chosen."""
+        """Return bool [nodes, columns, candidates]: which candidates may be chosen."""
         return np.ones(candidates.left.shape[:-1], dtype=np.bool_)
 
     def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:

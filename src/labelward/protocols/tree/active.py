@@ -1,45 +1,48 @@
-"""SecureBoost, the active party: it holds the labels, and may hold columns of its own.
+"""Federated trees, the active party: it holds the labels, and may hold columns of its own.
 
-Setting: semi-honest parties. The active party encrypts gradients, hessians (and, where a policy needs them, the
-classes) of each row, decrypts the sums of each candidate bin, and decides. It learns those sums and which party owns
-which split; both are in its own view. What leaves: ciphertexts, the rows of nodes that a party needs, and which of a
-party's own candidates won.
+Setting: semi-honest parties. The active party encrypts gradients and hessians (or, for a forest, labels) and, where a
+policy needs them, the classes of each row, decrypts the sums of each candidate bin, and decides. It learns those sums,
+how many bins each column has and which are categorical or monotone, which party owns which split, and on which side of
+every split those rows lie that a tree did not grow on; all of it is in its own view. What leaves: ciphertexts, the rows
+of nodes that a party needs, and which of a party's own candidates won.
 
 Reference: Cheng et al., SecureBoost (2021); Algorithms 2, 5 and 6 of the ID2Graph paper. Differences: level-wise, one
 message per party and level; the larger of two siblings follows by subtraction after decryption; the active party's
 own sums are of the same integers, unencrypted, so that a split never depends on the engine.
 
-This module goes from tree to tree; :mod:`.growth` grows one.
+This module goes from tree to tree; :mod:`.growth` grows them, :mod:`.rows` makes the integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import PolicyError
-from labelward.he.contract import Layout, PrivateKey
-from labelward.kernels.fixed_point import encode
+from labelward.errors import DataError, JobError, PolicyError
+from labelward.he.contract import EncryptedRows, Layout, PrivateKey
 from labelward.kernels.gain import GainRule
-from labelward.kernels.loss import logistic_gradients
+from labelward.kernels.objectives import Objective, metric, objective
 from labelward.messages.base import RowMask
 from labelward.messages.tree import PredictAnswers, TrainingEnd, TreeStart
 from labelward.party.context import Context
 from labelward.party.policy import Schedule, Targets
-from labelward.protocols.tree.columns import Columns, Splitter
-from labelward.protocols.tree.growth import Forest, Growth
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.tree.columns import Columns, Labels, Splitter
+from labelward.protocols.tree.growth import Ensemble, Growth, Plan, grow_together
+from labelward.protocols.tree.level import Judge
+from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.predict import unpack_answers, walk
-from labelward.protocols.tree.share import Records, TreeShape
-from labelward.rng import learning
+from labelward.protocols.tree.records import RecordBook
+from labelward.protocols.tree.rows import Drawn, Encoded, Encoder, draw_rows
+from labelward.protocols.tree.share import ModelShare, Records, TreeShape
 
-__all__ = ["VISITED", "Trained", "train_active"]
+__all__ = ["VISITED", "Trained", "Warm", "objective_name", "train_active"]
 
 VISITED = frozenset({"schedule", "before_targets", "split_candidates", "before_instance_space", "before_leaf_weights"})
 
+Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
@@ -52,42 +55,87 @@ class Trained:
         owners: names in the order of ``TreeShape.owners``.
         own: for each block of own columns the records of its splits.
         tally: how often policies acted: candidates refused, splits hidden, splits given up.
+        objective: what was fitted.
+        base: margin of each output before any tree.
+        grown: in how many trees the first block took part.
+        history: the metric of the validation rows after each round; empty without them.
     """
 
     trees: tuple[TreeShape, ...]
     owners: tuple[str, ...]
     own: dict[str, Records]
     tally: dict[str, int]
+    objective: str
+    base: tuple[float, ...]
+    grown: int
+    history: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Warm:
+    """An earlier training that goes on: the active party's share, and its margins of all rows: float64 [rows, K]."""
+
+    share: ModelShare
+    margins: Floats
+
+
+def objective_name(params: TreeModel, classes: int) -> str:
+    """Return what is fitted; ``classes`` is 0 for quantities.
+
+    Raises:
+        JobError: the objective does not fit the labels.
+    """
+    if params.kind == "forest":
+        return "gini" if classes else "variance"
+    auto = "reg:squarederror" if not classes else "binary:logistic" if classes == 2 else "multi:softprob"
+    name = auto if params.objective == "auto" else params.objective
+    fits = {"binary:logistic": classes == 2, "multi:softprob": classes >= 2}.get(name, classes == 0)
+    if not fits:
+        told = f"{classes} classes" if classes else "quantities"
+        raise JobError(f"[model] objective: {name!r} does not fit labels that are {told}")
+    return name
 
 
 def train_active(
     ctx: Context,
-    params: SecureBoost,
+    params: TreeModel,
     blocks: Mapping[str, Columns],
-    labels: Integers,
+    labels: Labels,
     private: PrivateKey | None,
     *,
+    validation: int = 0,
     precision: int = 30,
+    warm: Warm | None = None,
 ) -> Trained:
     """Train with all peers of the context.
 
     Args:
         blocks: own columns; one block for a party. Several blocks train on joined tables, each as if a party held it.
-        labels: int64 [rows], 0 or 1.
+        labels: of the training rows, then of the validation rows, as the rows of ``blocks`` are.
         private: the key; None where there is no peer.
+        validation: how many of the last rows are validation rows.
         precision: bits behind the binary point of gradients and hessians.
+        warm: an earlier training that goes on.
 
     Raises:
+        DataError: the labels do not fit the objective.
+        JobError: parameters do not fit the labels or the parties.
         PeerError: a peer failed, stayed silent or sent something that cannot be.
         PolicyError: a policy cannot act.
     """
-    trainer = _Trainer(ctx, params, blocks, labels, private, precision)
+    trainer = _Trainer(ctx, params, blocks, labels, private, validation=validation, precision=precision, warm=warm)
     everyone = frozenset(ctx.peers)
-    schedule = ctx.policies.schedule(Schedule(participants=(everyone,) * params.trees))
-    for tree, participants in enumerate(schedule.participants):
-        ctx.progress("trees", tree, len(schedule.participants))
-        trainer.grow(tree, participants)
-    ctx.progress("trees", len(schedule.participants), len(schedule.participants))
+    schedule = ctx.policies.schedule(Schedule(participants=(everyone,) * params.trees)).participants
+    together, done = params.trees_at_once if params.kind == "forest" else 1, 0
+    while done < len(schedule) and not trainer.stopped:
+        ctx.progress("trees", done, len(schedule))
+        batch = schedule[done : done + together]
+        if params.kind == "forest":
+            trainer.grow_forest(batch)
+        else:
+            trainer.grow_round(batch[0])
+        done += len(batch)
+    ctx.progress("trees", len(schedule), len(schedule))
     return trainer.finish()
 
 
@@ -97,119 +145,323 @@ class _Trainer:
     def __init__(
         self,
         ctx: Context,
-        params: SecureBoost,
+        params: TreeModel,
         blocks: Mapping[str, Columns],
-        labels: Integers,
+        labels: Labels,
         private: PrivateKey | None,
+        *,
+        validation: int,
         precision: int,
+        warm: Warm | None,
     ) -> None:
-        self.ctx, self.params, self.private = ctx, params, private
-        self.blocks, self.precision = blocks, precision
-        n = len(labels)
-        given = Targets(values=labels.astype(np.float64), weights=np.ones(n), offset=np.zeros(n), loss="logistic")
-        self.targets = ctx.policies.before_targets(given)
-        _check_targets(params, self.targets)
-        for account in ctx.policies.accounts():
-            ctx.applied({"stage": "start", **account})
-        self.margins = self.targets.offset.copy()
+        self.ctx, self.params, self.private, self.blocks = ctx, params, private, blocks
+        self.n, self.labels, self.classes = len(labels.values) - validation, labels, len(labels.classes)
+        self.objective = _objective(params, self.classes)
+        self.targets = self._targets()
         with ctx.phase("binning"):
-            splitters = {name: Splitter(name, columns, params, ctx.seed) for name, columns in blocks.items()}
-        rule = GainRule(
-            reg_lambda=params.reg_lambda,
-            gamma=params.gamma,
-            min_rows=params.min_rows,
-            min_child_weight=params.min_child_weight,
-        )
-        self.forest = Forest(ctx, params, rule, float(1 << precision), splitters, private, self.targets.values, labels)
-        self.trees: list[TreeShape] = []
-        self.taken_part = dict.fromkeys(ctx.peers, 0)
+            self.splitters = {
+                name: Splitter(name, columns.first(self.n), params, ctx.seed) for name, columns in blocks.items()
+            }
+        self.rule = _rule(params)
+        self.ensemble = self._ensemble(warm)
+        self.trees = list(warm.share.trees) if warm else []
+        self.base = self._base(warm)
+        self.margins = warm.margins.copy() if warm else np.tile(self.base, (len(labels.values), 1))
+        grown = warm.share.grown if warm else 0
+        self.taken_part = dict.fromkeys(ctx.peers, 0) | dict.fromkeys(blocks, grown)
+        self.encoder = self._encoder(precision)
+        self.forest: tuple[Encoded, EncryptedRows | None] | None = None
+        self.has_rows: set[str] = set()
+        self.history: list[float] = []
+        self.larger, self.rounds = False, [len(self.trees)]
+        _check_parties(params, self)
 
-    def grow(self, tree: int, participants: frozenset[str]) -> None:
-        """Grow one tree with these peers, and update all margins."""
-        n = len(self.margins)
-        sample = self._sample(tree, n)
-        values = self._values()
-        for splitter in self.forest.splitters.values():
-            splitter.start_tree(tree)
-        seen_as = {peer: self.taken_part[peer] for peer in self.ctx.peers if peer in participants}
-        layout = self._start(values, sample, seen_as)
-        before = dict(self.forest.records)
-        growth = Growth(self.forest, tree, values, sample, seen_as, layout)
-        shape = growth.run()
-        for leaf, weight in zip(shape.leaves, shape.weights, strict=True):
-            self.margins[growth.partition.rows(leaf)] += weight
-        if len(sample) < n:
-            self._route_others(shape, sample, seen_as, before)
-        self.trees.append(shape)
+    @property
+    def stopped(self) -> bool:
+        """Whether the validation rows say that further rounds are of no use."""
+        patience, history = self.params.early_stopping_rounds, self.history
+        return bool(patience and history) and len(history) - 1 - self._best_round() >= patience
+
+    def grow_round(self, participants: frozenset[str]) -> None:
+        """Grow one tree, or one for each class, with these peers, and update all margins."""
+        n, objective = self.n, self.objective
+        g, h = objective.gradients(self.margins[:n], self.targets.values)
+        apart = self.params.multi_strategy == "one_output_per_tree" and objective.outputs > 1
+        for output in range(objective.outputs) if apart else (-1,):
+            chosen = slice(output, output + 1) if apart else slice(None)
+            self._boost(g[:, chosen], h[:, chosen], output, participants)
+        self.rounds.append(len(self.trees))
+        if n < len(self.margins):
+            rest = slice(n, None)
+            value, larger = metric(
+                self.params.eval_metric,
+                objective,
+                self.margins[rest],
+                self.labels.values[rest],
+                self.labels.weights[rest],
+            )
+            self.history.append(-value if larger else value)
+            self.larger = larger
+
+    def grow_forest(self, batch: Sequence[frozenset[str]]) -> None:
+        """Grow trees side by side; all rows are encrypted once, with the first of them."""
+        if self.forest is None:
+            g, h = self.objective.gradients(self.margins[: self.n], self.targets.values)
+            encoded = self.encoder.encode(g, h, self.targets.weights, np.arange(self.n), self.objective.outputs)
+            self.forest = encoded, self._encrypt(encoded, np.arange(self.n))
+        encoded, rows = self.forest
+        first = len(self.trees)
+        drawn = [
+            draw_rows(self.params, np.ones(self.n), seed=self.ctx.seed, party=self.ctx.party, tree=first + position)
+            for position in range(len(batch))
+        ]
+        plans = [
+            self._plan(first + position, encoded, each.counts, participants, -1)
+            for position, (each, participants) in enumerate(zip(drawn, batch, strict=True))
+        ]
+        self._start(plans, rows, encoded.layout)
+        self.trees += grow_together([Growth(self.ensemble, plan) for plan in plans])
 
     def finish(self) -> Trained:
         """Tell all peers that training ends, record what policies did, and return what stays here."""
-        for peer, trees in self.taken_part.items():
-            self.ctx.send(peer, TrainingEnd(trees), (trees,))
-        forest = self.forest
+        kept = self.trees
+        if self.params.early_stopping_rounds and self.history:
+            kept = self.trees[: self.rounds[self._best_round() + 1]]
+        ensemble = self.ensemble
+        owned = {name: sum(tree.owners.count(at) for tree in kept) for at, name in enumerate(ensemble.owners)}
+        for peer in self.ctx.peers:
+            trees = self.taken_part[peer]
+            self.ctx.send(peer, TrainingEnd(trees, owned[peer]), (trees,))
         for account in self.ctx.policies.accounts():
             self.ctx.applied({"stage": "end", **account})
-        own = {name: forest.own_records(name) for name in self.blocks}
-        return Trained(tuple(self.trees), forest.owners, own, self.ctx.policies.tally())
+        own = {name: ensemble.own[name].records().first(owned[name]) for name in self.blocks}
+        return Trained(
+            trees=tuple(kept),
+            owners=ensemble.owners,
+            own=own,
+            tally=self.ctx.policies.tally(),
+            objective=self.objective.name,
+            base=tuple(self.base.tolist()),
+            grown=self.taken_part[next(iter(self.blocks))],
+            history=tuple(-value if self.larger else value for value in self.history),
+        )
 
-    def _sample(self, tree: int, n: int) -> Integers:
-        if self.params.row_fraction >= 1.0:
-            return np.arange(n)
-        rng = learning(self.ctx.seed, self.ctx.party, tree, "rows")
-        return np.sort(rng.choice(n, max(1, int(self.params.row_fraction * n)), replace=False))
+    def _best_round(self) -> int:
+        return int(np.argmin(self.history))
 
-    def _values(self) -> Integers:
-        """Return int64 [n, k]: gradient, hessian, one (and the classes but the first, where a policy needs them)."""
-        g, h = logistic_gradients(self.margins, self.targets.values)
-        classes = self.forest.classes
-        values = np.empty((len(g), 3 + classes.shape[1]), dtype=np.int64)
-        values[:, 0] = encode(g * self.targets.weights, self.precision)
-        values[:, 1] = encode(h * self.targets.weights, self.precision)
-        values[:, 2] = 1
-        values[:, 3:] = classes
-        return values
+    def _targets(self) -> Targets:
+        """Return what is fitted, after the policies have had their say, the weights of classes included."""
+        n, policies = self.n, self.ctx.policies
+        values, weights = self.labels.values[:n], self.labels.weights[:n].copy()
+        self.objective.check(self.labels.values)
+        if self.params.scale_pos_weight != 1.0:
+            if self.classes != 2:
+                raise JobError("[model] scale_pos_weight: is for two classes only")
+            weights[values == 1] *= self.params.scale_pos_weight
+        if policies.purities and not self.classes:
+            raise PolicyError("a defense that bounds class counts cannot act where the labels are quantities")
+        given = Targets(values=values, weights=weights, offset=np.zeros(n), loss=self.objective.name)
+        targets = policies.before_targets(given)
+        _check_targets(self.params, self.objective, targets, self.classes)
+        for account in policies.accounts():
+            self.ctx.applied({"stage": "start", **account})
+        return targets
 
-    def _start(self, values: Integers, sample: Integers, seen_as: dict[str, int]) -> Layout | None:
-        """Send every party that takes part the encrypted numbers of the tree's rows."""
-        if not seen_as or self.private is None:
-            return None
-        one, flags = 1 << self.precision, values.shape[1] - 2
-        classes = flags if flags > 1 else 0  # an unpacked protocol encrypts g, h and each class; it needs no row count
-        layout = Layout(bounds=(one, one, *(1,) * flags), rows=len(sample), logical=2 + classes)
-        with self.ctx.phase("encrypt"):
-            chosen = values if len(sample) == len(values) else values[sample]
-            block = self.private.encrypt(chosen, layout).block()
-        mask = np.zeros(len(values), dtype=np.bool_)
-        mask[sample] = True
-        rows = RowMask.pack(mask)
-        for peer, number in seen_as.items():
-            self.ctx.send(peer, TreeStart(number, rows, block), (number,))
+    def _ensemble(self, warm: Warm | None) -> Ensemble:
+        share = warm.share if warm else None
+        true = self.labels.values[: self.n].astype(np.int64) if self.classes else None
+        totals = np.zeros(0, np.int64) if true is None else np.bincount(true, minlength=self.classes).astype(np.int64)
+        own = {name: RecordBook(share.own if share and name == self.ctx.party else None) for name in self.blocks}
+        ensemble = Ensemble(
+            ctx=self.ctx,
+            params=self.params,
+            blocks=tuple(self.blocks),
+            private=self.private,
+            classes=self.targets.values if self.classes else None,
+            labels=true,
+            class_totals=totals,
+            step=_step(self.params, self.objective.name) or float("inf"),
+            own=own,
+        )
+        if share:
+            ensemble.records |= {peer: share.records_of(peer) for peer in self.ctx.peers}
+        return ensemble
+
+    def _base(self, warm: Warm | None) -> Floats:
+        if warm:
+            if warm.share.objective != self.objective.name or warm.share.outputs != self.objective.outputs:
+                raise JobError(f"[model] objective: the model that goes on was fitted to {warm.share.objective!r}")
+            return np.array(warm.share.base)
+        score = None if self.params.kind == "forest" else self.params.base_score
+        return self.objective.start(self.targets.values, self.targets.weights, score)
+
+    def _encoder(self, precision: int) -> Encoder:
+        true, purities = self.ensemble.labels, self.ctx.policies.purities
+        flags = np.zeros((self.n, 0), dtype=np.int64)
+        if true is not None and purities:
+            flags = (true[:, None] == np.arange(1, self.classes)).astype(np.int64)
+        weighted = bool((self.targets.weights != 1.0).any()) or self.params.sampling == "goss"
+        return Encoder(self.objective, flags, precision, weighted=weighted)
+
+    def _boost(self, g: Floats, h: Floats, output: int, participants: frozenset[str]) -> None:
+        """Grow one tree on gradients [rows, outputs of the tree]."""
+        tree = len(self.trees)
+        sizes = np.abs(g).sum(axis=1) * self.targets.weights
+        drawn = draw_rows(self.params, sizes, seed=self.ctx.seed, party=self.ctx.party, tree=tree)
+        sample = np.flatnonzero(drawn.counts)
+        weights = self.targets.weights if drawn.factors is None else self.targets.weights * drawn.factors
+        encoded = self.encoder.encode(g, h, weights, sample, g.shape[1])
+        plan = self._plan(tree, encoded, drawn.counts, participants, output)
+        self._start([plan], self._encrypt(encoded, sample) if plan.seen_as else None, encoded.layout)
+        before = dict(self.ensemble.records)
+        growth = Growth(self.ensemble, plan)
+        shape = grow_together([growth])[0]
+        into = slice(output, output + 1) if output >= 0 else slice(None)
+        weight = np.array(shape.weights).reshape(len(shape.leaves), -1)
+        for leaf, row in zip(shape.leaves, weight, strict=True):
+            self.margins[growth.partition.rows(leaf), into] += row
+        self._route_others(shape, drawn, plan.seen_as, before, into)
+        self.trees.append(shape)
+
+    def _plan(self, tree: int, encoded: Encoded, counts: Integers, participants: frozenset[str], output: int) -> Plan:
+        turns = self._turns(tree, participants)
+        playing = frozenset[str]().union(*turns)
+        splitters = {}
+        for name, splitter in self.splitters.items():
+            if name in playing:
+                splitters[name] = splitter.for_tree(self.taken_part[name])
+                self.taken_part[name] += 1
+        seen_as = {peer: self.taken_part[peer] for peer in self.ctx.peers if peer in playing}
+        for peer in seen_as:
             self.taken_part[peer] += 1
-        return layout
+        judge = Judge(
+            rule=self.rule,
+            numbers=encoded.numbers,
+            scales=encoded.scales,
+            onehot=self.params.max_cat_to_onehot,
+            threshold=self.params.max_cat_threshold,
+        )
+        return Plan(
+            tree=tree,
+            values=encoded.values * counts[:, None] if self.params.kind == "forest" else encoded.values,
+            counts=counts,
+            judge=judge,
+            learning_rate=1.0 if self.params.kind == "forest" else self.params.learning_rate,
+            output=output,
+            splitters=splitters,
+            layout=encoded.layout,
+            seen_as=seen_as,
+            turns=turns,
+        )
+
+    def _turns(self, tree: int, participants: frozenset[str]) -> tuple[frozenset[str], ...]:
+        """Return who may own the splits of each level."""
+        active, *others = self.blocks
+        passive = frozenset(others) | (participants & frozenset(self.ctx.peers))
+        if self.params.mode == "mixed":
+            able = [name for name in self.ensemble.owners if name not in self.blocks or self.blocks[name].names]
+            owner = able[tree % len(able)]
+            return (frozenset({owner if owner in passive else active}),)
+        if self.params.mode == "layered" and passive:
+            return (passive,) * self.params.passive_depth + (frozenset({active}),)
+        return (passive | {active},)
+
+    def _encrypt(self, encoded: Encoded, rows: Integers) -> EncryptedRows | None:
+        if self.private is None or not self.ctx.peers:
+            return None
+        with self.ctx.phase("encrypt"):
+            chosen = encoded.values if len(rows) == self.n else encoded.values[rows]
+            return self.private.encrypt(chosen, encoded.layout)
+
+    def _start(self, plans: Sequence[Plan], rows: EncryptedRows | None, layout: Layout) -> None:
+        """Tell every party of the trees in which it takes part, with the encrypted numbers that it does not have."""
+        for peer in self.ctx.peers:
+            mine = [plan for plan in plans if peer in plan.seen_as]
+            for position, plan in enumerate(mine):
+                assert rows is not None
+                again = self.params.kind == "forest" and peer in self.has_rows
+                self.has_rows.add(peer)
+                sample = plan.counts > 0
+                boosted = self.params.kind != "forest"
+                start = TreeStart(
+                    plan.seen_as[peer],
+                    RowMask.pack(sample),
+                    None if again else rows.block(),
+                    0 if position else len(mine),
+                    boosted and (not sample.all() or self.n < len(self.margins)),
+                    plan.counts[sample].astype(np.uint8).tobytes() if plan.counts.max() > 1 else b"",
+                )
+                self.ctx.send(peer, start, (start.tree,))
 
     def _route_others(
-        self, shape: TreeShape, sample: Integers, seen_as: dict[str, int], before: dict[str, int]
+        self, shape: TreeShape, drawn: Drawn, seen_as: dict[str, int], before: dict[str, int], into: slice
     ) -> None:
-        """Update the margins of the rows out of the tree's sample, which every owner routes at its own splits."""
+        """Update the margins of the rows that the tree did not grow on, which every owner routes at its own splits."""
         others = np.ones(len(self.margins), dtype=np.bool_)
-        others[sample] = False
+        others[: self.n] = drawn.counts == 0
         rows = int(others.sum())
-        answers = {
-            name: self.forest.own_records(name).answers(columns.x[others]) for name, columns in self.blocks.items()
-        }
+        if not rows:
+            return
+        answers = {}
+        for name, columns in self.blocks.items():
+            bits = self.ensemble.own[name].records().answers(columns.x[others], before[name])
+            answers[name] = _behind(before[name], bits)
         for peer, number in seen_as.items():
-            new = self.forest.records[peer] - before[peer]
+            new = self.ensemble.records[peer] - before[peer]
             bits = unpack_answers(peer, self.ctx.recv(peer, PredictAnswers, (number,)), new, rows)
-            answers[peer] = np.concatenate([np.zeros((before[peer], rows), dtype=np.bool_), bits])
-        self.margins[others] += walk(shape, self.forest.owners, answers, rows)
+            answers[peer] = _behind(before[peer], bits)
+        self.margins[others, into] += walk(shape, self.ensemble.owners, answers, rows)
 
 
-def _check_targets(params: SecureBoost, targets: Targets) -> None:
+def _behind(before: int, bits: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the answers for new records at their record numbers."""
+    return np.concatenate([np.zeros((before, bits.shape[1]), dtype=np.bool_), bits])
+
+
+def _objective(params: TreeModel, classes: int) -> Objective:
+    name = objective_name(params, classes)
+    power, step = params.tweedie_variance_power, _step(params, name)
+    return objective(name, classes=classes, variance_power=power, max_delta_step=step)
+
+
+def _step(params: TreeModel, name: str) -> float:
+    """Return the largest size of a leaf weight; 0 for no limit."""
+    if params.max_delta_step is not None:
+        return params.max_delta_step
+    return 0.7 if name == "count:poisson" else 0.0
+
+
+def _rule(params: TreeModel) -> GainRule:
+    return GainRule(
+        reg_lambda=0.0 if params.kind == "forest" else params.reg_lambda,
+        gamma=params.gamma,
+        min_rows=params.min_rows,
+        min_child_weight=params.min_child_weight,
+    )
+
+
+def _check_parties(params: TreeModel, trainer: _Trainer) -> None:
+    """Refuse what these parties and labels cannot do."""
+    vector = trainer.objective.outputs > 1 and params.multi_strategy == "multi_output_tree"
+    if vector and params.max_delta_step:
+        raise JobError("[model] max_delta_step: trees with a weight for each class have no limit of one weight")
+    if params.early_stopping_rounds and trainer.n == len(trainer.margins):
+        raise JobError("[model] early_stopping_rounds: there are no validation rows ([data] validation_size is 0)")
+    active = next(iter(trainer.blocks.values()))
+    if params.mode == "layered" and not active.names:
+        raise JobError("[model] mode: 'layered' needs columns of the active party")
+
+
+def _check_targets(params: TreeModel, fitted: Objective, targets: Targets, classes: int) -> None:
     """Raise :class:`PolicyError` for targets that this model would not honor."""
-    if targets.loss != "logistic":
-        raise PolicyError(f"{params.kind} fits a logistic loss but a defense asks for {targets.loss!r}")
+    if targets.loss != fitted.name:
+        raise PolicyError(f"{params.kind} fits {fitted.name!r} but a defense asks for {targets.loss!r}")
     if targets.offset.any():
         raise PolicyError(f"{params.kind} cannot apply an offset of the targets at prediction")
-    for name, values in (("values", targets.values), ("weights", targets.weights)):
-        if values.min(initial=0.0) < 0.0 or values.max(initial=1.0) > 1.0:
-            raise PolicyError(f"{params.kind} needs {name} of the targets from 0 to 1")
+    values, weights = targets.values, targets.weights
+    if classes and (values.min(initial=0.0) < 0.0 or values.max(initial=0.0) > classes - 1):
+        raise PolicyError(f"{params.kind} needs values of the targets from 0 to {classes - 1}")
+    if weights.min(initial=0.0) < 0.0 or not np.isfinite(weights).all():
+        raise PolicyError(f"{params.kind} needs weights of the targets that are finite and at least 0")
+    if not weights.any():
+        raise DataError("every training row has weight 0")

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.kernels.binning import bin_columns, node_candidates, presort
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.tree.params import TreeModel
 from labelward.rng import learning
 
-__all__ = ["Columns", "Labels", "LevelCodes", "Splitter"]
+__all__ = ["Columns", "Labels", "LevelCodes", "Splitter", "TreeSplitter"]
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
+ORDERED, CATEGORICAL, RISING, FALLING = range(4)
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,14 @@ class Columns:
     x: NDArray[np.float64]
     categories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     monotone: Mapping[int, int] = field(default_factory=dict)
+
+    def first(self, rows: int) -> Columns:
+        """Return the columns of the first rows."""
+        return Columns(self.names, self.x[:rows], self.categories, self.monotone)
+
+    def category_names(self) -> dict[str, tuple[str, ...]]:
+        """Return the categories of each categorical column by its name, as a share keeps them."""
+        return {self.names[column]: names for column, names in self.categories.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,31 +61,45 @@ class Labels:
 
 @dataclass(frozen=True)
 class LevelCodes:
-    """Codes of the sampled columns for one level; candidate ``code`` of a column sends ``codes <= code`` left.
+    """Codes of the sampled columns for one level; candidate ``code`` of an ordered column sends ``codes <= code`` left.
 
     Attributes:
-        codes: [rows, sampled columns].
-        bins: codes are below this.
+        codes: [rows, sampled columns]; the largest value of the type stands for a missing value.
+        sizes: int32 [sampled columns]: codes of a column are below this.
+        kinds: int8 [sampled columns]: 0 ordered, 1 categorical, 2 rising, 3 falling.
         edges: by slot and sampled column; one slot only where candidates are the same in all nodes.
     """
 
     codes: Codes
-    bins: int
+    sizes: NDArray[np.int32]
+    kinds: NDArray[np.int8]
     edges: tuple[tuple[NDArray[np.float64], ...], ...]
 
-    def offers(self, slot: int, column: int, code: int) -> bool:
-        """Whether there is such a candidate."""
-        by_column = self.edges[slot if len(self.edges) > 1 else 0]
-        return (
-            0 <= column < len(by_column)
-            and 0 <= code < len(by_column[column])
-            and by_column[column][code] == by_column[column][code]
-        )
+    @property
+    def bins(self) -> int:
+        """Bins of the largest column."""
+        return int(self.sizes.max(initial=1))
+
+    def offers(self, slot: int, column: int, code: int, categories: tuple[int, ...]) -> bool:
+        """Whether there is such a candidate: a code up to the number of edges (all known values), or a set of codes."""
+        if not 0 <= column < len(self.sizes):
+            return False
+        if self.kinds[column] == CATEGORICAL:
+            distinct = len(set(categories)) == len(categories)
+            return bool(categories) and distinct and 0 <= min(categories) and max(categories) < self.sizes[column]
+        return not categories and 0 <= code <= len(self._edges(slot, column))
 
     def threshold(self, slot: int, column: int, code: int) -> float:
-        """Return the value at or below which a row goes left."""
-        by_column = self.edges[slot if len(self.edges) > 1 else 0]
-        return float(by_column[column][code])
+        """Return the value at or below which a row goes left: infinite where all known values do; 0 for categories."""
+        if self.kinds[column] == CATEGORICAL:
+            return 0.0
+        edges = self._edges(slot, column)
+        return float(edges[code]) if code < len(edges) else float("inf")
+
+    def _edges(self, slot: int, column: int) -> NDArray[np.float64]:
+        edges = self.edges[slot if len(self.edges) > 1 else 0][column]
+        known: NDArray[np.float64] = edges[~np.isnan(edges)]
+        return known
 
 
 class Splitter:
@@ -84,42 +107,59 @@ class Splitter:
 
     Args:
         party: whose columns they are; keys the column sample.
-        columns: the columns.
+        columns: the columns of the training rows.
         params: bins, candidates, sampling.
         seed: of the learning draws.
     """
 
-    def __init__(self, party: str, columns: Columns, params: SecureBoost, seed: int) -> None:
-        self.party, self.names = party, columns.names
-        self._params, self._seed, self._x = params, seed, columns.x
-        self.sample = np.arange(len(columns.names), dtype=np.int64)
-        self.bins = params.bins
-        if params.candidates == "global":
-            binned = bin_columns(columns.x, params.bins)
-            self._codes: Codes = binned.codes
-            self._edges = binned.edges
-            self.bins = max((len(edge) for edge in binned.edges), default=0) + 1
+    def __init__(self, party: str, columns: Columns, params: TreeModel, seed: int) -> None:
+        self.party, self.names, self.x = party, columns.names, columns.x
+        self.params, self._seed = params, seed
+        self.categories = {column: len(names) for column, names in columns.categories.items()}
+        self.kinds = np.zeros(len(columns.names), dtype=np.int8)
+        for column, direction in columns.monotone.items():
+            self.kinds[column] = RISING if direction > 0 else FALLING
+        self.kinds[list(self.categories)] = CATEGORICAL
+        if params.candidates == "node":
+            self.order = presort(columns.x)
         else:
-            self._order = presort(columns.x)
+            self.binned = bin_columns(columns.x, None if params.candidates == "all" else params.bins, self.categories)
 
-    def start_tree(self, tree: int) -> None:
+    def for_tree(self, tree: int) -> TreeSplitter:
         """Draw the columns of one tree: int(fraction · F) of them, at least one, in ascending order."""
-        total, fraction = len(self.names), self._params.feature_fraction
+        total, fraction = len(self.names), self.params.feature_fraction
+        sample = np.arange(total, dtype=np.int64)
         if total and fraction < 1.0:
             rng = learning(self._seed, self.party, tree, "columns")
-            self.sample = np.sort(rng.choice(total, max(1, int(fraction * total)), replace=False))
-        if self._params.candidates == "global":
-            everything = len(self.sample) == total
-            chosen = self._codes if everything else np.ascontiguousarray(self._codes[:, self.sample])
-            self._level = LevelCodes(
-                cast("Codes", chosen), self.bins, (tuple(self._edges[column] for column in self.sample),)
-            )
+            sample = np.sort(rng.choice(total, max(1, int(fraction * total)), replace=False))
+        return TreeSplitter(self, sample)
+
+
+class TreeSplitter:
+    """Candidates of one tree.
+
+    Attributes:
+        sample: int64: positions of the tree's columns, ascending.
+    """
+
+    def __init__(self, whole: Splitter, sample: NDArray[np.int64]) -> None:
+        self.sample, self._whole = sample, whole
+        if whole.params.candidates == "node":
+            return
+        binned, everything = whole.binned, len(sample) == len(whole.names)
+        codes = binned.codes if everything else np.ascontiguousarray(binned.codes[:, sample])
+        edges = (tuple(binned.edges[column] for column in sample),)
+        self._level = LevelCodes(cast("Codes", codes), binned.sizes[sample], whole.kinds[sample], edges)
 
     def level(self, slot: NDArray[np.int32], slots: int) -> LevelCodes:
         """Return the codes for a level whose rows lie in these slots (-1: in none)."""
-        if self._params.candidates == "global":
+        whole, sample = self._whole, self.sample
+        if whole.params.candidates != "node":
             return self._level
-        x = np.ascontiguousarray(self._x[:, self.sample])
-        order = np.ascontiguousarray(self._order[self.sample])
-        codes, edges = node_candidates(x, slot, slots, self.bins, order)
-        return LevelCodes(codes, self.bins, tuple(tuple(by_column) for by_column in edges))
+        x = np.ascontiguousarray(whole.x[:, sample])
+        order = np.ascontiguousarray(whole.order[sample])
+        categories = {at: whole.categories[column] for at, column in enumerate(sample) if column in whole.categories}
+        codes, cuts = node_candidates(x, slot, slots, whole.params.bins, order, categories)
+        sizes = np.full(len(sample), whole.params.bins, dtype=np.int32)
+        sizes[list(categories)] = list(categories.values())
+        return LevelCodes(codes, sizes, whole.kinds[sample], tuple(tuple(by_column) for by_column in cuts))

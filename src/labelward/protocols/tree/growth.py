@@ -1,341 +1,441 @@
-"""How the active party grows one tree: announce a level, gather its sums, choose, have the owners split.
+"""How the active party grows trees: announce a level, gather its sums, choose, have the owners split.
 
-A node stops when its targets are all equal, at the depth, or when no split gains. Who sees a node's children is asked
+A node stops when its classes are all equal, at the depth, or when no split gains. Who sees a node's children is asked
 before the split's owner is told, since an owner learns its split's children; where the owner may not see them, the
 active party goes on with the best of its own columns.
+
+Trees of a forest grow side by side, level by level, so that one party sums for one tree while another decides on the
+other.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import PeerError, PolicyError
-from labelward.he.contract import CipherBlock, Layout, PrivateKey
-from labelward.kernels.gain import GainRule, leaf_weights
+from labelward.errors import DataError, PeerError, PolicyError
+from labelward.he.contract import Layout, PrivateKey
+from labelward.kernels.gain import leaf_weights
 from labelward.kernels.histogram import level_sums
 from labelward.kernels.histogram import partition as goes_left
-from labelward.messages.base import Array, RowMask
-from labelward.messages.tree import (
-    ChosenSplit,
-    ChosenSplits,
-    DecryptedSums,
-    InstanceSpaces,
-    Level,
-    NodeSplit,
-    SplitRows,
-)
-from labelward.messages.tree import LevelSums as LevelSumsMessage
+from labelward.messages.base import RowMask
+from labelward.messages.tree import ChosenSplit, ChosenSplits, InstanceSpaces, Level, NodeSplit, SplitRows
 from labelward.party.context import Context
 from labelward.party.policy import CandidateSplits, LeafWeights, SplitReveal
-from labelward.protocols.tree.columns import LevelCodes, Splitter
-from labelward.protocols.tree.level import LevelSums, Winner, builds, class_counts, complete, left_counts, winners
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.tree.columns import FALLING, RISING, LevelCodes, TreeSplitter
+from labelward.protocols.tree.gather import Asked, receive_sums, same_columns
+from labelward.protocols.tree.level import Judge, LevelSums, Source, Winner, builds, complete, left_counts, winners
+from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.partition import Partition, children, parent
-from labelward.protocols.tree.share import Records, TreeShape
+from labelward.protocols.tree.records import RecordBook
+from labelward.protocols.tree.share import TreeShape
 
-__all__ = ["Forest", "Growth"]
+__all__ = ["Ensemble", "Growth", "Plan", "grow_together"]
 
 Integers = NDArray[np.int64]
+Bounds = tuple[float, float]
 
 
 @dataclass
-class Forest:
+class Ensemble:
     """What all trees of a run share at the active party.
 
     Attributes:
-        scale: one unit of a gradient in fixed point.
-        splitters: for each block of own columns its candidates.
-        targets: float64 [rows]: what the trees fit.
-        labels: int64 [rows]: the true labels; policies see counts of them.
-        classes: int64 [rows, C - 1]: one-hot labels but the first class; no column where no policy needs them.
+        blocks: names of the blocks of own columns.
+        classes: float64 [rows], classes as the model sees them (a node of one class is not split); None for quantities.
+        labels: int64 [rows], the true classes; policies see counts of them. None for quantities.
+        class_totals: int64 [C] of all training rows.
+        step: largest size of a leaf weight; infinite for no limit.
         owners: all that may own a split, in party order.
         records: how many splits each owner has.
-        own: columns and thresholds of own splits, by block.
+        own: own splits, by block.
     """
 
     ctx: Context
-    params: SecureBoost
-    rule: GainRule
-    scale: float
-    splitters: dict[str, Splitter]
+    params: TreeModel
+    blocks: tuple[str, ...]
     private: PrivateKey | None
-    targets: NDArray[np.float64]
-    labels: Integers
-    classes: Integers = field(init=False)
-    class_totals: Integers = field(init=False)
+    classes: NDArray[np.float64] | None
+    labels: Integers | None
+    class_totals: Integers
+    step: float
+    own: dict[str, RecordBook]
     owners: tuple[str, ...] = field(init=False)
     records: dict[str, int] = field(init=False)
-    own: dict[str, tuple[list[int], list[float]]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.classes = (self.labels == 1).astype(np.int64)[:, None][:, : int(self.ctx.policies.purities)]
-        self.class_totals = np.bincount(self.labels, minlength=2).astype(np.int64)
-        self.owners = (*self.splitters, *self.ctx.peers)
-        self.records = dict.fromkeys(self.owners, 0)
-        self.own = {name: ([], []) for name in self.splitters}
+        self.owners = (*self.blocks, *self.ctx.peers)
+        self.records = {name: len(book) for name, book in self.own.items()} | dict.fromkeys(self.ctx.peers, 0)
 
-    @property
-    def subtract(self) -> bool:
-        """Whether siblings share their candidates, so that the larger one's sums follow by subtraction."""
-        return self.params.candidates == "global"
 
-    def own_records(self, name: str) -> Records:
-        """Return the splits of a block of own columns."""
-        columns, thresholds = self.own[name]
-        return Records(tuple(columns), tuple(thresholds))
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One tree that is to be grown.
+
+    Attributes:
+        tree: its number.
+        values: int64 [training rows, k]: what is summed; rows that were drawn several times count so often.
+        counts: int64 [training rows]: how often each row was drawn.
+        judge: how candidates are compared.
+        learning_rate: factor of leaf weights.
+        output: the output that the tree adds to; -1: all.
+        splitters: for each block of own columns its candidates.
+        layout: of the encrypted values; None where nobody takes part.
+        seen_as: the tree's number at each peer that takes part.
+        turns: for each level, from the root, who may own its splits; the last entry holds for all further levels.
+    """
+
+    tree: int
+    values: Integers
+    counts: Integers
+    judge: Judge
+    learning_rate: float
+    output: int
+    splitters: dict[str, TreeSplitter]
+    layout: Layout | None
+    seen_as: dict[str, int]
+    turns: tuple[frozenset[str], ...]
+
+    def may_own(self, owner: str, depth: int) -> bool:
+        """Whether a party's columns may split nodes of a level."""
+        return owner in self.turns[min(depth, len(self.turns) - 1)]
+
+
+def grow_together(growths: Sequence[Growth]) -> list[TreeShape]:
+    """Grow trees to their end, level by level, and return them, their leaves weighed."""
+    growing = list(growths)
+    while growing:
+        for growth in growing:
+            growth.announce()
+        growing = [growth for growth in growing if growth.level]
+        for growth in growing:
+            growth.gather()
+        for growth in growing:
+            growth.choose()
+        for growth in growing:
+            growth.split()
+        growing = [growth for growth in growing if growth.level or growth.listening]
+    return [growth.weigh() for growth in growths]
 
 
 class Growth:
-    """The tree that grows.
+    """A tree that grows.
 
-    Args:
-        forest: what all trees share.
-        tree: its number.
-        values: int64 [rows, k]: gradient, hessian, one, classes.
-        sample: its rows, ascending.
-        seen_as: the tree's number at each peer that takes part.
-        layout: of the encrypted values; None where nobody takes part.
+    Attributes:
+        partition: which rows lie in which node.
+        level: the nodes that may be split next.
+        listening: the peers that wait for the next level.
     """
 
-    def __init__(
-        self,
-        forest: Forest,
-        tree: int,
-        values: Integers,
-        sample: Integers,
-        seen_as: dict[str, int],
-        layout: Layout | None = None,
-    ) -> None:
-        self.forest, self.ctx, self.tree, self.layout = forest, forest.ctx, tree, layout
-        self.values, self.seen_as = values, seen_as
-        self.partition = Partition(len(values), sample)
-        self.viewers: dict[int, frozenset[str]] = {0: frozenset(seen_as)}
-        self.totals: dict[int, Integers] = {0: values[sample].sum(axis=0)}
-        self.sums: dict[str, LevelSums] = {}
+    def __init__(self, ensemble: Ensemble, plan: Plan) -> None:
+        self.ensemble, self.plan, self.ctx = ensemble, plan, ensemble.ctx
+        sample = np.flatnonzero(plan.counts)
+        self.partition = Partition(len(plan.values), sample)
+        self.viewers: dict[int, frozenset[str]] = {0: frozenset(plan.seen_as)}
+        self.totals: dict[int, Integers] = {0: plan.values[sample].sum(axis=0)}
+        self.bounds: dict[int, Bounds] = {0: (-ensemble.step, ensemble.step)}
+        self.bounded = math.isfinite(ensemble.step)
+        self.sources: dict[str, Source] = {}
         self.codes: dict[str, LevelCodes] = {}
-        self.splits: dict[int, tuple[str, int]] = {}
+        self.splits: dict[int, tuple[str, int, float]] = {}
         self.told: dict[int, RowMask] = {}
+        self.chosen: dict[int, Winner] = {}
+        self.depth, self.listening = 0, list(plan.seen_as)
+        self.level = self._open([0])
 
-    def run(self) -> TreeShape:
-        """Grow to the end and return the tree, its leaves weighed."""
-        new: list[int] = []
-        level, depth = self._open([0], 0), 0
-        growing = list(self.seen_as)
-        while level or growing:
-            growing = self._announce(level, new, depth, growing)
-            if level:
-                self._gather(level, depth)
-                with self.ctx.phase("choose"):
-                    chosen = self._choose(depth)
-                self._split(chosen, depth)
-                new, depth = sorted(chosen), depth + 1
-                level = self._open([child for node in new for child in children(node)], depth)
-        return self._weigh()
+    def announce(self) -> None:
+        """Tell each party the rows that it needs and the nodes to sum; those that have none go on no further."""
+        going_on = []
+        for peer in self.listening:
+            wanted = self._wanted(peer)
+            parents = {parent(node) for node in wanted}
+            told = tuple(
+                NodeSplit(node, self.told[node])
+                for node in sorted(self.chosen)
+                if node in parents and self.splits[node][0] != peer
+            )
+            step = (self.plan.seen_as[peer], self.depth)
+            self.ctx.send(peer, Level(*step, told, self._builds(peer, wanted)), step)
+            if wanted:
+                going_on.append(peer)
+        self.listening = going_on
 
-    def _open(self, nodes: list[int], depth: int) -> list[int]:
+    def gather(self) -> None:
+        """Have the sums of every party for the level: own ones first, while the others compute theirs."""
+        levels: dict[str, LevelSums] = {}
+        with self.ctx.phase("own sums"):
+            for name in self.plan.splitters:
+                if self.plan.may_own(name, self.depth):
+                    levels[name] = self._own_sums(name)
+        for peer in self.listening:
+            levels[peer] = self._peer_sums(peer)
+        with self.ctx.phase("choose"):
+            self.sources = {
+                name: self.plan.judge.source(level, np.stack([self.totals[node] for node in level.nodes]))
+                for name, level in levels.items()
+            }
+
+    def choose(self) -> None:
+        """Decide on the winners that the policies let stand, and tell each peer which of its candidates won."""
+        with self.ctx.phase("choose"):
+            self.chosen = self._winners()
+        of_peer: dict[str, dict[int, Winner]] = {peer: {} for peer in self.listening}
+        for node, winner in self.chosen.items():
+            if winner.owner in of_peer:
+                of_peer[winner.owner][node] = winner
+        for peer, mine in of_peer.items():
+            self._ask(peer, mine)
+
+    def split(self) -> None:
+        """Have every owner split its nodes, and open the next level."""
+        of_peer: dict[str, dict[int, Winner]] = {}
+        for node, winner in self.chosen.items():
+            if winner.owner in self.plan.splitters:
+                self._split_own(winner)
+            else:
+                of_peer.setdefault(winner.owner, {})[node] = winner
+        for peer, mine in of_peer.items():
+            self._hear(peer, mine)
+        if self.chosen:
+            spaces = tuple(NodeSplit(node, self.told[node]) for node in self.chosen)
+            owners = tuple(winner.owner for winner in self.chosen.values())
+            self.ctx.observe(InstanceSpaces(self.plan.tree, self.depth, spaces, owners))
+        self.depth += 1
+        self.level = self._open([child for node in sorted(self.chosen) for child in children(node)])
+
+    def weigh(self) -> TreeShape:
+        """Return the finished tree; the policies have the last word on leaf weights."""
+        ensemble, judge = self.ensemble, self.plan.judge
+        nodes = tuple(sorted(self.splits))
+        leaves = sorted({child for node in nodes for child in children(node)} - self.splits.keys()) or [0]
+        totals = np.stack([self.totals[leaf] for leaf in leaves])
+        bounds = np.array([self.bounds[leaf] for leaf in leaves]) if self.bounded else None
+        weights = leaf_weights(totals, judge.numbers, judge.scales, judge.rule, self.plan.learning_rate, bounds=bounds)
+        counts = self._class_counts(leaves)
+        tree = self.plan.tree
+        weights = self.ctx.policies.before_leaf_weights(LeafWeights(tree=tree, weights=weights, counts=counts))
+        hessians = judge.numbers.full(np.stack([self.totals[node] for node in (*nodes, *leaves)]))[1]
+        return TreeShape(
+            nodes=nodes,
+            owners=tuple(ensemble.owners.index(self.splits[node][0]) for node in nodes),
+            records=tuple(self.splits[node][1] for node in nodes),
+            leaves=tuple(leaves),
+            weights=tuple(weights.reshape(-1).tolist()),
+            output=self.plan.output,
+            gains=tuple(self.splits[node][2] for node in nodes),
+            covers=tuple((hessians.mean(axis=1) / judge.scales.h).tolist()),
+        )
+
+    def _class_counts(self, leaves: list[int]) -> Integers:
+        labels, classes = self.ensemble.labels, len(self.ensemble.class_totals)
+        if labels is None:
+            return np.zeros((len(leaves), 0), dtype=np.int64)
+        held = (labels[self.partition.rows(leaf)] for leaf in leaves)
+        return np.stack([np.bincount(each, minlength=classes) for each in held]).astype(np.int64)
+
+    def _open(self, nodes: list[int]) -> list[int]:
         """Return the nodes that may be split."""
-        return [node for node in nodes if self._splittable(node)] if depth < self.forest.params.depth else []
+        if self.depth >= self.ensemble.params.depth or self._room() == 0:
+            return []
+        return [node for node in nodes if self._splittable(node)]
+
+    def _room(self) -> int | None:
+        """Return how many more splits the tree may have; None for no limit."""
+        most = self.ensemble.params.max_leaves
+        return max(0, most - 1 - len(self.splits)) if most else None
 
     def _splittable(self, node: int) -> bool:
+        splitters, depth = self.plan.splitters, self.depth
+        mine = any(len(each.sample) and self.plan.may_own(name, depth) for name, each in splitters.items())
+        theirs = any(self.plan.may_own(peer, depth) for peer in self.viewers[node])
         rows = self.partition.rows(node)
-        someone = self.viewers[node] or any(len(splitter.sample) for splitter in self.forest.splitters.values())
-        if not someone or len(rows) < 2 * self.forest.params.min_rows:
+        count = int(self.totals[node][self.plan.judge.numbers.count])
+        if not (mine or theirs) or count < 2 * self.ensemble.params.min_rows:
             return False
-        targets = self.forest.targets[rows]
-        return bool(targets.min() != targets.max())
+        if self.ensemble.classes is None:
+            return True
+        classes = self.ensemble.classes[rows]
+        return bool(classes.min() != classes.max())
 
-    def _builds(self, wanted: list[int]) -> tuple[int, ...]:
+    def _wanted(self, owner: str) -> list[int]:
+        """Return the nodes of the level that a party's columns may split."""
+        if not self.plan.may_own(owner, self.depth):
+            return []
+        return [node for node in self.level if owner not in self.ctx.peers or owner in self.viewers[node]]
+
+    def _builds(self, owner: str, wanted: list[int]) -> tuple[int, ...]:
         size = {
             node: self.partition.size(node) for above in map(parent, wanted) for node in children(above) if above >= 0
         }
-        return builds(wanted, size, subtract=self.forest.subtract)
+        subtract = self.ensemble.params.candidates != "node" and owner in self.sources
+        return builds(wanted, size, subtract=subtract)
 
-    def _announce(self, level: list[int], split: list[int], depth: int, growing: list[str]) -> list[str]:
-        """Tell each party the rows that it needs and the nodes to sum; return those that have any."""
-        going_on = []
-        for peer in growing:
-            wanted = [node for node in level if peer in self.viewers[node]]
-            parents = {parent(node) for node in wanted}
-            told = tuple(
-                NodeSplit(node, self.told[node]) for node in split if node in parents and self.splits[node][0] != peer
-            )
-            step = (self.seen_as[peer], depth)
-            self.ctx.send(peer, Level(*step, told, self._builds(wanted)), step)
-            if wanted:
-                going_on.append(peer)
-        return going_on
+    def _before(self, owner: str) -> LevelSums | None:
+        source = self.sources.get(owner)
+        return None if source is None else source.level
 
-    def _gather(self, level: list[int], depth: int) -> None:
-        """Have the sums of every party for a level: own ones first, while the others compute theirs."""
-        sources: dict[str, LevelSums] = {}
-        with self.ctx.phase("own sums"):
-            for name in self.forest.splitters:
-                sources[name] = self._own_sums(name, level)
-        for peer in self.seen_as:
-            wanted = [node for node in level if peer in self.viewers[node]]
-            if wanted:
-                sources[peer] = self._peer_sums(peer, wanted, depth)
-        self.sums = sources
-
-    def _own_sums(self, name: str, level: list[int]) -> LevelSums:
-        build = self._builds(level)
+    def _own_sums(self, name: str) -> LevelSums:
+        build = self._builds(name, self.level)
         slot = self.partition.slots(build)
-        codes = self.codes[name] = self.forest.splitters[name].level(slot, len(build))
-        sums = level_sums(codes.codes, slot, self.values, len(build), codes.bins)
-        return complete(level, LevelSums(build, sums), self.sums.get(name))
+        codes = self.codes[name] = self.plan.splitters[name].level(slot, len(build))
+        sums = level_sums(codes.codes, slot, self.plan.values, len(build), codes.bins)
+        return complete(self.level, LevelSums(build, sums, codes.sizes, codes.kinds), self._before(name))
 
-    def _peer_sums(self, peer: str, wanted: list[int], depth: int) -> LevelSums:
-        step, build = (self.seen_as[peer], depth), self._builds(wanted)
-        message = self.ctx.recv(peer, LevelSumsMessage, step)
-        sealed, bins = message.sums, message.bins
-        if not isinstance(sealed, CipherBlock) or not 1 <= bins <= self.forest.params.bins:
-            raise PeerError(peer, f"sent no sums, or {bins} bins", message="LevelSums", step=step)
-        if len(sealed.shape) != 2 or sealed.shape[1] != len(build) * bins or sealed.layout != self.layout:
-            raise PeerError(peer, "sent sums of other nodes than were asked", message="LevelSums", step=step)
-        assert self.forest.private is not None
-        with self.ctx.phase("decrypt"), self.ctx.blaming(peer, "LevelSums", step):
-            flat = self.forest.private.decrypt(sealed)
-        self.ctx.observe(DecryptedSums(*step, peer, build, Array.pack(flat)))
-        sums, before = flat.reshape(len(flat), len(build), bins, -1), self.sums.get(peer)
-        known = (len(flat), bins) if before is None else (len(before.sums), before.sums.shape[2])
-        if (len(flat), bins, sums.shape[3]) != (*known, self.values.shape[1]):
-            raise PeerError(peer, "sent sums of other columns or numbers", message="LevelSums", step=step)
-        return complete(wanted, LevelSums(build, sums), before)
+    def _peer_sums(self, peer: str) -> LevelSums:
+        wanted, params = self._wanted(peer), self.ensemble.params
+        assert self.ensemble.private is not None
+        assert self.plan.layout is not None
+        most = 0 if params.candidates == "all" else params.bins
+        build = self._builds(peer, wanted)
+        asked = Asked(peer, self.plan.seen_as[peer], self.depth, build, self.plan.layout, most)
+        built, before = receive_sums(self.ctx, asked, self.ensemble.private), self._before(peer)
+        if not same_columns(built, before):
+            step = (asked.tree, asked.depth)
+            raise PeerError(peer, "sent sums of other columns than before", message="LevelSums", step=step)
+        self._check_directions(peer, built)
+        return complete(wanted, built, before)
 
-    def _choose(self, depth: int) -> dict[int, Winner]:
-        """Return the winners that the policies let stand, and record who may see their children."""
-        forest = self.forest
-        allowed = self._allowed(depth)
-        chosen = winners(self.sums, allowed, forest.scale, forest.rule)
+    def _check_directions(self, owner: str, level: LevelSums) -> None:
+        if self.plan.judge.numbers.outputs > 1 and np.isin(level.kinds, (RISING, FALLING)).any():
+            raise DataError(f"party {owner!r}: monotone constraints need a model of one output, not of several classes")
+
+    def _winners(self) -> dict[int, Winner]:
+        """Return the winners that stand, and record who may see their children and what these weigh at most."""
+        for name in self.plan.splitters.keys() & self.sources.keys():
+            self._check_directions(name, self.sources[name].level)
+        self.bounded |= any(np.isin(each.level.kinds, (RISING, FALLING)).any() for each in self.sources.values())
+        allowed = self._allowed()
+        chosen, room = self._best(self.sources, allowed), self._room()
+        if room is not None and len(chosen) > room:
+            kept = sorted(chosen, key=lambda node: (-chosen[node].gain, node))[:room]
+            chosen = {node: chosen[node] for node in kept}
         own: dict[int, Winner] | None = None
         for node in sorted(chosen):
             winner, before = chosen[node], self.viewers[node]
-            viewers = self._viewers(winner, depth)
+            viewers = self._viewers(winner)
             if winner.owner in before and winner.owner not in viewers:
                 if own is None:
-                    mine = {name: self.sums[name] for name in forest.splitters}
-                    own = winners(mine, allowed, forest.scale, forest.rule)
+                    mine = {name: each for name, each in self.sources.items() if name in self.plan.splitters}
+                    own = self._best(mine, allowed)
                 if node not in own:
                     del chosen[node]
                     continue
                 winner = chosen[node] = own[node]
-                viewers = self._viewers(winner, depth)
+                viewers = self._viewers(winner)
             for child, totals in zip(children(node), (winner.left, self.totals[node] - winner.left), strict=True):
                 self.viewers[child], self.totals[child] = viewers, totals
-        return chosen
+            self._bound_children(winner)
+        return dict(sorted(chosen.items()))
 
-    def _allowed(self, depth: int) -> dict[str, NDArray[np.bool_]]:
+    def _best(self, sources: dict[str, Source], allowed: dict[str, NDArray[np.bool_]]) -> dict[int, Winner]:
+        return winners(sources, allowed, self.totals, self.bounds if self.bounded else None, self.plan.judge)
+
+    def _bound_children(self, winner: Winner) -> None:
+        """Keep a monotone column's children apart: each on its side of the middle of their weights."""
+        low, high = self.bounds[winner.node]
+        left, right = children(winner.node)
+        self.bounds[left] = self.bounds[right] = (low, high)
+        middle = (winner.weights[0] + winner.weights[1]) / 2
+        if winner.kind == RISING:
+            self.bounds[left], self.bounds[right] = (low, middle), (middle, high)
+        elif winner.kind == FALLING:
+            self.bounds[left], self.bounds[right] = (middle, high), (low, middle)
+
+    def _allowed(self) -> dict[str, NDArray[np.bool_]]:
         """Ask the policies which candidates may be chosen."""
         if not self.ctx.policies.at("split_candidates"):
             return {}
-        allowed = {}
-        for owner, level in self.sums.items():
-            if len(level.sums):
+        allowed, numbers = {}, self.plan.judge.numbers
+        for owner, source in self.sources.items():
+            if len(source.level.sums):
+                nodes = source.level.nodes
                 candidates = CandidateSplits(
-                    tree=self.tree,
-                    depth=depth,
+                    tree=self.plan.tree,
+                    depth=self.depth,
                     owner=owner,
-                    owner_is_active=owner in self.forest.splitters,
-                    nodes=level.nodes,
-                    left=left_counts(level),
-                    node=np.stack([class_counts(self.totals[node]) for node in level.nodes]),
-                    totals=self.forest.class_totals,
+                    owner_is_active=owner in self.plan.splitters,
+                    nodes=nodes,
+                    left=left_counts(source, numbers),
+                    node=np.stack([numbers.class_counts(self.totals[node]) for node in nodes]),
+                    totals=self.ensemble.class_totals,
                 )
                 allowed[owner] = self.ctx.policies.split_candidates(candidates)
         return allowed
 
-    def _viewers(self, winner: Winner, depth: int) -> frozenset[str]:
+    def _viewers(self, winner: Winner) -> frozenset[str]:
         """Ask the policies who may see the children of a split."""
-        participants = self.viewers[winner.node]
+        participants, numbers = self.viewers[winner.node], self.plan.judge.numbers
         if not participants or not self.ctx.policies.at("before_instance_space"):
             return participants
         if not self.ctx.policies.purities:
             raise PolicyError("a defense that acts at before_instance_space must declare purities")
-        left = class_counts(winner.left)
+        left = numbers.class_counts(winner.left)
         reveal = SplitReveal(
-            tree=self.tree,
-            depth=depth,
+            tree=self.plan.tree,
+            depth=self.depth,
             node=winner.node,
             owner=winner.owner,
-            owner_is_active=winner.owner in self.forest.splitters,
+            owner_is_active=winner.owner in self.plan.splitters,
             left=left,
-            right=class_counts(self.totals[winner.node]) - left,
-            totals=self.forest.class_totals,
+            right=numbers.class_counts(self.totals[winner.node]) - left,
+            totals=self.ensemble.class_totals,
             participants=participants,
         )
         return self.ctx.policies.before_instance_space(reveal)
 
-    def _split(self, chosen: dict[int, Winner], depth: int) -> None:
-        """Have every owner split its nodes; each peer that summed this level is told which of its candidates won."""
-        of_peer: dict[str, dict[int, Winner]] = {peer: {} for peer in self.seen_as if peer in self.sums}
-        for node, winner in chosen.items():
-            if winner.owner in of_peer:
-                of_peer[winner.owner][node] = winner
-            else:
-                self._split_own(winner)
-        for peer, mine in of_peer.items():
-            self._ask(peer, mine, depth)
-        for peer, mine in of_peer.items():
-            if mine:
-                self._hear(peer, mine, depth)
-        if chosen:
-            spaces = tuple(NodeSplit(node, self.told[node]) for node in chosen)
-            owners = tuple(winner.owner for winner in chosen.values())
-            self.ctx.observe(InstanceSpaces(self.tree, depth, spaces, owners))
-
     def _split_own(self, winner: Winner) -> None:
-        codes, splitter = self.codes[winner.owner], self.forest.splitters[winner.owner]
-        slot = self.sums[winner.owner].nodes.index(winner.node)
-        left = goes_left(codes.codes, self.partition.rows(winner.node), winner.column, winner.code)
-        columns, thresholds = self.forest.own[winner.owner]
-        columns.append(int(splitter.sample[winner.column]))
-        thresholds.append(codes.threshold(slot, winner.column, winner.code))
-        self._keep(winner.node, winner.owner, left)
+        codes, splitter = self.codes[winner.owner], self.plan.splitters[winner.owner]
+        slot = self.sources[winner.owner].level.nodes.index(winner.node)
+        left = goes_left(
+            codes.codes,
+            self.partition.rows(winner.node),
+            winner.column,
+            winner.code,
+            missing_left=winner.missing_left,
+            categories=winner.categories,
+        )
+        self.ensemble.own[winner.owner].add(
+            int(splitter.sample[winner.column]),
+            codes.threshold(slot, winner.column, winner.code),
+            missing_left=winner.missing_left,
+            categories=winner.categories,
+        )
+        self._keep(winner, left)
 
-    def _ask(self, peer: str, mine: dict[int, Winner], depth: int) -> None:
-        first, step = self.forest.records[peer], (self.seen_as[peer], depth)
+    def _ask(self, peer: str, mine: dict[int, Winner]) -> None:
+        first, step = self.ensemble.records[peer], (self.plan.seen_as[peer], self.depth)
         splits = tuple(
-            ChosenSplit(winner.node, winner.column, winner.code, first + position)
-            for position, winner in enumerate(mine.values())
+            ChosenSplit(node, each.column, each.code, first + position, each.missing_left, each.categories)
+            for position, (node, each) in enumerate(mine.items())
         )
         self.ctx.send(peer, ChosenSplits(*step, splits), step)
+        for position, node in enumerate(mine):
+            self.splits[node] = (peer, first + position, mine[node].gain)
+        self.ensemble.records[peer] += len(mine)
 
-    def _hear(self, peer: str, mine: dict[int, Winner], depth: int) -> None:
-        step = (self.seen_as[peer], depth)
+    def _hear(self, peer: str, mine: dict[int, Winner]) -> None:
+        step = (self.plan.seen_as[peer], self.depth)
         answer = self.ctx.recv(peer, SplitRows, step)
         if tuple(split.node for split in answer.splits) != tuple(mine):
             raise PeerError(peer, "answered for other nodes than were chosen", message="SplitRows", step=step)
         for split in answer.splits:
             with self.ctx.blaming(peer, "SplitRows", step):
                 left = split.left.unpack(self.partition.size(split.node))
-            if int(np.count_nonzero(left)) != int(mine[split.node].left[2]):
+            rows = int(self.plan.counts[self.partition.rows(split.node)[left]].sum())
+            if rows != int(mine[split.node].left[self.plan.judge.numbers.count]):
                 reason = f"splits node {split.node} otherwise than its sums say"
                 raise PeerError(peer, reason, message="SplitRows", step=step)
-            self._keep(split.node, peer, left)
+            self._divide(split.node, peer, left)
 
-    def _keep(self, node: int, owner: str, left: NDArray[np.bool_]) -> None:
+    def _keep(self, winner: Winner, left: NDArray[np.bool_]) -> None:
+        self.splits[winner.node] = (winner.owner, self.ensemble.records[winner.owner], winner.gain)
+        self.ensemble.records[winner.owner] += 1
+        self._divide(winner.node, winner.owner, left)
+
+    def _divide(self, node: int, owner: str, left: NDArray[np.bool_]) -> None:
         self.told[node] = RowMask.pack(left)
         self.partition.split(node, left, owner)
-        self.splits[node] = (owner, self.forest.records[owner])
-        self.forest.records[owner] += 1
-
-    def _weigh(self) -> TreeShape:
-        """Return the finished tree; the policies have the last word on leaf weights."""
-        forest, params = self.forest, self.forest.params
-        nodes = tuple(sorted(self.splits))
-        leaves = sorted({child for node in nodes for child in children(node)} - self.splits.keys()) or [0]
-        totals = np.stack([self.totals[leaf] for leaf in leaves])
-        weights = leaf_weights(totals, forest.scale, params.reg_lambda, params.learning_rate)
-        labels = (forest.labels[self.partition.rows(leaf)] for leaf in leaves)
-        counts = np.stack([np.bincount(each, minlength=2) for each in labels]).astype(np.int64)
-        weights = self.ctx.policies.before_leaf_weights(LeafWeights(tree=self.tree, weights=weights, counts=counts))
-        return TreeShape(
-            nodes=nodes,
-            owners=tuple(forest.owners.index(self.splits[node][0]) for node in nodes),
-            records=tuple(self.splits[node][1] for node in nodes),
-            leaves=tuple(leaves),
-            weights=tuple(weights.tolist()),
-        )

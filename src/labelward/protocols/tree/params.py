@@ -14,6 +14,7 @@ from labelward.errors import JobError
 __all__ = ["METRICS", "OBJECTIVES", "FederatedForest", "SecureBoost", "TreeModel"]
 
 OBJECTIVES = ("auto", "binary:logistic", "multi:softprob", "reg:squarederror", "count:poisson", "reg:tweedie")
+Kind = Literal["secureboost", "forest"]
 METRICS = ("auto", "logloss", "error", "auc", "rmse", "mae")
 
 
@@ -21,7 +22,7 @@ METRICS = ("auto", "logloss", "error", "auc", "rmse", "mae")
 class TreeModel:
     """What boosted trees and forests have in common."""
 
-    kind: ClassVar[str] = ""
+    kind: ClassVar[Kind]
     idle: ClassVar[tuple[str, ...]] = ()
     """Names that mean nothing for this kind."""
 
@@ -81,7 +82,9 @@ class TreeModel:
         if self.sampling == "goss" and self.row_fraction < 1.0:
             raise JobError("[model] row_fraction: 'goss' draws rows itself, so it must be left out")
         if self.top_rate + self.other_rate > 1.0:
-            raise JobError(f"[model] other_rate: with top_rate {self.top_rate:g} it must be at most {1 - self.top_rate:g}")
+            raise JobError(
+                f"[model] other_rate: with top_rate {self.top_rate:g} it must be at most {1 - self.top_rate:g}"
+            )
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters by name."""
@@ -132,7 +135,7 @@ class SecureBoost(TreeModel):
         trees_at_once: for forests only.
     """
 
-    kind: ClassVar[str] = "secureboost"
+    kind: ClassVar[Kind] = "secureboost"
     idle: ClassVar[tuple[str, ...]] = ("replace", "trees_at_once")
 
 
@@ -174,7 +177,7 @@ class FederatedForest(TreeModel):
         trees_at_once: how many trees grow side by side, so that the parties work at the same time.
     """
 
-    kind: ClassVar[str] = "forest"
+    kind: ClassVar[Kind] = "forest"
     idle: ClassVar[tuple[str, ...]] = (
         "learning_rate",
         "reg_lambda",

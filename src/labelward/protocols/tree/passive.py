@@ -1,8 +1,10 @@
-"""SecureBoost, a passive party: it has columns and no label.
+"""Federated trees, a passive party: it has columns and no label.
 
 Setting: semi-honest parties. The passive party sees which rows each node holds (the instance spaces, which is what
-ID2Graph reads), and ciphertexts; never a label, a gradient or a leaf weight. What it returns are sealed sums, and the
-rows of its own splits.
+ID2Graph reads), and ciphertexts; never a label, a gradient or a leaf weight. What it returns are sealed sums, which of
+its columns are categorical or monotone and how many bins each has, and the rows of its own splits. Of validation rows
+and of rows that a tree does not grow on it learns nothing: it answers, for all of them, on which side of its splits
+they lie.
 
 Reference: Cheng et al., SecureBoost (2021); Algorithm 1 of the ID2Graph paper. Differences: one message per level
 instead of per node; sums packed and compressed; only the smaller of two siblings is summed.
@@ -13,13 +15,15 @@ from __future__ import annotations
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labelward.errors import PeerError
-from labelward.he.contract import CipherBlock, EncryptedRows, PublicKey
+from labelward.he.contract import CipherBlock, EncryptedRows, EncryptedSums, PublicKey
 from labelward.kernels.histogram import groups
 from labelward.kernels.histogram import partition as goes_left
 from labelward.messages.base import RowMask
 from labelward.messages.tree import (
+    ChosenSplit,
     ChosenSplits,
     Level,
     LevelSums,
@@ -31,121 +35,210 @@ from labelward.messages.tree import (
     TreeStart,
 )
 from labelward.party.context import Context
-from labelward.protocols.tree.columns import Columns, LevelCodes, Splitter
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.tree.columns import Columns, LevelCodes, Splitter, TreeSplitter
+from labelward.protocols.tree.gather import parts
+from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.partition import Partition
+from labelward.protocols.tree.records import RecordBook
 from labelward.protocols.tree.share import Records
 
 __all__ = ["train_passive"]
 
 
-def train_passive(ctx: Context, params: SecureBoost, columns: Columns, public: PublicKey) -> Records:
-    """Take part in training until the active party ends it; return this party's splits.
+def train_passive(
+    ctx: Context,
+    params: TreeModel,
+    columns: Columns,
+    public: PublicKey,
+    *,
+    validation: int = 0,
+    before: tuple[Records, int] = (Records(), 0),
+) -> tuple[Records, int]:
+    """Take part in training until the active party ends it.
 
     Args:
-        columns: this party's training columns, rows in the agreed order.
+        columns: this party's columns of the training rows, then of the validation rows, in the agreed order.
         public: the active party's key.
+        validation: how many of the last rows are validation rows.
+        before: of an earlier training that goes on, what this function returned.
+
+    Returns:
+        This party's splits, and in how many trees it took part.
 
     Raises:
         PeerError: the active party failed, stayed silent or sent something that cannot be.
     """
+    rows = len(columns.x) - validation
     with ctx.phase("binning"):
-        splitter = Splitter(ctx.party, columns, params, ctx.seed)
-    own = _Own(ctx, splitter, columns, public)
+        splitter = Splitter(ctx.party, columns.first(rows), params, ctx.seed)
+    own = _Own(ctx, splitter, columns, rows, public, RecordBook(before[0]), before[1])
     tree = 0
     while True:
         message = ctx.recv(ctx.active, (TreeStart, TrainingEnd), (tree,))
         if isinstance(message, TrainingEnd):
-            return Records(tuple(own.columns), tuple(own.thresholds))
-        own.take_part(cast("TreeStart", message))
-        tree += 1
+            if not 0 <= message.records <= len(own.book):
+                reason = f"keeps {message.records} of {len(own.book)} splits"
+                raise PeerError(ctx.active, reason, message="TrainingEnd", step=(tree,))
+            return own.book.records().first(message.records), before[1] + tree
+        tree += own.take_part(cast("TreeStart", message))
+
+
+class _Tree:
+    """A tree that grows: its rows, and which of them lie in which node."""
+
+    def __init__(self, number: int, splitter: TreeSplitter, counts: NDArray[np.uint8], rows: EncryptedRows) -> None:
+        self.number, self.counts, self.rows = number, counts, rows
+        self.sample = np.flatnonzero(counts)
+        self.partition = Partition(len(counts), self.sample)
+        self.splitter = splitter
+        self.columns = splitter.sample
+        self.level: Level | None = None
+        self.codes: LevelCodes | None = None
 
 
 class _Own:
-    """A passive party's state: its splits so far, and the tree that grows."""
+    """A passive party's state: its splits so far, and the encrypted rows."""
 
-    def __init__(self, ctx: Context, splitter: Splitter, columns: Columns, public: PublicKey) -> None:
-        self.ctx, self.splitter, self.x, self.public = ctx, splitter, columns.x, public
-        self.columns: list[int] = []
-        self.thresholds: list[float] = []
+    def __init__(
+        self,
+        ctx: Context,
+        splitter: Splitter,
+        columns: Columns,
+        training: int,
+        public: PublicKey,
+        book: RecordBook,
+        grown: int,
+    ) -> None:
+        self.ctx, self.splitter, self.x, self.public, self.book = ctx, splitter, columns.x, public, book
+        self.training, self.grown = training, grown
+        self.all_rows: EncryptedRows | None = None
 
-    def take_part(self, start: TreeStart) -> None:
-        """One tree: sum, answer for own splits, until there is nothing to build."""
-        ctx, total = self.ctx, len(self.x)
-        step = (start.tree,)
+    def take_part(self, start: TreeStart) -> int:
+        """Sum and answer for trees that grow side by side until they are done; return how many they were."""
+        ctx, first = self.ctx, len(self.book)
+        if start.together < 1:
+            raise PeerError(ctx.active, f"starts {start.together} trees", message="TreeStart", step=(start.tree,))
+        trees = [self._begin(start)]
+        for number in range(start.tree + 1, start.tree + start.together):
+            trees.append(self._begin(ctx.recv(ctx.active, TreeStart, (number,))))
+        growing, depth = trees, 0
+        while growing:
+            growing = [tree for tree in growing if self._sum(tree, depth)]
+            for tree in growing:
+                self._answer(tree, depth)
+            depth += 1
+        if start.route:
+            self._route_others(start.tree, first, trees[0])
+        return len(trees)
+
+    def _begin(self, start: TreeStart) -> _Tree:
+        ctx, step = self.ctx, (start.tree,)
+        counts = np.zeros(self.training, dtype=np.uint8)
         with ctx.blaming(ctx.active, "TreeStart", step):
-            sample = np.flatnonzero(start.rows.unpack(total))
-        if not isinstance(start.gradients, CipherBlock) or start.gradients.shape != (len(sample),):
+            sample = np.flatnonzero(start.rows.unpack(self.training))
+        repeats = np.frombuffer(start.repeats, dtype=np.uint8) if start.repeats else np.ones(len(sample), np.uint8)
+        if len(repeats) != len(sample) or not repeats.all():
+            raise PeerError(ctx.active, "sent repeats of other rows than the tree's", message="TreeStart", step=step)
+        counts[sample] = repeats
+        rows = self._rows(start, sample)
+        splitter = self.splitter.for_tree(self.grown + start.tree)
+        return _Tree(start.tree, splitter, counts, rows)
+
+    def _rows(self, start: TreeStart, sample: NDArray[np.int64]) -> EncryptedRows:
+        """Return the encrypted rows of a tree: its own, or those of all training rows that came before."""
+        ctx, step, block = self.ctx, (start.tree,), start.gradients
+        if block is None:
+            if self.all_rows is None:
+                raise PeerError(ctx.active, "sent no gradients", message="TreeStart", step=step)
+            return self.all_rows
+        if not isinstance(block, CipherBlock) or block.shape not in ((len(sample),), (self.training,)):
             raise PeerError(ctx.active, "sent gradients of other rows than the tree's", message="TreeStart", step=step)
         with ctx.phase("receive rows"), ctx.blaming(ctx.active, "TreeStart", step):
-            rows = self.public.rows(start.gradients)
-        self.splitter.start_tree(start.tree)
-        partition = Partition(total, sample)
-        first_record, depth = len(self.columns), 0
-        while True:
-            level = ctx.recv(ctx.active, Level, (start.tree, depth))
-            for split in level.splits:
-                self._split(partition, split, ctx.active)
-            if not level.build:
-                break
-            codes = self._sum(level, partition, rows, sample)
-            self._answer(level, partition, codes)
-            depth += 1
-        if len(sample) < total:
-            self._route_others(start.tree, first_record, sample)
+            rows = self.public.rows(block)
+        self.all_rows = rows if block.shape == (self.training,) else None
+        return rows
 
-    def _sum(self, level: Level, partition: Partition, rows: EncryptedRows, sample: np.ndarray) -> LevelCodes:
-        """Sum the nodes that are to be built, and send the sums sealed."""
-        ctx, step = self.ctx, (level.tree, level.depth)
+    def _sum(self, tree: _Tree, depth: int) -> bool:
+        """Take the splits of the last level in, sum the nodes that are to be built, send the sums sealed."""
+        ctx, step = self.ctx, (tree.number, depth)
+        level = tree.level = ctx.recv(ctx.active, Level, step)
+        for split in level.splits:
+            self._split(tree.partition, split, ctx.active)
         for node in level.build:
-            if not partition.knows(node):
-                raise PeerError(
-                    ctx.active, f"asks for sums of node {node}, which is no leaf", message="Level", step=step
-                )
+            if not tree.partition.knows(node):
+                reason = f"asks for sums of node {node}, which is no leaf"
+                raise PeerError(ctx.active, reason, message="Level", step=step)
+        if not level.build:
+            return False
+        slots = len(level.build)
         with ctx.phase("aggregate"):
-            slot = partition.slots(level.build)
-            codes = self.splitter.level(slot, len(level.build))
-            grouped = groups(codes.codes, slot, codes.bins)
-            chosen = grouped if len(sample) == len(slot) else np.ascontiguousarray(grouped[sample])
-            sums = rows.group_sums(chosen, len(level.build) * codes.bins)
-        with ctx.phase("seal"):
-            sealed = sums.seal()
-        ctx.send(ctx.active, LevelSums(level.tree, level.depth, codes.bins, sealed), step)
-        return codes
+            slot = tree.partition.slots(level.build)
+            codes = tree.codes = tree.splitter.level(slot, slots)
+            divided = parts(codes.sizes, slots, len(tree.sample))
+        for part, columns in enumerate(divided):
+            sizes = tuple(codes.sizes[columns].tolist())
+            with ctx.phase("aggregate"):
+                chosen = codes.codes if len(columns) == codes.codes.shape[1] else codes.codes[:, columns]
+                grouped = groups(chosen, slot, max(sizes))
+                sums = self._grouped(tree, grouped, slots * max(sizes))
+            with ctx.phase("seal"):
+                sealed = sums.seal()
+            kinds = codes.kinds[columns].tobytes() if codes.kinds[columns].any() else b""
+            message = LevelSums(tree.number, depth, part, len(divided), tuple(columns), sizes, sealed, kinds)
+            ctx.send(ctx.active, message, (*step, part))
+        return True
 
-    def _answer(self, level: Level, partition: Partition, codes: LevelCodes) -> None:
+    def _grouped(self, tree: _Tree, grouped: NDArray[np.int32], n_groups: int) -> EncryptedSums:
+        """Sum the tree's rows by group; a row that was drawn several times counts so often."""
+        inside = tree.counts
+        if tree.rows.n != len(grouped):
+            grouped, inside = np.ascontiguousarray(grouped[tree.sample]), tree.counts[tree.sample]
+        sums = tree.rows.group_sums(grouped, n_groups)
+        for times in range(2, int(inside.max(initial=1)) + 1):
+            again = np.where((inside >= times)[:, None], grouped, np.int32(-1))
+            sums = sums + tree.rows.group_sums(again, n_groups)
+        return sums
+
+    def _answer(self, tree: _Tree, depth: int) -> None:
         """Tell the rows of own splits that were chosen, and keep their thresholds."""
-        ctx, step = self.ctx, (level.tree, level.depth)
+        ctx, step, level, codes = self.ctx, (tree.number, depth), tree.level, tree.codes
+        assert level is not None
+        assert codes is not None
         chosen = ctx.recv(ctx.active, ChosenSplits, step)
-        if not chosen.splits:
-            return
         slot_of = {node: position for position, node in enumerate(level.build)}
         answers = []
         for split in chosen.splits:
             slot = slot_of.get(split.node, 0)
-            known = partition.knows(split.node) and codes.offers(slot, split.column, split.code)
-            if not known or split.record != len(self.columns):
+            known = tree.partition.knows(split.node) and codes.offers(slot, split.column, split.code, split.categories)
+            if not known or split.record != len(self.book):
                 raise PeerError(ctx.active, f"chose a split that cannot be: {split}", message="ChosenSplits", step=step)
-            column = int(self.splitter.sample[split.column])
-            threshold = codes.threshold(slot, split.column, split.code)
-            left = RowMask.pack(goes_left(codes.codes, partition.rows(split.node), split.column, split.code))
-            self.columns.append(column)
-            self.thresholds.append(threshold)
-            name = self.splitter.names[column]
-            ctx.observe(OwnSplit(level.tree, split.node, name, threshold, split.record, left))
-            answers.append(NodeSplit(split.node, left))
-        ctx.send(ctx.active, SplitRows(level.tree, level.depth, tuple(answers)), step)
+            answers.append(self._own_split(tree, codes, split, slot))
+        if not answers:
+            return
+        ctx.send(ctx.active, SplitRows(tree.number, depth, tuple(answers)), step)
         for answer in answers:
-            self._split(partition, answer, ctx.party)
+            self._split(tree.partition, answer, ctx.party)
 
-    def _route_others(self, tree: int, first_record: int, sample: np.ndarray) -> None:
-        """Answer for the rows out of the tree's sample, so that the active party can update their margins."""
+    def _own_split(self, tree: _Tree, codes: LevelCodes, split: ChosenSplit, slot: int) -> NodeSplit:
+        column, threshold = int(tree.columns[split.column]), codes.threshold(slot, split.column, split.code)
+        rows, at = tree.partition.rows(split.node), split.column
+        left = RowMask.pack(
+            goes_left(codes.codes, rows, at, split.code, missing_left=split.missing_left, categories=split.categories)
+        )
+        self.book.add(column, threshold, missing_left=split.missing_left, categories=split.categories)
+        name = self.splitter.names[column]
+        self.ctx.observe(
+            OwnSplit(tree.number, split.node, name, threshold, split.record, left, split.missing_left, split.categories)
+        )
+        return NodeSplit(split.node, left)
+
+    def _route_others(self, number: int, first: int, tree: _Tree) -> None:
+        """Answer for the rows that the tree does not grow on, so that the active party can update their margins."""
         others = np.ones(len(self.x), dtype=np.bool_)
-        others[sample] = False
-        own = Records(tuple(self.columns[first_record:]), tuple(self.thresholds[first_record:]))
-        answers = own.answers(self.x[others])
+        others[tree.sample] = False
+        answers = self.book.records().answers(self.x[others], first)
         bits = np.packbits(answers, bitorder="little").tobytes()
-        self.ctx.send(self.ctx.active, PredictAnswers(len(answers), int(others.sum()), bits), (tree,))
+        self.ctx.send(self.ctx.active, PredictAnswers(len(answers), int(others.sum()), bits), (number,))
 
     def _split(self, partition: Partition, split: NodeSplit, owner: str) -> None:
         if not partition.knows(split.node):

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import HandshakeError
+from labelward.errors import HandshakeError, JobError
 from labelward.he.contract import Counts, Engine, PublicKey
 from labelward.messages.setup import KeyOffer
 from labelward.party.context import Context
 from labelward.party.handshake import Agreed, greet_active, greet_passives
 from labelward.party.policy import Setup, require_points
-from labelward.protocols.tree.active import VISITED, train_active
-from labelward.protocols.tree.columns import Columns
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.tree.active import VISITED, Trained, Warm, objective_name, train_active
+from labelward.protocols.tree.columns import Columns, Labels
+from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.passive import train_passive
 from labelward.protocols.tree.predict import predict_active, predict_passive
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.tree.share import ModelShare, Records
 
-__all__ = ["ActiveOutcome", "PassiveOutcome", "Task", "run_active", "run_passive"]
+__all__ = ["ActiveOutcome", "Held", "PassiveOutcome", "Task", "run_active", "run_passive", "setup_of"]
 
 _STEP = (0,)
 Floats = NDArray[np.float64]
@@ -33,8 +33,23 @@ Floats = NDArray[np.float64]
 class Task:
     """What is trained: a model's parameters, and what all parties agree on beside them."""
 
-    params: SecureBoost
+    params: TreeModel
     agreed: Agreed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """One party's columns of all rows of a run.
+
+    Attributes:
+        train: of the training rows, then of the validation rows.
+        test: float64 [rows, columns] of the rows that are predicted in the end.
+        validation: how many of the last rows of ``train`` are validation rows.
+    """
+
+    train: Columns
+    test: Floats
+    validation: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +57,11 @@ class ActiveOutcome:
     """What a run leaves at the active party.
 
     Attributes:
-        margins: float64 of the prediction rows.
+        margins: float64 [prediction rows, outputs].
         counts: operations with the key.
         fingerprint: of the public key.
         tally: how often policies acted.
+        history: the metric of the validation rows after each round; empty without them.
     """
 
     share: ModelShare
@@ -53,6 +69,7 @@ class ActiveOutcome:
     counts: Counts
     fingerprint: bytes
     tally: dict[str, int]
+    history: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,68 +80,104 @@ class PassiveOutcome:
     counts: Counts
 
 
+def setup_of(params: TreeModel, *, classes: int, active_columns: int, passive: tuple[str, ...]) -> Setup:
+    """Return what policies may check before anything starts; ``classes`` is 0 for quantities."""
+    return Setup(
+        model=params.kind,
+        trees=params.trees,
+        classes=classes,
+        active_columns=active_columns,
+        passive=passive,
+        row_fraction=_sampled(params),
+        replace=params.replace,
+    )
+
+
+def _sampled(params: TreeModel) -> float:
+    return params.top_rate + params.other_rate if params.sampling == "goss" else params.row_fraction
+
+
 def run_active(
-    ctx: Context,
-    task: Task,
-    train: Columns,
-    test: Floats,
-    labels: NDArray[np.int64],
-    classes: tuple[str, ...],
-    engine: Engine,
+    ctx: Context, task: Task, held: Held, labels: Labels, engine: Engine, *, share: ModelShare | None = None
 ) -> ActiveOutcome:
     """Run the active party's program.
 
     Args:
-        train: its training columns (there may be none).
-        test: its columns of the prediction rows.
-        labels: int64 [training rows].
-        classes: names of the label's values.
+        held: its columns (there may be none).
+        labels: of the training rows, then of the validation rows.
         engine: makes the key.
+        share: of an earlier training that goes on.
 
     Raises:
+        DataError: the labels do not fit the objective.
         HandshakeError: the parties disagree; names what differs.
+        JobError: the parameters do not fit labels or parties.
         PolicyError: a policy does not fit this model, or cannot act.
         PeerError: a peer failed.
     """
-    setup = Setup(
-        model=task.params.kind,
-        trees=task.params.trees,
-        classes=len(classes),
-        active_columns=len(train.names),
-        passive=ctx.peers,
-        row_fraction=task.params.row_fraction,
-    )
+    params, train = task.params, held.train
+    objective_name(params, len(labels.classes))
+    setup = setup_of(params, classes=len(labels.classes), active_columns=len(train.names), passive=ctx.peers)
     require_points(ctx.policies.policies, VISITED, setup)
-    greet_passives(ctx, task.agreed.job, task.agreed.rows, task.agreed.ids)
+    greet_passives(ctx, task.agreed.job | _started(share), task.agreed.rows, task.agreed.ids)
     with ctx.phase("key"):
         private = engine.generate(task.agreed.bits, protection=ctx.protection, insecure=task.agreed.insecure)
     model = ctx.protection.bytes(8).hex()
     for peer in ctx.peers:
         ctx.send(peer, KeyOffer(private.public.material(), model), _STEP)
-    trained = train_active(ctx, task.params, {ctx.party: train}, labels, private, precision=task.agreed.precision)
-    share = ModelShare(
-        model=model,
-        party=ctx.party,
-        parties=task.agreed.parties,
-        columns=train.names,
-        own=trained.own[ctx.party],
-        trees=trained.trees,
-        classes=classes,
+    warm = None
+    if share is not None:
+        _check_share(share, ctx.party, train, params)
+        before = predict_active(ctx, share, {ctx.party: (share.own, train.x)}, len(train.x))
+        warm = Warm(share, before)
+    trained = train_active(
+        ctx,
+        params,
+        {ctx.party: train},
+        labels,
+        private,
+        validation=held.validation,
+        precision=task.agreed.precision,
+        warm=warm,
     )
+    done = _active_share(trained, model, task, ctx.party, train, labels.classes)
     with ctx.phase("predict"):
-        margins = predict_active(ctx, share, {ctx.party: (share.own, test)}, len(test))
+        margins = predict_active(ctx, done, {ctx.party: (done.own, held.test)}, len(held.test))
     return ActiveOutcome(
-        share=share,
+        share=done,
         margins=margins,
         counts=private.public.counts,
         fingerprint=private.public.fingerprint,
         tally=trained.tally,
+        history=trained.history,
     )
 
 
-def run_passive(ctx: Context, task: Task, train: Columns, test: Floats, engine: Engine) -> PassiveOutcome:
+def _active_share(
+    trained: Trained, model: str, task: Task, party: str, train: Columns, classes: tuple[str, ...]
+) -> ModelShare:
+    return ModelShare(
+        kind=task.params.kind,
+        model=model,
+        party=party,
+        parties=task.agreed.parties,
+        columns=train.names,
+        own=trained.own[party],
+        trees=trained.trees,
+        classes=classes,
+        objective=trained.objective,
+        base=trained.base,
+        categories=train.category_names(),
+        grown=trained.grown,
+    )
+
+
+def run_passive(
+    ctx: Context, task: Task, held: Held, engine: Engine, *, share: ModelShare | None = None
+) -> PassiveOutcome:
     """Run a passive party's program; arguments and errors as for :func:`run_active`."""
-    greet_active(ctx, task.agreed.job, task.agreed.rows, task.agreed.ids)
+    train = held.train
+    greet_active(ctx, task.agreed.job | _started(share), task.agreed.rows, task.agreed.ids)
     offered = ctx.recv(ctx.active, KeyOffer, _STEP)
     offer = offered.key
     if offer.engine != engine.name or offer.bits != task.agreed.bits:
@@ -133,10 +186,39 @@ def run_passive(ctx: Context, task: Task, train: Columns, test: Floats, engine: 
             f"the job says {engine.name!r} with {task.agreed.bits}"
         )
     public: PublicKey = engine.public(offer, protection=ctx.protection, insecure=task.agreed.insecure)
-    records = train_passive(ctx, task.params, train, public)
-    share = ModelShare(
-        model=offered.model, party=ctx.party, parties=task.agreed.parties, columns=train.names, own=records
+    before, grown = Records(), 0
+    if share is not None:
+        _check_share(share, ctx.party, train, task.params)
+        predict_passive(ctx, share, train.x)
+        before, grown = share.own, share.grown
+    records, grown = train_passive(ctx, task.params, train, public, validation=held.validation, before=(before, grown))
+    done = ModelShare(
+        kind=task.params.kind,
+        model=offered.model,
+        party=ctx.party,
+        parties=task.agreed.parties,
+        columns=train.names,
+        own=records,
+        categories=train.category_names(),
+        grown=grown,
     )
     with ctx.phase("predict"):
-        predict_passive(ctx, share, test)
-    return PassiveOutcome(share=share, counts=public.counts)
+        predict_passive(ctx, done, held.test)
+    return PassiveOutcome(share=done, counts=public.counts)
+
+
+def _started(share: ModelShare | None) -> dict[str, str]:
+    """Return what the handshake compares of an earlier training."""
+    return {} if share is None else {"continues": share.model}
+
+
+def _check_share(share: ModelShare, party: str, train: Columns, params: TreeModel) -> None:
+    """Refuse to go on with a share that these columns and parameters do not fit."""
+    if share.party != party:
+        raise JobError(f"the model that goes on is a share of {share.party!r}, not of {party!r}")
+    if share.kind != params.kind:
+        raise JobError(f"[model] kind: the model that goes on is of kind {share.kind!r}, not {params.kind!r}")
+    if share.columns != train.names:
+        raise JobError(f"party {party!r}: the model that goes on has columns {', '.join(share.columns)}")
+    if share.categories != train.category_names():
+        raise JobError(f"party {party!r}: the model that goes on has other categories")

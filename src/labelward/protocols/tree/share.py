@@ -106,6 +106,7 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
             forest; the active party's part.
         base: the margin of each output before any tree; the active party's part.
         categories: for each of the party's categorical columns its categories, by code.
+        grown: in how many trees the party took part; further training goes on from there.
     """
 
     format: int = FORMAT
@@ -120,6 +121,7 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
     objective: str = "binary:logistic"
     base: tuple[float, ...] = (0.0,)
     categories: dict[str, tuple[str, ...]] = {}
+    grown: int = 0
 
     @property
     def outputs(self) -> int:

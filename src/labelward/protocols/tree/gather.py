@@ -1,0 +1,137 @@
+"""How sums of a level travel: the passive party's parts, and what the active party makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import PeerError
+from labelward.he.contract import CipherBlock, Layout, PrivateKey
+from labelward.messages.base import Array
+from labelward.messages.tree import DecryptedSums
+from labelward.messages.tree import LevelSums as LevelSumsMessage
+from labelward.party.context import Context
+from labelward.protocols.tree.level import LevelSums
+
+__all__ = ["Asked", "parts", "receive_sums", "same_columns"]
+
+Integers = NDArray[np.int64]
+
+_SUMS_AT_ONCE = 1 << 16
+_CELLS_AT_ONCE = 1 << 24
+_MOST_PARTS = 1 << 16
+
+
+def parts(sizes: NDArray[np.int32], slots: int, rows: int) -> list[list[int]]:
+    """Return the columns of each part of a level: columns of like size together, so that few bins are empty.
+
+    Args:
+        sizes: bins of each column.
+        slots: nodes to sum.
+        rows: that are summed. No part asks for more than some 65,000 sums or 64 MiB of group numbers, but for one
+            column's.
+    """
+    classes = np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64)
+    found: list[list[int]] = []
+    for size_class in np.unique(classes):
+        columns = np.flatnonzero(classes == size_class)
+        largest = int(sizes[columns].max())
+        most = max(1, min(_SUMS_AT_ONCE // (slots * largest), _CELLS_AT_ONCE // max(1, rows)))
+        found += [columns[start : start + most].tolist() for start in range(0, len(columns), most)]
+    return found
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the active party asked of a peer.
+
+    Attributes:
+        tree: the peer's number of the tree.
+        nodes: that were to be summed.
+        most_bins: that any ordered column may have; 0 for no limit.
+    """
+
+    peer: str
+    tree: int
+    depth: int
+    nodes: tuple[int, ...]
+    layout: Layout
+    most_bins: int
+
+
+def receive_sums(ctx: Context, asked: Asked, private: PrivateKey) -> LevelSums:
+    """Receive, decrypt and observe all parts of a peer's level.
+
+    Raises:
+        PeerError: a part does not fit what was asked, or the parts do not fit together.
+    """
+    received = list(_receive(ctx, asked, private))
+    columns = [column for message, _ in received for column in message.columns]
+    if sorted(columns) != list(range(len(columns))):
+        raise _wrong(asked, "sent sums that leave out columns or repeat them", 0)
+    bins = max((max(message.sizes, default=1) for message, _ in received), default=1)
+    k = len(asked.layout.bounds)
+    sums = np.zeros((len(columns), len(asked.nodes), bins, k), dtype=np.int64)
+    sizes, kinds = np.ones(len(columns), dtype=np.int32), np.zeros(len(columns), dtype=np.int8)
+    for message, part in received:
+        at = list(message.columns)
+        sums[at, :, : part.shape[2]] = part
+        sizes[at] = message.sizes
+        if message.kinds:
+            kinds[at] = np.frombuffer(message.kinds, dtype=np.int8)
+    return LevelSums(asked.nodes, sums, sizes, kinds)
+
+
+def _receive(ctx: Context, asked: Asked, private: PrivateKey) -> Iterator[tuple[LevelSumsMessage, Integers]]:
+    part, total = 0, 1
+    while part < total:
+        step = (asked.tree, asked.depth, part)
+        message = ctx.recv(asked.peer, LevelSumsMessage, step)
+        total = message.parts if part == 0 else total
+        _check(asked, message, part, total)
+        sealed = message.sums
+        assert isinstance(sealed, CipherBlock)
+        with ctx.phase("decrypt"), ctx.blaming(asked.peer, "LevelSums", step):
+            flat = private.decrypt(sealed)
+        bins = max(message.sizes, default=1)
+        observed = DecryptedSums(
+            asked.tree, asked.depth, asked.peer, asked.nodes, message.columns, bins, Array.pack(flat)
+        )
+        ctx.observe(observed)
+        yield message, flat.reshape(len(flat), len(asked.nodes), bins, -1)
+        part += 1
+
+
+def _check(asked: Asked, message: LevelSumsMessage, part: int, total: int) -> None:
+    sealed, sizes, kinds = message.sums, message.sizes, message.kinds
+    if not isinstance(sealed, CipherBlock):
+        raise _wrong(asked, "sent no sums", part)
+    if message.part != part or message.parts != total or not 1 <= total <= _MOST_PARTS:
+        raise _wrong(asked, f"sent part {message.part} of {message.parts} where {part} of {total} is due", part)
+    if len(sizes) != len(message.columns) or len(kinds) not in (0, len(sizes)) or any(kind > 3 for kind in kinds):
+        raise _wrong(asked, "sent sums whose columns are not described", part)
+    ordered = [size for at, size in enumerate(sizes) if not kinds or kinds[at] != 1]
+    if any(size < 1 for size in sizes) or (asked.most_bins and max(ordered, default=1) > asked.most_bins):
+        raise _wrong(asked, f"sent {max(sizes)} bins", part)
+    shape = (len(sizes), len(asked.nodes) * max(sizes, default=1))
+    if sealed.shape != shape or sealed.layout != asked.layout:
+        raise _wrong(asked, "sent sums of other nodes than were asked", part)
+
+
+def _wrong(asked: Asked, reason: str, part: int) -> PeerError:
+    return PeerError(asked.peer, reason, message="LevelSums", step=(asked.tree, asked.depth, part))
+
+
+def same_columns(now: LevelSums, before: LevelSums | None) -> bool:
+    """Whether a level's sums are of the columns of the level above."""
+    if before is None:
+        return True
+    return (
+        now.sums.shape[0] == before.sums.shape[0]
+        and now.sums.shape[2] == before.sums.shape[2]
+        and np.array_equal(now.sizes, before.sizes)
+        and np.array_equal(now.kinds, before.kinds)
+    )
