@@ -35,24 +35,39 @@ class IdLmid(Policy):
 
     Attributes:
         xi: the bound in nats. There is no default: it is the choice that only the user can make.
+        sampled: whether trees may grow on a part of the rows, as those of a forest do. The bound then holds, as in the
+            paper, for the rows that a tree grows on; an owner whose splits lead from the root on can place the others,
+            too, and what that tells stands in the report (the information of the merged groups).
     """
 
     kind: ClassVar[str] = "id-lmid"
     purities: ClassVar[bool] = True
 
     xi: float
+    sampled: bool = False
 
     def __post_init__(self) -> None:
         number = isinstance(self.xi, int | float) and not isinstance(self.xi, bool)
         if not number or not 0 <= self.xi < float("inf"):
             raise JobError(f"xi must be a finite number of nats, at least 0, but got {self.xi!r}")
+        if not isinstance(self.sampled, bool):
+            raise JobError(f"sampled must be true or false but got {self.sampled!r}")
 
     def check(self, setup: Setup) -> None:
-        """Refuse row sampling: the owner of a split knows on which side the rows out of the sample lie, too."""
-        if setup.row_fraction < 1:
+        """Refuse what the bound does not cover.
+
+        With sampled rows the owner of a split knows on which side the rows out of the sample lie, too; rows that are
+        drawn with replacement are counted several times; quantities have no classes to bound.
+        """
+        if not setup.classes:
+            raise PolicyError("defense 'id-lmid' bounds what is told of classes; the labels are quantities")
+        if setup.replace:
+            raise PolicyError("defense 'id-lmid' cannot keep its bound with replace: rows would count several times")
+        if setup.row_fraction < 1 and not self.sampled:
             raise PolicyError(
                 f"defense 'id-lmid' cannot keep its bound with row_fraction {setup.row_fraction:g}: "
-                "parties route the rows out of a tree's sample through their own splits"
+                "parties route the rows out of a tree's sample through their own splits "
+                "(sampled = true bounds the rows of each tree alone, as in the paper)"
             )
 
     def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:

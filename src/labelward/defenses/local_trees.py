@@ -23,7 +23,7 @@ class LocalTrees(Policy):
     """Grow the first trees without the passive parties.
 
     Attributes:
-        count: how many trees.
+        count: how many trees (rounds, where there is one tree for each class).
         mode: ``"replace"``: they are the first of the model's trees; ``"add"``: they come before them.
     """
 
@@ -39,7 +39,12 @@ class LocalTrees(Policy):
             raise JobError(f"mode must be 'replace' or 'add' but got {self.mode!r}")
 
     def check(self, setup: Setup) -> None:
-        """Refuse an active party without columns, and more trees than there are."""
+        """Refuse a forest, an active party without columns, and more trees than there are."""
+        if setup.model == "forest":
+            raise PolicyError(
+                "defense 'local-trees': the trees of a forest do not build on one another, so that a local one hides "
+                "nothing of the others; it is for boosted trees"
+            )
         if setup.active_columns == 0:
             raise PolicyError("defense 'local-trees': the active party holds no column to grow a tree on")
         if self.mode == "replace" and self.count > setup.trees:
