@@ -21,24 +21,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import DataError, JobError, PolicyError
+from labelward.errors import JobError, PolicyError
 from labelward.he.contract import EncryptedRows, Layout, PrivateKey
-from labelward.kernels.gain import GainRule
-from labelward.kernels.objectives import Objective, metric, objective
+from labelward.kernels.objectives import metric
 from labelward.messages.base import RowMask
 from labelward.messages.tree import PredictAnswers, TrainingEnd, TreeStart
 from labelward.party.context import Context
 from labelward.party.policy import Schedule, Targets
 from labelward.protocols.tree.columns import Columns, Labels, Splitter
-from labelward.protocols.tree.growth import Ensemble, Growth, Plan, grow_together
+from labelward.protocols.tree.fit import check_model, check_targets, fitted_objective, gain_rule, step_limit
+from labelward.protocols.tree.growth import Growth, grow_together
 from labelward.protocols.tree.level import Judge
 from labelward.protocols.tree.params import TreeModel
+from labelward.protocols.tree.plan import Ensemble, Plan
 from labelward.protocols.tree.predict import unpack_answers, walk
 from labelward.protocols.tree.records import RecordBook
 from labelward.protocols.tree.rows import Drawn, Encoded, Encoder, draw_rows
 from labelward.protocols.tree.share import ModelShare, Records, TreeShape
 
-__all__ = ["VISITED", "Trained", "Warm", "objective_name", "train_active"]
+__all__ = ["VISITED", "Trained", "Warm", "train_active"]
 
 VISITED = frozenset({"schedule", "before_targets", "split_candidates", "before_instance_space", "before_leaf_weights"})
 
@@ -77,23 +78,6 @@ class Warm:
 
     share: ModelShare
     margins: Floats
-
-
-def objective_name(params: TreeModel, classes: int) -> str:
-    """Return what is fitted; ``classes`` is 0 for quantities.
-
-    Raises:
-        JobError: the objective does not fit the labels.
-    """
-    if params.kind == "forest":
-        return "gini" if classes else "variance"
-    auto = "reg:squarederror" if not classes else "binary:logistic" if classes == 2 else "multi:softprob"
-    name = auto if params.objective == "auto" else params.objective
-    fits = {"binary:logistic": classes == 2, "multi:softprob": classes >= 2}.get(name, classes == 0)
-    if not fits:
-        told = f"{classes} classes" if classes else "quantities"
-        raise JobError(f"[model] objective: {name!r} does not fit labels that are {told}")
-    return name
 
 
 def train_active(
@@ -156,13 +140,14 @@ class _Trainer:
     ) -> None:
         self.ctx, self.params, self.private, self.blocks = ctx, params, private, blocks
         self.n, self.labels, self.classes = len(labels.values) - validation, labels, len(labels.classes)
-        self.objective = _objective(params, self.classes)
+        self.objective = fitted_objective(params, self.classes)
+        check_model(params, self.objective.outputs, validation, len(next(iter(blocks.values())).names))
         self.targets = self._targets()
         with ctx.phase("binning"):
             self.splitters = {
                 name: Splitter(name, columns.first(self.n), params, ctx.seed) for name, columns in blocks.items()
             }
-        self.rule = _rule(params)
+        self.rule = gain_rule(params)
         self.ensemble = self._ensemble(warm)
         self.trees = list(warm.share.trees) if warm else []
         self.base = self._base(warm)
@@ -174,7 +159,6 @@ class _Trainer:
         self.has_rows: set[str] = set()
         self.history: list[float] = []
         self.larger, self.rounds = False, [len(self.trees)]
-        _check_parties(params, self)
 
     @property
     def stopped(self) -> bool:
@@ -262,7 +246,7 @@ class _Trainer:
             raise PolicyError("a defense that bounds class counts cannot act where the labels are quantities")
         given = Targets(values=values, weights=weights, offset=np.zeros(n), loss=self.objective.name)
         targets = policies.before_targets(given)
-        _check_targets(self.params, self.objective, targets, self.classes)
+        check_targets(self.params, self.objective, targets, self.classes)
         for account in policies.accounts():
             self.ctx.applied({"stage": "start", **account})
         return targets
@@ -280,7 +264,7 @@ class _Trainer:
             classes=self.targets.values if self.classes else None,
             labels=true,
             class_totals=totals,
-            step=_step(self.params, self.objective.name) or float("inf"),
+            step=step_limit(self.params, self.objective.name) or float("inf"),
             own=own,
         )
         if share:
@@ -416,52 +400,3 @@ class _Trainer:
 def _behind(before: int, bits: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return the answers for new records at their record numbers."""
     return np.concatenate([np.zeros((before, bits.shape[1]), dtype=np.bool_), bits])
-
-
-def _objective(params: TreeModel, classes: int) -> Objective:
-    name = objective_name(params, classes)
-    power, step = params.tweedie_variance_power, _step(params, name)
-    return objective(name, classes=classes, variance_power=power, max_delta_step=step)
-
-
-def _step(params: TreeModel, name: str) -> float:
-    """Return the largest size of a leaf weight; 0 for no limit."""
-    if params.max_delta_step is not None:
-        return params.max_delta_step
-    return 0.7 if name == "count:poisson" else 0.0
-
-
-def _rule(params: TreeModel) -> GainRule:
-    return GainRule(
-        reg_lambda=0.0 if params.kind == "forest" else params.reg_lambda,
-        gamma=params.gamma,
-        min_rows=params.min_rows,
-        min_child_weight=params.min_child_weight,
-    )
-
-
-def _check_parties(params: TreeModel, trainer: _Trainer) -> None:
-    """Refuse what these parties and labels cannot do."""
-    vector = trainer.objective.outputs > 1 and params.multi_strategy == "multi_output_tree"
-    if vector and params.max_delta_step:
-        raise JobError("[model] max_delta_step: trees with a weight for each class have no limit of one weight")
-    if params.early_stopping_rounds and trainer.n == len(trainer.margins):
-        raise JobError("[model] early_stopping_rounds: there are no validation rows ([data] validation_size is 0)")
-    active = next(iter(trainer.blocks.values()))
-    if params.mode == "layered" and not active.names:
-        raise JobError("[model] mode: 'layered' needs columns of the active party")
-
-
-def _check_targets(params: TreeModel, fitted: Objective, targets: Targets, classes: int) -> None:
-    """Raise :class:`PolicyError` for targets that this model would not honor."""
-    if targets.loss != fitted.name:
-        raise PolicyError(f"{params.kind} fits {fitted.name!r} but a defense asks for {targets.loss!r}")
-    if targets.offset.any():
-        raise PolicyError(f"{params.kind} cannot apply an offset of the targets at prediction")
-    values, weights = targets.values, targets.weights
-    if classes and (values.min(initial=0.0) < 0.0 or values.max(initial=0.0) > classes - 1):
-        raise PolicyError(f"{params.kind} needs values of the targets from 0 to {classes - 1}")
-    if weights.min(initial=0.0) < 0.0 or not np.isfinite(weights).all():
-        raise PolicyError(f"{params.kind} needs weights of the targets that are finite and at least 0")
-    if not weights.any():
-        raise DataError("every training row has weight 0")

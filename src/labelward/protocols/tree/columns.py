@@ -86,7 +86,7 @@ class LevelCodes:
             return False
         if self.kinds[column] == CATEGORICAL:
             distinct = len(set(categories)) == len(categories)
-            return bool(categories) and distinct and 0 <= min(categories) and max(categories) < self.sizes[column]
+            return bool(categories) and distinct and min(categories) >= 0 and max(categories) < self.sizes[column]
         return not categories and 0 <= code <= len(self._edges(slot, column))
 
     def threshold(self, slot: int, column: int, code: int) -> float:

@@ -12,97 +12,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import DataError, PeerError, PolicyError
-from labelward.he.contract import Layout, PrivateKey
+from labelward.errors import DataError, PeerError
 from labelward.kernels.gain import leaf_weights
 from labelward.kernels.histogram import level_sums
 from labelward.kernels.histogram import partition as goes_left
 from labelward.messages.base import RowMask
 from labelward.messages.tree import ChosenSplit, ChosenSplits, InstanceSpaces, Level, NodeSplit, SplitRows
-from labelward.party.context import Context
-from labelward.party.policy import CandidateSplits, LeafWeights, SplitReveal
-from labelward.protocols.tree.columns import FALLING, RISING, LevelCodes, TreeSplitter
+from labelward.party.policy import LeafWeights
+from labelward.protocols.tree.columns import FALLING, RISING, LevelCodes
+from labelward.protocols.tree.consultation import Consultation
 from labelward.protocols.tree.gather import Asked, receive_sums, same_columns
-from labelward.protocols.tree.level import Judge, LevelSums, Source, Winner, builds, complete, left_counts, winners
-from labelward.protocols.tree.params import TreeModel
+from labelward.protocols.tree.level import LevelSums, Source, Winner, builds, complete, winners
 from labelward.protocols.tree.partition import Partition, children, parent
-from labelward.protocols.tree.records import RecordBook
+from labelward.protocols.tree.plan import Ensemble, Plan
 from labelward.protocols.tree.share import TreeShape
 
-__all__ = ["Ensemble", "Growth", "Plan", "grow_together"]
+__all__ = ["Growth", "grow_together"]
 
 Integers = NDArray[np.int64]
 Bounds = tuple[float, float]
-
-
-@dataclass
-class Ensemble:
-    """What all trees of a run share at the active party.
-
-    Attributes:
-        blocks: names of the blocks of own columns.
-        classes: float64 [rows], classes as the model sees them (a node of one class is not split); None for quantities.
-        labels: int64 [rows], the true classes; policies see counts of them. None for quantities.
-        class_totals: int64 [C] of all training rows.
-        step: largest size of a leaf weight; infinite for no limit.
-        owners: all that may own a split, in party order.
-        records: how many splits each owner has.
-        own: own splits, by block.
-    """
-
-    ctx: Context
-    params: TreeModel
-    blocks: tuple[str, ...]
-    private: PrivateKey | None
-    classes: NDArray[np.float64] | None
-    labels: Integers | None
-    class_totals: Integers
-    step: float
-    own: dict[str, RecordBook]
-    owners: tuple[str, ...] = field(init=False)
-    records: dict[str, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.owners = (*self.blocks, *self.ctx.peers)
-        self.records = {name: len(book) for name, book in self.own.items()} | dict.fromkeys(self.ctx.peers, 0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """One tree that is to be grown.
-
-    Attributes:
-        tree: its number.
-        values: int64 [training rows, k]: what is summed; rows that were drawn several times count so often.
-        counts: int64 [training rows]: how often each row was drawn.
-        judge: how candidates are compared.
-        learning_rate: factor of leaf weights.
-        output: the output that the tree adds to; -1: all.
-        splitters: for each block of own columns its candidates.
-        layout: of the encrypted values; None where nobody takes part.
-        seen_as: the tree's number at each peer that takes part.
-        turns: for each level, from the root, who may own its splits; the last entry holds for all further levels.
-    """
-
-    tree: int
-    values: Integers
-    counts: Integers
-    judge: Judge
-    learning_rate: float
-    output: int
-    splitters: dict[str, TreeSplitter]
-    layout: Layout | None
-    seen_as: dict[str, int]
-    turns: tuple[frozenset[str], ...]
-
-    def may_own(self, owner: str, depth: int) -> bool:
-        """Whether a party's columns may split nodes of a level."""
-        return owner in self.turns[min(depth, len(self.turns) - 1)]
 
 
 def grow_together(growths: Sequence[Growth]) -> list[TreeShape]:
@@ -134,6 +66,7 @@ class Growth:
     def __init__(self, ensemble: Ensemble, plan: Plan) -> None:
         self.ensemble, self.plan, self.ctx = ensemble, plan, ensemble.ctx
         sample = np.flatnonzero(plan.counts)
+        self.policies = Consultation(ensemble, plan)
         self.partition = Partition(len(plan.values), sample)
         self.viewers: dict[int, frozenset[str]] = {0: frozenset(plan.seen_as)}
         self.totals: dict[int, Integers] = {0: plan.values[sample].sum(axis=0)}
@@ -308,7 +241,7 @@ class Growth:
         for name in self.plan.splitters.keys() & self.sources.keys():
             self._check_directions(name, self.sources[name].level)
         self.bounded |= any(np.isin(each.level.kinds, (RISING, FALLING)).any() for each in self.sources.values())
-        allowed = self._allowed()
+        allowed = self.policies.allowed(self.sources, self.totals, self.depth)
         chosen, room = self._best(self.sources, allowed), self._room()
         if room is not None and len(chosen) > room:
             kept = sorted(chosen, key=lambda node: (-chosen[node].gain, node))[:room]
@@ -316,7 +249,7 @@ class Growth:
         own: dict[int, Winner] | None = None
         for node in sorted(chosen):
             winner, before = chosen[node], self.viewers[node]
-            viewers = self._viewers(winner)
+            viewers = self.policies.viewers(winner, self.viewers[winner.node], self.totals[winner.node], self.depth)
             if winner.owner in before and winner.owner not in viewers:
                 if own is None:
                     mine = {name: each for name, each in self.sources.items() if name in self.plan.splitters}
@@ -325,7 +258,7 @@ class Growth:
                     del chosen[node]
                     continue
                 winner = chosen[node] = own[node]
-                viewers = self._viewers(winner)
+                viewers = self.policies.viewers(winner, self.viewers[winner.node], self.totals[winner.node], self.depth)
             for child, totals in zip(children(node), (winner.left, self.totals[node] - winner.left), strict=True):
                 self.viewers[child], self.totals[child] = viewers, totals
             self._bound_children(winner)
@@ -344,48 +277,6 @@ class Growth:
             self.bounds[left], self.bounds[right] = (low, middle), (middle, high)
         elif winner.kind == FALLING:
             self.bounds[left], self.bounds[right] = (middle, high), (low, middle)
-
-    def _allowed(self) -> dict[str, NDArray[np.bool_]]:
-        """Ask the policies which candidates may be chosen."""
-        if not self.ctx.policies.at("split_candidates"):
-            return {}
-        allowed, numbers = {}, self.plan.judge.numbers
-        for owner, source in self.sources.items():
-            if len(source.level.sums):
-                nodes = source.level.nodes
-                candidates = CandidateSplits(
-                    tree=self.plan.tree,
-                    depth=self.depth,
-                    owner=owner,
-                    owner_is_active=owner in self.plan.splitters,
-                    nodes=nodes,
-                    left=left_counts(source, numbers),
-                    node=np.stack([numbers.class_counts(self.totals[node]) for node in nodes]),
-                    totals=self.ensemble.class_totals,
-                )
-                allowed[owner] = self.ctx.policies.split_candidates(candidates)
-        return allowed
-
-    def _viewers(self, winner: Winner) -> frozenset[str]:
-        """Ask the policies who may see the children of a split."""
-        participants, numbers = self.viewers[winner.node], self.plan.judge.numbers
-        if not participants or not self.ctx.policies.at("before_instance_space"):
-            return participants
-        if not self.ctx.policies.purities:
-            raise PolicyError("a defense that acts at before_instance_space must declare purities")
-        left = numbers.class_counts(winner.left)
-        reveal = SplitReveal(
-            tree=self.plan.tree,
-            depth=self.depth,
-            node=winner.node,
-            owner=winner.owner,
-            owner_is_active=winner.owner in self.plan.splitters,
-            left=left,
-            right=numbers.class_counts(self.totals[winner.node]) - left,
-            totals=self.ensemble.class_totals,
-            participants=participants,
-        )
-        return self.ctx.policies.before_instance_space(reveal)
 
     def _split_own(self, winner: Winner) -> None:
         codes, splitter = self.codes[winner.owner], self.plan.splitters[winner.owner]

@@ -94,7 +94,7 @@ class Judge:
             totals,
             self.numbers,
             self.scales,
-            self.rule,
+            self.rule.reg_lambda,
             kinds=level.kinds,
             sizes=level.sizes,
             onehot=self.onehot,

@@ -103,8 +103,8 @@ class SecureBoost(TreeModel):
         row_fraction: share of the rows drawn for each tree, without replacement.
         replace: for forests only.
         bins: candidates per column are at most ``bins - 1``.
-        candidates: ``"global"``: quantiles of the column, cut once; ``"node"``: percentiles within each node; ``"all"``:
-            every value of the column, for small data.
+        candidates: ``"global"``: quantiles of the column, cut once; ``"node"``: percentiles within each node;
+            ``"all"``: every value of the column, for small data.
         reg_lambda: L2 penalty of leaf weights, as in XGBoost.
         gamma: least gain of a split, as in XGBoost.
         min_rows: least number of rows in a leaf.
@@ -151,8 +151,8 @@ class FederatedForest(TreeModel):
         row_fraction: share of the rows drawn for each tree.
         replace: whether rows are drawn with replacement.
         bins: candidates per column are at most ``bins - 1``.
-        candidates: ``"global"``: quantiles of the column, cut once; ``"node"``: percentiles within each node; ``"all"``:
-            every value of the column, for small data.
+        candidates: ``"global"``: quantiles of the column, cut once; ``"node"``: percentiles within each node;
+            ``"all"``: every value of the column, for small data.
         reg_lambda: for boosting only.
         gamma: least gain of a split: half the decrease of Gini impurity (or of the variance) times the node's rows.
         min_rows: least number of rows in a leaf.

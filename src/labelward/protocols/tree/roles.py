@@ -16,8 +16,9 @@ from labelward.messages.setup import KeyOffer
 from labelward.party.context import Context
 from labelward.party.handshake import Agreed, greet_active, greet_passives
 from labelward.party.policy import Setup, require_points
-from labelward.protocols.tree.active import VISITED, Trained, Warm, objective_name, train_active
+from labelward.protocols.tree.active import VISITED, Trained, Warm, train_active
 from labelward.protocols.tree.columns import Columns, Labels
+from labelward.protocols.tree.fit import objective_name
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.passive import train_passive
 from labelward.protocols.tree.predict import predict_active, predict_passive

@@ -1,0 +1,77 @@
+"""What the policies have to say while a tree grows: which candidates may be chosen, and who may see a split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import PolicyError
+from labelward.party.policy import CandidateSplits, SplitReveal
+from labelward.protocols.tree.level import Source, Winner, left_counts
+from labelward.protocols.tree.plan import Ensemble, Plan
+
+__all__ = ["Consultation"]
+
+Totals = Mapping[int, NDArray[np.int64]]
+
+
+class Consultation:
+    """The policies' part in one tree."""
+
+    def __init__(self, ensemble: Ensemble, plan: Plan) -> None:
+        self._policies, self._ensemble, self._plan = ensemble.ctx.policies, ensemble, plan
+
+    def allowed(self, sources: Mapping[str, Source], totals: Totals, depth: int) -> dict[str, NDArray[np.bool_]]:
+        """Return for each owner bool [nodes, columns, candidates]: which of them may be chosen; empty where all may.
+
+        Args:
+            totals: int64 [k] of each node.
+        """
+        if not self._policies.at("split_candidates"):
+            return {}
+        allowed, numbers = {}, self._plan.judge.numbers
+        for owner, source in sources.items():
+            if len(source.level.sums):
+                nodes = source.level.nodes
+                candidates = CandidateSplits(
+                    tree=self._plan.tree,
+                    depth=depth,
+                    owner=owner,
+                    owner_is_active=owner in self._ensemble.blocks,
+                    nodes=nodes,
+                    left=left_counts(source, numbers),
+                    node=np.stack([numbers.class_counts(totals[node]) for node in nodes]),
+                    totals=self._ensemble.class_totals,
+                )
+                allowed[owner] = self._policies.split_candidates(candidates)
+        return allowed
+
+    def viewers(
+        self, winner: Winner, participants: frozenset[str], totals: NDArray[np.int64], depth: int
+    ) -> frozenset[str]:
+        """Return who may see the children of a split.
+
+        Args:
+            participants: the peers that see the node itself.
+            totals: int64 [k] of the node.
+        """
+        if not participants or not self._policies.at("before_instance_space"):
+            return participants
+        if not self._policies.purities:
+            raise PolicyError("a defense that acts at before_instance_space must declare purities")
+        numbers = self._plan.judge.numbers
+        left = numbers.class_counts(winner.left)
+        reveal = SplitReveal(
+            tree=self._plan.tree,
+            depth=depth,
+            node=winner.node,
+            owner=winner.owner,
+            owner_is_active=winner.owner in self._ensemble.blocks,
+            left=left,
+            right=numbers.class_counts(totals) - left,
+            totals=self._ensemble.class_totals,
+            participants=participants,
+        )
+        return self._policies.before_instance_space(reveal)
