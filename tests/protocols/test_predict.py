@@ -82,7 +82,7 @@ def test_answers_held_at_a_time_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     model = make_model(4, trees=6)
     splits = sum(len(tree.nodes) for tree in model.active.trees)
     monkeypatch.setattr(predict, "ANSWERS", 16 * splits)
-    assert list(predict.batches(model.active, 40)) == [(0, 16), (16, 32), (32, 40)]
+    assert list(predict.batches(model.active, 0, 40)) == [(0, 16), (16, 32), (32, 40)]
     _, views = outcome(model, model.table(np.random.default_rng(4), 40), "one-round")
     assert [message.rows for _, message in _received(views["bank"], "telco", PredictAnswers)] == [16, 16, 8]
 

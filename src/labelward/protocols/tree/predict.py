@@ -31,13 +31,17 @@ from labelward.protocols.tree.partition import children
 from labelward.protocols.tree.share import ModelShare, Records, TreeShape
 
 __all__ = [
+    "Bits",
     "Mode",
     "Own",
     "ask_answers",
     "batches",
     "branches",
     "end_requests",
+    "leaf_weights",
+    "leaves_of",
     "leaves_reached",
+    "margins_of",
     "predict_active",
     "predict_leaves",
     "predict_passive",
@@ -71,15 +75,10 @@ def predict_active(ctx: Context, share: ModelShare, own: Own, rows: int, *, mode
     Raises:
         PeerError: a peer failed, or its answers do not fit.
     """
-    forest = share.kind == "forest"
-    margins = np.zeros((rows, share.outputs)) if forest else np.tile(np.asarray(share.base, np.float64), (rows, 1))
-    for start, stop, number, leaves in _routes(ctx, share, own, rows, mode):
-        tree = share.trees[number]
-        target = margins[start:stop] if tree.output < 0 else margins[start:stop, tree.output : tree.output + 1]
-        target += _weights(tree)[leaves]
-    if forest and share.trees:
-        margins /= len(share.trees)
-    return margins + np.asarray(share.base, np.float64) if forest else margins
+    margins = np.empty((rows, share.outputs))
+    for start, stop, leaves in _routes(ctx, share, own, rows, mode):
+        margins[start:stop] = margins_of(share, leaves)
+    return margins
 
 
 def predict_leaves(ctx: Context, share: ModelShare, own: Own, rows: int, *, mode: Mode = "one-round") -> Leaves:
@@ -88,8 +87,8 @@ def predict_leaves(ctx: Context, share: ModelShare, own: Own, rows: int, *, mode
     Arguments and errors as for :func:`predict_active`.
     """
     reached = np.empty((rows, len(share.trees)), dtype=np.int32)
-    for start, stop, number, leaves in _routes(ctx, share, own, rows, mode):
-        reached[start:stop, number] = leaves
+    for start, stop, leaves in _routes(ctx, share, own, rows, mode):
+        reached[start:stop] = leaves.T
     return reached
 
 
@@ -150,13 +149,18 @@ def walk(tree: TreeShape, parties: tuple[str, ...], answers: Mapping[str, Bits],
     Raises:
         PeerError: an owner has answered for fewer splits than the tree has of it, or for other rows.
     """
-    return _weights(tree)[leaves_reached(tree, parties, answers, rows)]
+    return leaf_weights(tree)[leaves_reached(tree, parties, answers, rows)]
 
 
 def leaves_reached(tree: TreeShape, parties: tuple[str, ...], answers: Mapping[str, Bits], rows: int) -> Leaves:
     """Return int32 [rows]: the position in ``tree.leaves`` of the leaf that each row reaches; see :func:`walk`."""
     left, right = branches(tree)
     return route(left, right, sides_of(tree, parties, answers, rows))
+
+
+def leaf_weights(tree: TreeShape) -> Floats:
+    """Return float64 [leaves, outputs of the tree]."""
+    return np.array(tree.weights, dtype=np.float64).reshape(len(tree.leaves), -1)
 
 
 def branches(tree: TreeShape) -> tuple[Leaves, Leaves]:
@@ -182,12 +186,30 @@ def sides_of(tree: TreeShape, parties: tuple[str, ...], answers: Mapping[str, Bi
     return sides
 
 
-def batches(share: ModelShare, rows: int) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of each batch, so that the answers of all parties fit in bounded memory."""
+def leaves_of(share: ModelShare, answers: Mapping[str, Bits], rows: int) -> Leaves:
+    """Return int32 [trees, rows]: the leaf that each row reaches in each tree; see :func:`walk`."""
+    reached = np.empty((len(share.trees), rows), dtype=np.int32)
+    for number, tree in enumerate(share.trees):
+        reached[number] = leaves_reached(tree, share.parties, answers, rows)
+    return reached
+
+
+def margins_of(share: ModelShare, leaves: Leaves) -> Floats:
+    """Return the margins of rows that reach these leaves, int32 [trees, rows]: float64 [rows, outputs]."""
+    forest, base = share.kind == "forest", np.asarray(share.base, dtype=np.float64)
+    margins = np.zeros((leaves.shape[1], share.outputs)) if forest else np.tile(base, (leaves.shape[1], 1))
+    for tree, reached in zip(share.trees, leaves, strict=True):
+        outputs = slice(None) if tree.output < 0 else slice(tree.output, tree.output + 1)
+        margins[:, outputs] += leaf_weights(tree)[reached]
+    return margins / max(1, len(share.trees)) + base if forest else margins
+
+
+def batches(share: ModelShare, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield start and stop of each batch of rows, so that the answers of all parties fit in bounded memory."""
     splits = sum(len(tree.nodes) for tree in share.trees)
     size = max(8, min(BATCH, ANSWERS // max(1, splits)))
-    for start in range(0, rows, size):
-        yield start, min(start + size, rows)
+    for first in range(start, stop, size):
+        yield first, min(first + size, stop)
 
 
 def ask_answers(ctx: Context, share: ModelShare, own: Own, span: tuple[int, int], number: int) -> dict[str, Bits]:
@@ -213,20 +235,16 @@ def end_requests(ctx: Context, share: ModelShare, rows: int, numbers: Mapping[st
         ctx.send(peer, PredictRequest(share.model, rows, rows), (numbers[peer],))
 
 
-def _routes(ctx: Context, share: ModelShare, own: Own, rows: int, mode: Mode) -> Iterator[tuple[int, int, int, Leaves]]:
-    """Yield start, stop, number of the tree and the leaves that the rows reach, batch by batch."""
+def _routes(ctx: Context, share: ModelShare, own: Own, rows: int, mode: Mode) -> Iterator[tuple[int, int, Leaves]]:
+    """Yield start, stop and the leaves that the rows reach, int32 [trees, rows], batch by batch."""
     numbers = dict.fromkeys(ctx.peers, 0)
-    for start, stop in batches(share, rows):
+    for number, (start, stop) in enumerate(batches(share, 0, rows)):
         if mode == "one-round":
-            answers = ask_answers(ctx, share, own, (start, stop), max(numbers.values(), default=0))
-            for peer in ctx.peers:
-                numbers[peer] += 1
-            for number, tree in enumerate(share.trees):
-                yield start, stop, number, leaves_reached(tree, share.parties, answers, stop - start)
+            answers = ask_answers(ctx, share, own, (start, stop), number)
+            numbers = dict.fromkeys(ctx.peers, number + 1)
+            yield start, stop, leaves_of(share, answers, stop - start)
         else:
-            reached = _Descent(ctx, share, own, (start, stop), numbers).leaves()
-            for number in range(len(share.trees)):
-                yield start, stop, number, reached[number]
+            yield start, stop, _Descent(ctx, share, own, (start, stop), numbers).leaves()
     end_requests(ctx, share, rows, numbers)
 
 
@@ -244,8 +262,8 @@ class _Descent:
 
     def leaves(self) -> NDArray[np.int32]:
         """Return int32 [trees, rows]: the leaves reached."""
-        depth = max((node + 1).bit_length() for tree in self.share.trees for node in (*tree.nodes, 0))
-        for level in range(depth if any(tree.nodes for tree in self.share.trees) else 0):
+        depth = max(((node + 1).bit_length() for tree in self.share.trees for node in tree.nodes), default=0)
+        for level in range(depth):
             self._descend(level)
         return -1 - self.at
 
@@ -294,11 +312,6 @@ class _Descent:
     def _move(self, number: int, split: int, here: Bits, goes_left: Bits) -> None:
         left, right = self.branches[number]
         self.at[number, here] = np.where(goes_left, left[split], right[split])
-
-
-def _weights(tree: TreeShape) -> Floats:
-    """Return float64 [leaves, outputs of the tree]."""
-    return np.array(tree.weights, dtype=np.float64).reshape(len(tree.leaves), -1)
 
 
 def _all_sides(records: Records, x: Floats) -> Bits:
