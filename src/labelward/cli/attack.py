@@ -20,7 +20,9 @@ def attack(
     view_dir: Annotated[Path, typer.Argument(help="The folder of a stored view.")],
     features: Annotated[Path, typer.Option(help="The attacker's own columns of the training rows (.csv, .parquet).")],
     attack: Annotated[str, typer.Option(help="Kind of the attack; labelward list attacks shows them.")],
-    classes: Annotated[int, typer.Option(min=2, help="How many classes the attacker knows the labels to have.")],
+    classes: Annotated[
+        int, typer.Option(min=2, help="How many classes the attacker knows of; bins, if labels are quantities.")
+    ],
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of the attack's own random draws.")],
     out: Annotated[Path, typer.Option(help="Where the guess goes (.parquet).")],
     id_column: Annotated[str | None, typer.Option("--id", help="The features' column of row ids.")] = None,
@@ -51,12 +53,15 @@ def score(
     truth: Annotated[Path, typer.Option(help="The table with the true labels (.csv, .parquet).")],
     label: Annotated[str, typer.Option(help="Its label column.")] = "label",
     id_column: Annotated[str | None, typer.Option("--id", help="Its column of row ids.")] = None,
+    bins: Annotated[
+        int | None, typer.Option(min=2, max=100, help="The labels are quantities: cut them into so many bins.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare a guess with the true labels."""
     from labelward.evaluate.offline import score_guess
 
-    scores = score_guess(guess, truth, label=label, id_column=id_column)
+    scores = score_guess(guess, truth, label=label, id_column=id_column, bins=bins)
     if json:
         print_json(scores)
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,6 +13,9 @@ from labelward.cli._output import insecure_warning
 from labelward.cli._progress import Board
 from labelward.errors import InputError, unknown_name
 
+if TYPE_CHECKING:
+    from labelward.evaluate.programs import Watched
+
 __all__ = ["predict", "train"]
 
 
@@ -20,36 +23,55 @@ def train(
     job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What to train.")],
     out: Annotated[Path, typer.Option(help="The folder for the parties' views and model shares.")],
     seed: Annotated[
-        int | None, typer.Option(min=0, max=LARGEST_SEED, help="One of the job's seeds, or any other; the first.")
+        int | None,
+        typer.Option(
+            min=0,
+            max=LARGEST_SEED,
+            help="One of the job's seeds, or any other; the first. With --continue the model's own.",
+        ),
     ] = None,
     defense: Annotated[str | None, typer.Option(help="Which variant, where the job has several.")] = None,
+    earlier: Annotated[
+        Path | None,
+        typer.Option("--continue", metavar="RUN_DIR", help="Grow the job's trees on top of this trained model."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Throw away what an earlier training left there.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
 ) -> None:
     """Train one model and keep each party's view and model share."""
     from labelward.cli.audit import insecure_reasons
+    from labelward.evaluate.shares import trained_job
     from labelward.evaluate.train import train as run_train
     from labelward.job import load_job
 
     job = load_job(job_file)
+    if seed is None:
+        seed = (job if earlier is None else trained_job(earlier)).run.seeds[0]
     insecure_warning(insecure_reasons(job))
     try:
         with Board("training", quiet=quiet) as board:
             done = run_train(
                 job,
                 out,
-                seed=job.run.seeds[0] if seed is None else seed,
+                seed=seed,
                 variant=defense,
                 force=force,
                 watch=board,
+                earlier=earlier,
             )
     except KeyboardInterrupt:
         begin = f"; begin again with --force, since {out} exists" if out.exists() else ""
         end(f"no model was finished{begin}", 2, "interrupted")
+    if done.watched is not None:
+        typer.echo(_best_round(done.watched))
     for name, value in done.utility.items():
-        if isinstance(value, int | float):
-            typer.echo(f"{name}  {value:.4f}")
+        typer.echo(f"{name}  {value:.4f}")
     typer.echo(f"wrote {out}")
+
+
+def _best_round(watched: Watched) -> str:
+    reached = f"{watched.metric} {watched.values[watched.best]:.4f} on the validation rows"
+    return f"best round  {watched.best + 1} of {len(watched.values)} ({reached})"
 
 
 def predict(
@@ -57,14 +79,18 @@ def predict(
     out: Annotated[Path, typer.Option(help="Where the predictions go (.parquet).")],
     table: Annotated[Path | None, typer.Option(help="One table with all parties' columns.")] = None,
     party: Annotated[list[str] | None, typer.Option(help="One party's own table, as NAME=TABLE.")] = None,
+    mode: Annotated[
+        Literal["one-round", "levels"],
+        typer.Option(help="levels: slower; the active party learns only the sides that a row's way needs."),
+    ] = "one-round",
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Predict new rows with all parties' shares of a model."""
     refuse_existing(out, force=force, ending=".parquet")
     tables = _tables(_parties(run_dir), table, party or [])
-    from labelward.evaluate.train import predict as run_predict
+    from labelward.evaluate.predict import predict as run_predict
 
-    rows = run_predict(run_dir, tables, out)
+    rows = run_predict(run_dir, tables, out, mode=mode)
     typer.echo(f"wrote {out}: {rows} rows")
 
 

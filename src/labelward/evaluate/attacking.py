@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from labelward import rng
 from labelward.attacks.contract import Attack, Aux, Guess, Own
-from labelward.data import Rehearsal
-from labelward.evaluate.results import Leakage
+from labelward.data import PartyData, Rehearsal
+from labelward.evaluate.results import Metrics
 from labelward.evaluate.scores import chance, score
 from labelward.party.view import View
 
-__all__ = ["Attacked", "attack_and_score", "guess_labels", "score_values", "score_without_view"]
+__all__ = ["Attacked", "attack_and_score", "guess_labels", "own_of", "score_values", "score_without_view"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Attacked:
         seconds: of the attack on the view.
     """
 
-    leakage: Leakage
+    leakage: Metrics
     auxiliary: dict[str, Any]
     notes: dict[str, float]
     seconds: float
@@ -42,39 +42,54 @@ def guess_labels(attack: Attack, view: View, own: Own, *, classes: int, seed: in
     return attack(view, own, Aux(classes=classes), rng=draws)
 
 
-def score_values(values: NDArray[np.int64], labels: Sequence[str]) -> dict[str, Any]:
+def own_of(held: PartyData) -> Own:
+    """Return a party's training columns as its attacks take them."""
+    categories = {held.columns[position]: len(names) for position, names in held.categories.items()}
+    return Own(features=held.train, columns=held.columns, categories=categories)
+
+
+def score_values(
+    values: NDArray[np.int64], labels: Sequence[str], quantities: NDArray[np.float64] | None = None
+) -> dict[str, Any]:
     """Return the metrics of a guess, with ``chance`` beside them.
 
     Args:
         values: int64 [rows], the guess.
-        labels: the true labels of the same rows, as text: numbered here, so that it does not matter which
-            table they come from.
+        labels: the true labels of the same rows, or the bins that they are cut into, as text: numbered here, so that it
+            does not matter which table they come from.
+        quantities: the labels themselves, where they are quantities.
     """
     truth = np.unique(np.asarray(labels, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
-    return {**score(values, truth), "chance": chance(values, truth)}
+    return {**score(values, truth, quantities), "chance": chance(values, truth, quantities)}
 
 
 def attack_and_score(attack: Attack, view: View, data: Rehearsal, *, seed: int) -> Attacked:
     """Attack a party's view and score the guess."""
-    own, classes, labels = _known(view, data)
+    own, classes = _known(view, data)
     start = time.perf_counter()
     guess = guess_labels(attack, view, own, classes=classes, seed=seed)
     seconds = time.perf_counter() - start
-    leakage = {**score_values(guess.values, labels), "primary": attack.primary}
-    return Attacked(leakage=leakage, auxiliary={"classes": classes}, notes=guess.notes, seconds=seconds)
+    leakage = {**_score(guess, data), "primary": attack.primary}
+    auxiliary = {"classes" if data.classes else "bins of the labels": classes}
+    return Attacked(leakage=leakage, auxiliary=auxiliary, notes=guess.notes, seconds=seconds)
 
 
 def score_without_view(attack: Attack, view: View, data: Rehearsal, *, seed: int) -> dict[str, float]:
     """Return the metrics of the same attack on the empty view of the same party."""
-    own, classes, labels = _known(view, data)
-    guess = guess_labels(attack, view.without_records(), own, classes=classes, seed=seed)
-    metrics = score_values(guess.values, labels)
+    own, classes = _known(view, data)
+    metrics = _score(guess_labels(attack, view.without_records(), own, classes=classes, seed=seed), data)
     metrics.pop("chance")
     return metrics
 
 
-def _known(view: View, data: Rehearsal) -> tuple[Own, int, list[str]]:
-    """Return what the view's party owns, the number of classes, and the true labels (for scoring alone)."""
+def _known(view: View, data: Rehearsal) -> tuple[Own, int]:
+    """Return what the view's party owns, and the number of classes, or of bins."""
     held = next(party for party in data.parties if party.name == view.party)
-    labels: list[str] = np.asarray(data.classes)[data.train_labels].tolist()
-    return Own(features=held.train, columns=held.columns), len(data.classes), labels
+    return own_of(held), int(data.train_labels.max()) + 1
+
+
+def _score(guess: Guess, data: Rehearsal) -> dict[str, Any]:
+    """Compare a guess with the true labels of the training rows."""
+    if data.classes:
+        return score_values(guess.values, np.asarray(data.classes)[data.train_labels].tolist())
+    return score_values(guess.values, data.train_labels.astype(np.str_).tolist(), data.train_values)

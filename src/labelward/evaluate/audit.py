@@ -239,7 +239,8 @@ class _Audit:
         self, at: _Seed, variant: Variant, ended: Finished, views: dict[str, View]
     ) -> tuple[list[ResultRow], list[AttackAccount]]:
         rows, accounts = [], []
-        worth, versions = utility(ended.margins, at.data, at.beside), library_versions()
+        worth = utility(make_programs(self.job.model), ended.margins, at.data, at.beside)
+        versions = library_versions()
         attackers = self._attackers()
         for number, (party, attack) in enumerate(attackers):
             leakage = None

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from labelward.data import Rehearsal
+from labelward.data import PartyData, Rehearsal
 from labelward.errors import OutputError
 from labelward.evaluate.private import LOCK_FILE, locked, output_errors, private_folder, replacing
 from labelward.evaluate.results import RESULTS_FILE
@@ -160,6 +160,8 @@ def _write_job(folder: Path, job: Job, purpose: Purpose) -> None:
 def store_data(out: Path, data: Rehearsal, seed: int) -> None:
     """Write ``<party>.parquet`` (id, own training columns) and ``truth.parquet`` (id, label), rows in the views' order.
 
+    Categories are texts, and what is missing is null.
+
     Files that are there already must be the same: an audit goes on with the data that it began with.
 
     Raises:
@@ -171,10 +173,21 @@ def store_data(out: Path, data: Rehearsal, seed: int) -> None:
     folder = private_folder(data_folder(out, seed))
     ids = pa.array(data.train_ids.tolist(), pa.string())
     for party in data.parties:
-        columns = {name: party.train[:, position] for position, name in enumerate(party.columns)}
+        columns = {name: _column(party, position) for position, name in enumerate(party.columns)}
         _write(folder / f"{party.name}.parquet", {"id": ids, **columns})
-    names = np.asarray(data.classes)[data.train_labels]
-    _write(folder / "truth.parquet", {"id": ids, "label": pa.array(names.tolist(), pa.string())})
+    truth = data.train_values
+    if data.classes:
+        truth = pa.array(np.asarray(data.classes)[data.train_labels].tolist(), pa.string())
+    _write(folder / "truth.parquet", {"id": ids, "label": truth})
+
+
+def _column(party: PartyData, position: int) -> Any:
+    import pyarrow as pa
+
+    values, names = party.train[:, position], party.categories.get(position)
+    if names is None:
+        return pa.array(values, from_pandas=True)
+    return pa.array([names[int(code)] if code >= 0 else None for code in values.tolist()], pa.string())
 
 
 def _write(path: Path, columns: Mapping[str, Any]) -> None:

@@ -32,9 +32,19 @@ __all__ = [
     "make_programs",
 ]
 
-MODELS: Registry[Any] = Registry("model", "labelward.protocols", ["tree.params:SecureBoost"])
+MODELS: Registry[Any] = Registry(
+    "model",
+    "labelward.protocols",
+    [
+        "tree.params:SecureBoost",
+        "tree.params:FederatedForest",
+    ],
+)
 
-PROGRAMS = {"secureboost": "labelward.evaluate.trees:TreePrograms"}
+PROGRAMS = {
+    "secureboost": "labelward.evaluate.trees:TreePrograms",
+    "forest": "labelward.evaluate.trees:TreePrograms",
+}
 """How a kind of model is run: ``"module:class"``, whose instances are made from the model's parameters."""
 
 T = TypeVar("T")
@@ -147,8 +157,7 @@ def catalogue() -> dict[str, list[KindInfo]]:
         KindInfo(
             kind=name,
             summary=f"{entry.title}: {entry.rows:,} rows, {entry.features} columns, "
-            f"{f'{len(entry.classes)} classes' if entry.classes else 'a quantity'}"
-            f"{'' if len(entry.classes) == 2 else '; no model for it yet'}",
+            f"{f'{len(entry.classes)} classes' if entry.classes else 'a quantity'}",
         )
         for name, entry in entries().items()
     ]

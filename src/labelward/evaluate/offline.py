@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from labelward.attacks.contract import Guess, Own
 from labelward.data import encode_as, origin, read_ids, read_table
-from labelward.data.labels import encode_labels
+from labelward.data.labels import encode_labels, encode_quantities, label_bins
 from labelward.errors import DataError, FileFormatError
 from labelward.evaluate.attacking import guess_labels, score_values
 from labelward.evaluate.kinds import make_attack
@@ -69,7 +69,7 @@ def attack_view(
             order, and are numbered from 0.
         kind: of the attack.
         params: of the attack.
-        classes: number of classes that the attacker knows there to be.
+        classes: number of classes that the attacker knows there to be; of quantities, of the bins to guess.
         seed: of the run; gives the draws that the audit's attack had.
         id_column: the table's column of row ids; by default ``id``, if there is one.
         incomplete: whether a view without its closing record may be attacked.
@@ -97,8 +97,9 @@ def attack_view(
         order = _view_order(view, ids, place)
         table, ids = table.take(pa.array(order)), tuple(ids[row] for row in order)
     _check_columns(view, [name for name in table.column_names if name != (id_column or "id")], place)
-    columns = view.header.columns
-    own = Own(features=encode_as(table, columns, place), columns=columns)
+    columns, categories = view.header.columns, view.header.categories
+    own_columns = encode_as(table, columns, categories, place)
+    own = Own(features=own_columns, columns=columns, categories={name: len(each) for name, each in categories.items()})
     return ids, guess_labels(attack, view, own, classes=classes, seed=seed)
 
 
@@ -138,7 +139,9 @@ def read_guess(path: Path) -> StoredGuess:
         raise FileFormatError(f"{path}: is no guess that labelward attack wrote ({error})") from error
 
 
-def score_guess(guess: Path, truth: Path, *, label: str = "label", id_column: str | None = None) -> dict[str, Any]:
+def score_guess(
+    guess: Path, truth: Path, *, label: str = "label", id_column: str | None = None, bins: int | None = None
+) -> dict[str, Any]:
     """Compare a stored guess with the true labels; metric names as in result rows, with ``chance``.
 
     Args:
@@ -146,6 +149,7 @@ def score_guess(guess: Path, truth: Path, *, label: str = "label", id_column: st
         truth: table with the labels of these rows, of others too, in any order.
         label: its label column.
         id_column: its column of row ids; by default ``id``, or row numbers from 0 where there is none.
+        bins: the labels are quantities; they are cut into so many bins of equal numbers of the guess's rows.
 
     Raises:
         FileFormatError: the guess cannot be read.
@@ -154,7 +158,10 @@ def score_guess(guess: Path, truth: Path, *, label: str = "label", id_column: st
     stored = read_guess(guess)
     place = f"table {str(truth)!r}"
     table = read_table(truth, text=[id_column or "id"])
-    classes, numbers = encode_labels(table, label, place)
+    if bins is None:
+        classes, numbers = encode_labels(table, label, place)
+    else:
+        quantities = encode_quantities(table, label, place)
     row_of = {name: row for row, name in enumerate(_ids(table, id_column, place))}
     missing = [name for name in stored.ids if name not in row_of]
     if missing:
@@ -163,8 +170,14 @@ def score_guess(guess: Path, truth: Path, *, label: str = "label", id_column: st
             columns = ", ".join(map(repr, table.column_names))
             told += f"; it has no column 'id', so that its rows count from 0 (its columns: {columns}); give --id"
         raise DataError(told)
-    names = np.asarray(classes)[numbers[[row_of[name] for name in stored.ids]]]
-    return score_values(stored.values, names.tolist())
+    rows = [row_of[name] for name in stored.ids]
+    if bins is None:
+        return score_values(stored.values, np.asarray(classes)[numbers[rows]].tolist())
+    values = quantities[rows]
+    if np.ptp(values) == 0:
+        raise DataError(f"{place}, label column {label!r}: all rows of the guess have the label {values[0]:g}")
+    numbers = np.searchsorted(label_bins(values, bins), values)
+    return score_values(stored.values, numbers.astype(np.str_).tolist(), values)
 
 
 def _ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:

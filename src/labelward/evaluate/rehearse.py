@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from labelward.data import PartyData, Rehearsal
 from labelward.evaluate.kinds import make_programs
 from labelward.evaluate.private import private_folder
-from labelward.evaluate.programs import Ended
+from labelward.evaluate.programs import Ended, Share, Watched
 from labelward.evaluate.results import Cost, KeyInfo
 from labelward.he import Counts, Engine
 from labelward.job import EncryptionSection, Job
@@ -43,15 +43,17 @@ class Finished:
     """What is known of a training beside views and shares.
 
     Attributes:
-        margins: float64 [test rows].
+        margins: float64 [test rows, outputs].
         meters: what each party spent and sent.
         fingerprint: of the public key, as hex.
+        watched: how the validation rows fared, where there are any.
     """
 
     margins: NDArray[np.float64]
     cost: Cost
     meters: dict[str, Meter]
     fingerprint: str
+    watched: Watched | None = None
 
 
 def key_bits(engine: Engine, section: EncryptionSection) -> int:
@@ -94,6 +96,7 @@ def rehearse(
     seed: int,
     progress: Progress,
     protections: Protections = Protection,
+    shares: Mapping[str, Share] | None = None,
 ) -> Finished:
     """Train and predict the test rows; leave ``folder/<party>/view`` and ``folder/<party>/model``.
 
@@ -104,11 +107,13 @@ def rehearse(
         engine: makes the keys; its worker processes outlive the run.
         folder: is made; its parent must exist.
         progress: hears of trees, from the active party's thread.
+        shares: by party, of an earlier training that is gone on with.
 
     Raises:
         LabelwardError: the first error of a party.
     """
     programs, active = make_programs(job.model), data.parties[0].name
+    earlier: Mapping[str, Any] = {} if shares is None else shares
     agreed = _agreed(job, data, engine)
     reasons = insecurities(engine, job.encryption, protections)
     private_folder(folder)
@@ -132,8 +137,8 @@ def rehearse(
 
     def run(held: PartyData, ctx: Context) -> Ended[Any]:
         if held.name == active:
-            return programs.active(ctx, agreed, data, engine)
-        return programs.passive(ctx, agreed, held, engine)
+            return programs.active(ctx, agreed, data, engine, share=earlier.get(active))
+        return programs.passive(ctx, agreed, held, engine, share=earlier.get(held.name))
 
     start = time.perf_counter()
     ended = run_parties({party.name: (partial(context, party), partial(run, party)) for party in data.parties})
@@ -142,14 +147,18 @@ def rehearse(
         end.share.save(folder / party / MODEL)
     meters = {party: contexts[party].meter for party in ended}
     cost, last = _cost(seconds, meters, [end.counts for end in ended.values()]), ended[active]
-    return Finished(margins=last.margins, cost=cost, meters=meters, fingerprint=last.fingerprint.hex())
+    return Finished(
+        margins=last.margins, cost=cost, meters=meters, fingerprint=last.fingerprint.hex(), watched=last.watched
+    )
 
 
 def _agreed(job: Job, data: Rehearsal, engine: Engine) -> Agreed:
+    """Return what the parties agree on: the shared part of the job, and the rows, validation rows among them."""
+    shared = {**job.shared(), "data.validation_rows": len(data.validation_ids)}
     return Agreed(
         parties=tuple(party.name for party in data.parties),
-        job={key: json.dumps(value, sort_keys=True) for key, value in job.shared().items()},
-        ids=[*data.train_ids.tolist(), *data.test_ids.tolist()],
+        job={key: json.dumps(value, sort_keys=True) for key, value in shared.items()},
+        ids=[*data.train_ids.tolist(), *data.validation_ids.tolist(), *data.test_ids.tolist()],
         rows=(len(data.train_ids), len(data.test_ids)),
         bits=key_bits(engine, job.encryption),
         precision=job.encryption.precision,
@@ -171,6 +180,7 @@ def _header(held: PartyData, agreed: Agreed, engine: Engine, reasons: tuple[str,
         job=agreed.job,
         columns=held.columns,
         ids=ids_digest(agreed.ids[: agreed.rows[0]]),
+        categories={held.columns[position]: names for position, names in held.categories.items()},
     )
 
 

@@ -53,8 +53,8 @@ RUN_FILE = "run.json"
 Configured = dict[str, Any]
 """A model, defense or attack: ``kind`` and its parameters in one object."""
 
-Metrics = dict[str, float | dict[str, float]]
-Leakage = dict[str, float | dict[str, float] | str]
+Metrics = dict[str, float | dict[str, float] | str]
+"""Values by metric name, objects with the same names to compare them with, and the name of the ``primary`` metric."""
 
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,7 +94,8 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         party: the attacker; None where the job has no attack.
         leakage: metric values by name, with ``chance`` and ``without_view`` (objects with the same names) and
             ``primary`` (the name of the metric that ranks); None where ``attack`` is.
-        utility: metric values by name on the test rows, with ``alone`` and ``joined`` (objects with the same names).
+        utility: metric values by name on the test rows, with ``alone`` and ``joined`` (objects with the same names) and
+            ``primary`` (the name of the metric that ranks).
         versions: of labelward, python and the libraries that matter.
     """
 
@@ -106,7 +107,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     defense: tuple[Configured, ...]
     party: str | None
     attack: Configured | None
-    leakage: Leakage | None
+    leakage: Metrics | None
     utility: Metrics
     cost: Cost
     versions: dict[str, str]
@@ -128,7 +129,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.attack is not None and self.party is None:
             raise ValueError("an attack has no attacking party")
         if self.leakage is not None:
-            _check_leakage(self.leakage)
+            _check_metrics("leakage", self.leakage, ("chance", "without_view"))
         _check_metrics("utility", self.utility, ("alone", "joined"), may_be_empty=True)
         _check_finite("cost.seconds", self.cost.seconds)
 
@@ -358,23 +359,16 @@ def _decode(data: bytes, kind: type[Stored], where: str) -> Stored:
         raise FileFormatError(f"{where}: damaged: {error}") from error
 
 
-def _check_leakage(leakage: Leakage) -> None:
-    primary = leakage.get("primary")
-    if not isinstance(primary, str):
-        raise ValueError("leakage names no primary metric")
-    metrics: Metrics = {name: value for name, value in leakage.items() if not isinstance(value, str)}
-    if len(metrics) != len(leakage) - 1:
-        raise ValueError("leakage holds a text that is no metric")
-    _check_metrics("leakage", metrics, ("chance", "without_view"))
-    if not isinstance(metrics.get(primary), float | int):
-        raise ValueError(f"the primary metric {primary!r} of leakage has no value")
-
-
 def _check_metrics(name: str, metrics: Metrics, beside: tuple[str, ...], *, may_be_empty: bool = False) -> None:
-    """Require finite values, and the objects ``beside`` them with the same metric names."""
-    own = {key: value for key, value in metrics.items() if key not in beside}
+    """Require finite values, one of them primary, and the objects ``beside`` them with the same metric names."""
+    own = {key: value for key, value in metrics.items() if key not in (*beside, "primary")}
+    primary = metrics.get("primary")
+    if not isinstance(primary, str):
+        raise ValueError(f"{name} names no primary metric")
     for key, value in own.items():
         _check_finite(f"{name}.{key}", value)
+    if primary not in own:
+        raise ValueError(f"the primary metric {primary!r} of {name} has no value")
     for key in beside:
         other = metrics.get(key)
         if not isinstance(other, dict) or (other.keys() != own.keys() and (other or not may_be_empty)):

@@ -11,13 +11,22 @@ from labelward.errors import DataError
 
 __all__ = ["chance", "score"]
 
+Clusters = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
-def score(guess: NDArray[np.int64], truth: NDArray[Any]) -> dict[str, float]:
+
+def score(guess: Clusters, truth: NDArray[Any], quantities: Floats | None = None) -> dict[str, float]:
     """Return the agreement of clusters with labels, whatever either are called.
+
+    Args:
+        guess: int64 [rows].
+        truth: [rows], classes; where labels are quantities the bins that they are cut into.
+        quantities: float64 [rows], the labels themselves where they are quantities.
 
     Returns:
         ``v_measure``: harmonic mean of homogeneity and completeness, 0 to 1 (Rosenberg and Hirschberg 2007);
-        ``ari``: Rand index adjusted for chance, at most 1 (Hubert and Arabie 1985).
+        ``ari``: Rand index adjusted for chance, at most 1 (Hubert and Arabie 1985). With quantities ``r2`` besides: the
+        share of their variance that the means of the clusters explain, 0 to 1; 0 where they do not vary.
 
     Raises:
         DataError: no rows, or not one label a row.
@@ -25,16 +34,21 @@ def score(guess: NDArray[np.int64], truth: NDArray[Any]) -> dict[str, float]:
     from sklearn.metrics import adjusted_rand_score, v_measure_score
 
     _check(guess, truth)
-    return {"v_measure": float(v_measure_score(truth, guess)), "ari": float(adjusted_rand_score(truth, guess))}
+    found = {"v_measure": float(v_measure_score(truth, guess)), "ari": float(adjusted_rand_score(truth, guess))}
+    if quantities is not None:
+        _check(guess, quantities)
+        found["r2"] = _explained(guess, quantities)
+    return found
 
 
-def chance(guess: NDArray[np.int64], truth: NDArray[Any]) -> dict[str, float]:
+def chance(guess: Clusters, truth: NDArray[Any], quantities: Floats | None = None) -> dict[str, float]:
     """Return the exact mean of :func:`score` over all permutations of the truth.
 
     A permutation changes neither entropy, so that the mean V-measure is 2 · E[mutual information] /
     (H(clusters) + H(labels)), with the expectation of the hypergeometric model. The adjusted Rand index has
     mean 0 by construction. Where all permutations give the same partition (a single cluster and a single
-    label, or each row its own in both), it and the V-measure are 1.
+    label, or each row its own in both), it and the V-measure are 1. The mean ``r2`` of k clusters of n rows is
+    (k - 1) / (n - 1), as in the analysis of variance.
 
     Raises:
         DataError: as :func:`score`.
@@ -44,10 +58,27 @@ def chance(guess: NDArray[np.int64], truth: NDArray[Any]) -> dict[str, float]:
     _check(guess, truth)
     table = contingency_matrix(truth, guess, sparse=True)
     if table.shape in ((1, 1), (len(truth), len(truth))):
-        return {"v_measure": 1.0, "ari": 1.0}
-    information = expected_mutual_information(table, len(truth))
-    entropies = sum(_entropy(np.asarray(table.sum(axis=axis)).ravel()) for axis in (0, 1))
-    return {"v_measure": float(2 * information / entropies), "ari": 0.0}
+        found = {"v_measure": 1.0, "ari": 1.0}
+    else:
+        information = expected_mutual_information(table, len(truth))
+        entropies = sum(_entropy(np.asarray(table.sum(axis=axis)).ravel()) for axis in (0, 1))
+        found = {"v_measure": float(2 * information / entropies), "ari": 0.0}
+    if quantities is not None:
+        _check(guess, quantities)
+        varies = bool(np.ptp(quantities))
+        found["r2"] = (len(np.unique(guess)) - 1) / (len(guess) - 1) if varies else 0.0
+    return found
+
+
+def _explained(guess: Clusters, quantities: Floats) -> float:
+    """Return the sum of squares between clusters as a share of all."""
+    if not np.ptp(quantities):
+        return 0.0
+    deviations = quantities - quantities.mean()
+    deviations /= np.abs(deviations).max()  # so that no square is infinite
+    cluster = np.unique(guess, return_inverse=True)[1]
+    sums, sizes = np.bincount(cluster, weights=deviations), np.bincount(cluster)
+    return min(1.0, float(np.sum(sums**2 / sizes) / np.sum(deviations**2)))
 
 
 def _entropy(counts: NDArray[np.int64]) -> float:
@@ -55,7 +86,7 @@ def _entropy(counts: NDArray[np.int64]) -> float:
     return -float(np.sum(share * np.log(share)))
 
 
-def _check(guess: NDArray[np.int64], truth: NDArray[Any]) -> None:
+def _check(guess: Clusters, truth: NDArray[Any]) -> None:
     if not len(truth):
         raise DataError("there are no rows to score")
     if len(guess) != len(truth):

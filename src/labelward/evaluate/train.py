@@ -1,38 +1,26 @@
-"""Training without attacks, and prediction with the shares that it left: one process, one thread for each party."""
+"""Training without attacks: one model, as shares of the parties; from the start, or on top of an earlier one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
-
-from labelward.data import encode_as, load_source, prepare, read_ids, read_table, refuse_other_rows
-from labelward.errors import DataError, FileFormatError, JobError, unknown_name
-from labelward.evaluate.folder import JOB_FILE, check_output, finished_in
+from labelward.data import PartyData, Rehearsal, load_source, prepare
+from labelward.errors import DataError, JobError, unknown_name
+from labelward.evaluate.folder import check_output, finished_in
 from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
 from labelward.evaluate.names import brief_variant
-from labelward.evaluate.private import replacing
-from labelward.evaluate.programs import Programs, Share
-from labelward.evaluate.rehearse import MODEL, key_info, rehearse
+from labelward.evaluate.programs import Programs, Share, Watched
+from labelward.evaluate.rehearse import key_info, rehearse
 from labelward.evaluate.results import Cost, KeyInfo
-from labelward.evaluate.utility import probabilities, scores
+from labelward.evaluate.shares import load_shares, trained_job
+from labelward.evaluate.utility import scores
 from labelward.evaluate.watch import Watch, silent
-from labelward.job import Job, RunSection, Variant, load_job
-from labelward.party.context import Context
-from labelward.party.handshake import greet_active, greet_passives
-from labelward.party.local import run_parties
-from labelward.party.transcript import FORMAT, Header, Transcript
-from labelward.transport.base import Transport
+from labelward.job import Job, RunSection, Variant
 
-__all__ = ["TrainedModel", "predict", "train"]
+__all__ = ["TrainedModel", "train"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +31,8 @@ class TrainedModel:
         dataset: name of the data.
         seed: of the run.
         variant: slug of what defended it.
-        utility: ``auc``, ``accuracy``, ``f1`` on the test rows.
+        utility: metrics on the test rows, the one that ranks first.
+        watched: how the validation rows fared, where there are any.
         parties: whose folders were written.
     """
 
@@ -53,11 +42,19 @@ class TrainedModel:
     utility: dict[str, float]
     cost: Cost
     key: KeyInfo
+    watched: Watched | None
     parties: tuple[str, ...]
 
 
 def train(
-    job: Job, out: Path, *, seed: int, variant: str | None = None, force: bool = False, watch: Watch = silent
+    job: Job,
+    out: Path,
+    *,
+    seed: int,
+    variant: str | None = None,
+    force: bool = False,
+    watch: Watch = silent,
+    earlier: Path | None = None,
 ) -> TrainedModel:
     """Train once, and write ``job.toml`` and for each party ``view`` and ``model``.
 
@@ -68,6 +65,8 @@ def train(
         out: a new folder; ``force`` replaces that of another training.
         seed: of the learning draws and of the split.
         variant: slug of one of ``job.variants()``; None where there is only one.
+        earlier: the folder of a training that is gone on with: the model has its trees, then as many as the job says.
+            Parties, kind of model, columns, classes and seed must be the same.
 
     Raises:
         InputError: of any kind, before anything is written.
@@ -78,9 +77,10 @@ def train(
     job, name = replace(job, defenses=(defended,) * bool(defended.chain)), brief_variant(defended)
     check_job(job)
     check_output(out, job, "train", force=force)
-    source = load_source(job)
+    source, programs = load_source(job), make_programs(job.model)
     data = prepare(job, seed, source)
-    make_programs(job.model).check(data, make_policies(defended))
+    programs.check(data, make_policies(defended))
+    shares = None if earlier is None else _earlier(programs, earlier, job, data)
     engine = make_engine(job.encryption)
     try:
         with finished_in(out, job) as folder:
@@ -92,6 +92,7 @@ def train(
                 folder,
                 seed=seed,
                 progress=lambda what, done, total: watch(what, done, total, name.label),
+                shares=shares,
             )
         key = key_info(engine, job.encryption, ended.fingerprint)
     finally:
@@ -100,60 +101,12 @@ def train(
         dataset=source.name,
         seed=seed,
         variant=name.slug,
-        utility=scores(ended.margins, data.test_labels),
+        utility=scores(programs, ended.margins, data),
         cost=ended.cost,
         key=key,
+        watched=ended.watched,
         parties=tuple(party.name for party in data.parties),
     )
-
-
-def predict(run: Path, tables: Mapping[str, Path], out: Path) -> int:
-    """Predict the rows of the parties' tables with the shares of a training; return how many rows.
-
-    Writes a Parquet file with the columns ``id``, ``margin``, ``probability`` (of the second class) and ``prediction``
-    (the class). Rows are matched by the job's id columns and sorted by id; without ids the tables' rows must be in the
-    same order.
-
-    Args:
-        run: the folder that :func:`train` wrote.
-        tables: each party's table.
-        out: the file to write.
-
-    Raises:
-        DataError: a table is missing, cannot be used, or holds other rows than the active party's.
-        FileFormatError: a share is missing or damaged, or that of another party.
-        HandshakeError: the shares are parts of different models.
-    """
-    job = _trained_job(run)
-    names = [party.name for party in job.parties]
-    for name in tables:
-        if name not in names:
-            raise DataError(unknown_name("party", name, names))
-    for name in names:
-        if name not in tables:
-            raise DataError(f"party {name!r}: its table is needed, since the others cannot predict without it")
-    programs = make_programs(job.model)
-    shares = {name: _share(programs, run / name / MODEL, name, names) for name in names}
-    held = {name: _rows(job, shares[name], tables[name]) for name in names}
-    for name in names[1:]:
-        refuse_other_rows("bring", (names[0], held[names[0]][0]), (name, held[name][0]))
-
-    def live(name: str, ctx: Context) -> NDArray[np.float64]:
-        ids, x = held[name]
-        agreed = {"model": shares[name].model}
-        if name == names[0]:
-            greet_passives(ctx, agreed, (0, len(ids)), ids.tolist())
-            margins: NDArray[np.float64] = programs.predict_active(ctx, shares[name], x)
-            return margins
-        greet_active(ctx, agreed, (0, len(ids)), ids.tolist())
-        programs.predict_passive(ctx, shares[name], x)
-        return np.empty(0)
-
-    ids = held[names[0]][0]
-    connect = partial(_context, names=names, rows=len(ids))
-    margins = run_parties({name: (connect, partial(live, name)) for name in names})[names[0]]
-    _write(out, ids, margins, shares[names[0]].classes)
-    return len(ids)
 
 
 def _variant(job: Job, slug: str | None) -> Variant:
@@ -167,61 +120,43 @@ def _variant(job: Job, slug: str | None) -> Variant:
     return variants[slug]
 
 
-def _trained_job(run: Path) -> Job:
-    try:
-        return load_job(run / JOB_FILE)
-    except JobError as error:
-        raise FileFormatError(f"{run}: is no folder that labelward train wrote ({error})") from error
-
-
-def _share(programs: Programs[Any], folder: Path, party: str, parties: Sequence[str]) -> Share:
-    share: Share = programs.load(folder)
-    if share.party != party:
-        raise FileFormatError(f"{folder}: the share of party {share.party!r} lies in the folder of {party!r}")
-    if share.parties != tuple(parties):
-        raise FileFormatError(
-            f"{folder}: a share of a model of the parties {', '.join(share.parties)}; the job has {', '.join(parties)}"
+def _earlier(programs: Programs[Any], run: Path, job: Job, data: Rehearsal) -> Mapping[str, Share]:
+    """Return the shares of a training that this job can go on with."""
+    before = trained_job(run)
+    names, theirs = ([party.name for party in each.parties] for each in (job, before))
+    if names != theirs:
+        raise JobError(f"{run}: a model of the parties {', '.join(theirs)}; the job has {', '.join(names)}")
+    if before.model.kind != job.model.kind:
+        raise JobError(f"[model] kind: {run} holds a model of kind {before.model.kind!r}, not {job.model.kind!r}")
+    if before.run.seeds != job.run.seeds:
+        raise JobError(
+            f"{run}: was trained with seed {before.run.seeds[0]}; with seed {job.run.seeds[0]} some of its training "
+            "rows would be tested on, so go on with the same seed"
         )
-    return share
+    shares = load_shares(programs, run, before)
+    for party in data.parties:
+        _check_columns(run, party, shares[party.name])
+    active = shares[names[0]]
+    if active.classes != data.classes:
+        was, now = (", ".join(each) or "a quantity" for each in (active.classes, data.classes))
+        raise DataError(f"{run}: its label was {was}; {data.label} is {now}")
+    return shares
 
 
-def _rows(job: Job, share: Share, path: Path) -> tuple[NDArray[np.str_], NDArray[np.float64]]:
-    """Return ids and columns of one party's rows, sorted by id where the job names an id column."""
-    place = f"party {share.party!r}, table {str(path)!r}"
-    column = next(party.id for party in job.parties if party.name == share.party) or job.data.id
-    table = read_table(path, text=[column] if column else [])
-    x = encode_as(table, share.columns, place)
-    if column is None:
-        return np.arange(table.num_rows).astype(np.str_), x
-    ids = read_ids(table, column, place)
-    order = np.argsort(ids)
-    return ids[order], x[order]
-
-
-def _context(transport: Transport, *, names: list[str], rows: int) -> Context:
-    party = transport.party
-    peers = tuple(name for name in names if name != party)
-    header = Header(
-        format=FORMAT,
-        version=version("labelward"),
-        party=party,
-        role="active" if party == names[0] else "passive",
-        peers=peers,
-        rows=(0, rows),
-        engine="none",
-        bits=0,
-        insecure=(),
-        job={},
-    )
-    return Context(transport, active=names[0], peers=peers, transcript=Transcript(header), seed=0)
-
-
-def _write(out: Path, ids: NDArray[np.str_], margins: NDArray[np.float64], classes: tuple[str, ...]) -> None:
-    columns: dict[str, Any] = {
-        "id": pa.array(ids.tolist(), pa.string()),
-        "margin": margins,
-        "probability": probabilities(margins),
-        "prediction": pa.array([classes[int(margin > 0)] for margin in margins], pa.string()),
-    }
-    with replacing(out, 0o666) as file:
-        pq.write_table(pa.table(columns), file)
+def _check_columns(run: Path, party: PartyData, share: Share) -> None:
+    if share.columns != party.columns:
+        missing = [name for name in share.columns if name not in party.columns]
+        more = [name for name in party.columns if name not in share.columns]
+        told = [
+            f"{word} {', '.join(map(repr, names[:5]))}{', …' if len(names) > 5 else ''}"
+            for word, names in (("lacks", missing), ("has besides", more))
+            if names
+        ]
+        raise DataError(
+            f"party {party.name!r}: has not the columns of the model in {run}: it "
+            f"{' and '.join(told) or 'has them in another order'}"
+        )
+    categories = {party.columns[position]: names for position, names in party.categories.items()}
+    for name in party.columns:
+        if categories.get(name) != share.categories.get(name):
+            raise DataError(f"party {party.name!r}, column {name!r}: has other categories than the model in {run}")

@@ -1,4 +1,4 @@
-"""Federated boosted trees as the evaluation runs them."""
+"""Federated trees, boosted or in a forest, as the evaluation runs them."""
 
 from __future__ import annotations
 
@@ -8,83 +8,118 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.attacks.contract import Own
 from labelward.attacks.visible import visible_leaves
-from labelward.data import PartyData, Rehearsal, require_binary
+from labelward.data import PartyData, Rehearsal
+from labelward.errors import DataError, JobError
+from labelward.evaluate.attacking import own_of
 from labelward.evaluate.exposure import information
-from labelward.evaluate.programs import Ended, Programs
+from labelward.evaluate.programs import Ended, PredictMode, Programs, Watched
 from labelward.evaluate.results import Seen
 from labelward.he import Engine
+from labelward.kernels.objectives import Objective, metric
 from labelward.messages.tree import DecryptedSums, InstanceSpaces, Level, OwnSplit
 from labelward.party.context import Context
 from labelward.party.handshake import Agreed
-from labelward.party.policy import Policy, Setup, require_points
+from labelward.party.policy import Policy, require_points
 from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.party.view import View
 from labelward.protocols.tree.active import VISITED, train_active
-from labelward.protocols.tree.columns import Columns
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.tree.columns import Columns, Labels
+from labelward.protocols.tree.fit import check_model, fitted_objective
+from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.predict import predict_active, predict_passive
-from labelward.protocols.tree.roles import Task, run_active, run_passive
+from labelward.protocols.tree.roles import Held, Task, run_active, run_passive, setup_of
 from labelward.protocols.tree.share import ModelShare
 from labelward.transport.inprocess import connect
 
 __all__ = ["TreePrograms"]
 
 Floats = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 
 class TreePrograms(Programs[ModelShare]):
-    """SecureBoost."""
+    """SecureBoost and the federated forest."""
 
-    def __init__(self, params: SecureBoost) -> None:
+    def __init__(self, params: TreeModel) -> None:
         self.params = params
 
     def check(self, data: Rehearsal, policies: Sequence[Policy]) -> None:
         """See :meth:`Programs.check`."""
-        require_binary(data.classes, self.params.kind, data.label)
         active, *passive = data.parties
-        setup = Setup(
-            model=self.params.kind,
-            trees=self.params.trees,
+        try:
+            self._check_labels(data)
+        except DataError as error:
+            raise DataError(f"{data.label}: {error}") from error
+        setup = setup_of(
+            self.params,
             classes=len(data.classes),
             active_columns=len(active.columns),
             passive=tuple(party.name for party in passive),
-            row_fraction=self.params.row_fraction,
         )
         require_points(policies, VISITED, setup)
 
-    def active(self, ctx: Context, agreed: Agreed, data: Rehearsal, engine: Engine) -> Ended[ModelShare]:
-        """See :meth:`Programs.active`."""
-        own = data.parties[0]
-        columns = Columns(own.columns, own.train)
-        ended = run_active(
-            ctx, Task(params=self.params, agreed=agreed), columns, own.test, data.train_labels, data.classes, engine
-        )
-        return Ended(share=ended.share, counts=ended.counts, margins=ended.margins, fingerprint=ended.fingerprint)
+    def objective(self, classes: Sequence[str]) -> Objective:
+        """See :meth:`Programs.objective`."""
+        return fitted_objective(self.params, len(classes))
 
-    def passive(self, ctx: Context, agreed: Agreed, data: PartyData, engine: Engine) -> Ended[ModelShare]:
-        """See :meth:`Programs.passive`."""
-        ended = run_passive(
-            ctx, Task(params=self.params, agreed=agreed), Columns(data.columns, data.train), data.test, engine
+    @property
+    def deviance_power(self) -> float | None:
+        """See :attr:`Programs.deviance_power`."""
+        powers = {"count:poisson": 1.0, "reg:tweedie": self.params.tweedie_variance_power}
+        return powers.get(self.params.objective)
+
+    def active(
+        self, ctx: Context, agreed: Agreed, data: Rehearsal, engine: Engine, *, share: ModelShare | None = None
+    ) -> Ended[ModelShare]:
+        """See :meth:`Programs.active`."""
+        ended = run_active(ctx, self._task(agreed), _held(data.parties[0]), _labels(data), engine, share=share)
+        return Ended(
+            share=ended.share,
+            counts=ended.counts,
+            margins=ended.margins,
+            fingerprint=ended.fingerprint,
+            watched=self._watched(ended.history),
         )
+
+    def passive(
+        self, ctx: Context, agreed: Agreed, data: PartyData, engine: Engine, *, share: ModelShare | None = None
+    ) -> Ended[ModelShare]:
+        """See :meth:`Programs.passive`."""
+        ended = run_passive(ctx, self._task(agreed), _held(data), engine, share=share)
         return Ended(share=ended.share, counts=ended.counts)
 
-    def pooled(self, parties: Sequence[PartyData], labels: Labels, *, seed: int, precision: int) -> Floats:
+    def pooled(self, data: Rehearsal, parties: Sequence[PartyData], *, seed: int, precision: int) -> Floats:
         """See :meth:`Programs.pooled`."""
         active = parties[0].name
-        rows = len(labels), len(parties[0].test)
+        rows = len(data.train_labels), len(parties[0].test)
         header = Header(FORMAT, "", active, "active", (), rows, "none", 0, (), {})
         transport = connect([active])[active]
         ctx = Context(transport, active=active, peers=(), transcript=Transcript(header), seed=seed)
-        blocks = {party.name: Columns(party.columns, party.train) for party in parties}
-        trained = train_active(ctx, self.params, blocks, labels, None, precision=precision)
-        share = ModelShare(
-            model="", party=active, parties=trained.owners, columns=(), own=trained.own[active], trees=trained.trees
+        held = {party.name: _held(party) for party in parties}
+        trained = train_active(
+            ctx,
+            self.params,
+            {name: each.train for name, each in held.items()},
+            _labels(data),
+            None,
+            validation=len(data.validation_values),
+            precision=precision,
         )
-        held = {party.name: (trained.own[party.name], party.test) for party in parties}
-        return predict_active(ctx, share, held, rows[1])
+        share = ModelShare(
+            kind=self.params.kind,
+            model="",
+            party=active,
+            parties=trained.owners,
+            columns=(),
+            own=trained.own[active],
+            trees=trained.trees,
+            classes=data.classes,
+            objective=trained.objective,
+            base=trained.base,
+        )
+        return predict_active(
+            ctx, share, {name: (trained.own[name], each.test) for name, each in held.items()}, rows[1]
+        )
 
     def seen_by_active(self, view: View) -> Seen:
         """See :meth:`Programs.seen_by_active`; a tree without a split shows nothing and is not counted."""
@@ -104,9 +139,9 @@ class TreePrograms(Programs[ModelShare]):
             decrypted_sums=decrypted,
         )
 
-    def seen_by_passive(self, view: View, held: PartyData, labels: Labels) -> Seen:
+    def seen_by_passive(self, view: View, held: PartyData, labels: NDArray[np.int64]) -> Seen:
         """See :meth:`Programs.seen_by_passive`."""
-        leaves = visible_leaves(view, Own(features=held.train, columns=held.columns))
+        leaves = visible_leaves(view, own_of(held))
         told = information(leaves, labels)
         return Seen(
             role="passive",
@@ -127,10 +162,49 @@ class TreePrograms(Programs[ModelShare]):
         """See :meth:`Programs.load`."""
         return ModelShare.load(folder)
 
-    def predict_active(self, ctx: Context, share: ModelShare, x: Floats) -> Floats:
+    def predict_active(self, ctx: Context, share: ModelShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
         """See :meth:`Programs.predict_active`."""
-        return predict_active(ctx, share, {ctx.party: (share.own, x)}, len(x))
+        return predict_active(ctx, share, {ctx.party: (share.own, x)}, len(x), mode=mode)
 
     def predict_passive(self, ctx: Context, share: ModelShare, x: Floats) -> None:
         """See :meth:`Programs.predict_passive`."""
         predict_passive(ctx, share, x)
+
+    def _task(self, agreed: Agreed) -> Task:
+        return Task(params=self.params, agreed=agreed)
+
+    def _watched(self, history: tuple[float, ...]) -> Watched | None:
+        if not history:
+            return None
+        name = "loss" if self.params.eval_metric == "auto" else self.params.eval_metric
+        best = max(history) if name == "auc" else min(history)
+        return Watched(metric=name, values=history, best=history.index(best))
+
+    def _check_labels(self, data: Rehearsal) -> None:
+        """Refuse labels that the objective cannot take, on any side, and parameters that do not go with them."""
+        chosen = self.objective(data.classes)
+        if self.params.scale_pos_weight != 1 and len(data.classes) != 2:
+            found = f"{len(data.classes)} classes" if data.classes else "quantities"
+            raise JobError(f"[model] scale_pos_weight: is for two classes; {data.label} has {found}")
+        check_model(self.params, chosen.outputs, len(data.validation_values), len(data.parties[0].columns))
+        for values in (data.train_values, data.validation_values, data.test_values):
+            chosen.check(values)
+        start = chosen.start(data.train_values, data.train_weights, self.params.base_score)
+        margins = np.tile(start, (len(data.train_values), 1))
+        metric(self.params.eval_metric, chosen, margins, data.train_values, data.train_weights)
+
+
+def _held(party: PartyData) -> Held:
+    """Return a party's columns as its role takes them: training rows, then validation rows."""
+    rows = np.concatenate([party.train, party.validation]) if len(party.validation) else party.train
+    columns = Columns(party.columns, rows, party.categories, party.monotone)
+    return Held(train=columns, test=party.test, validation=len(party.validation))
+
+
+def _labels(data: Rehearsal) -> Labels:
+    """Return what the active party knows of the rows: training rows, then validation rows."""
+    return Labels(
+        values=np.concatenate([data.train_values, data.validation_values]),
+        weights=np.concatenate([data.train_weights, data.validation_weights]),
+        classes=data.classes,
+    )

@@ -1,0 +1,49 @@
+"""The shares that a training left, read together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from labelward.errors import FileFormatError, JobError
+from labelward.evaluate.folder import JOB_FILE
+from labelward.evaluate.programs import Programs, Share
+from labelward.evaluate.rehearse import MODEL
+from labelward.job import Job, load_job
+
+__all__ = ["load_shares", "trained_job"]
+
+
+def trained_job(run: Path) -> Job:
+    """Return the job of a training.
+
+    Raises:
+        FileFormatError: the folder is none of a training.
+    """
+    try:
+        return load_job(run / JOB_FILE)
+    except JobError as error:
+        raise FileFormatError(f"{run}: is no folder that labelward train wrote ({error})") from error
+
+
+def load_shares(programs: Programs[Any], run: Path, job: Job) -> dict[str, Share]:
+    """Return every party's share of the model that a training of this job left.
+
+    Raises:
+        FileFormatError: one is missing or damaged, of another party, of other parties or of another kind of model.
+    """
+    names = tuple(party.name for party in job.parties)
+    return {name: _share(programs, run / name / MODEL, name, names, job.model.kind) for name in names}
+
+
+def _share(programs: Programs[Any], folder: Path, party: str, parties: tuple[str, ...], kind: str) -> Share:
+    share: Share = programs.load(folder)
+    if share.party != party:
+        raise FileFormatError(f"{folder}: the share of party {share.party!r} lies in the folder of {party!r}")
+    if share.parties != parties:
+        raise FileFormatError(
+            f"{folder}: a share of a model of the parties {', '.join(share.parties)}; the job has {', '.join(parties)}"
+        )
+    if share.kind != kind:
+        raise FileFormatError(f"{folder}: a share of a model of kind {share.kind!r}; the job has {kind!r}")
+    return share
