@@ -25,14 +25,12 @@ from numpy.typing import NDArray
 from labelward.jit import jit
 from labelward.kernels.gain import GainRule
 from labelward.kernels.numbers import Numbers, Scales
+from labelward.kernels.scan import CATEGORICAL
 
-__all__ = ["CATEGORICAL", "FALLING", "ORDERED", "RISING", "Candidates", "candidates"]
+__all__ = ["Candidates", "candidates"]
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-ORDERED, CATEGORICAL, RISING, FALLING = range(4)
-"""Kinds of columns; the last two are ordered, and predictions may only rise, or only fall, with them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +87,7 @@ def candidates(
         numbers: what the k integers mean.
         scales: what stands for 1.
         rule: its λ has a part in the order of categories.
-        kinds: int8 [F]: ``ORDERED``, ``CATEGORICAL``, ``RISING`` or ``FALLING``.
+        kinds: int8 [F], see :mod:`labelward.kernels.scan`.
         sizes: int32 [F]: how many bins or categories each column has; None: B for all.
         onehot: columns of at most so many categories are split one against the rest.
         threshold: of the two sides of a set the smaller has at most so many categories.
