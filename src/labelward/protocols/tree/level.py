@@ -94,7 +94,7 @@ class Judge:
             totals,
             self.numbers,
             self.scales,
-            self.rule.reg_lambda,
+            self.rule,
             kinds=level.kinds,
             sizes=level.sizes,
             onehot=self.onehot,
