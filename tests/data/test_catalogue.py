@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.utils import Bunch
 
-from labelward.data import catalogue, entries, load_source
+from labelward.data import catalogue, entries, load_source, prepare
 from labelward.data.openml import Download, download
 from labelward.errors import DataError
 from labelward.job import parse_job
@@ -134,7 +134,12 @@ def test_names_that_do_not_exist(nowhere):
 
 
 @needs_folder
-def test_a_quantity_is_no_class():
-    job = parse_job({"data": {"table": "appliances_energy"}, "parties": {"active": 0.5, "telco": 0.5}})
-    with pytest.raises(DataError, match="is a quantity"):
-        load_source(job)
+def test_quantities_and_points_in_time_are_read_as_such():
+    job = parse_job({"data": {"table": "appliances_energy"}, "parties": {"active": ["T1"], "telco": ["date", "T2"]}})
+    data = prepare(job, 1)
+    assert (data.task, data.classes) == ("regression", ())
+    telco = data.parties[1]
+    assert telco.categories == {}
+    minutes = (telco.train[:, 0] - 16811) * 1440  # 11 January 2016 is day 16811
+    # one row each ten minutes, from 17:00 on; a day number has 53 binary digits, 14 of them before the point
+    np.testing.assert_allclose(minutes, 1020 + 10 * data.train_ids.astype(int), rtol=0, atol=1e-6)

@@ -1,16 +1,12 @@
-"""Reading tables, row ids, and columns as numbers: known answers and every refusal."""
-
-import datetime
+"""Reading tables and row ids: known answers and every refusal."""
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from labelward.data import as_table, encode, encode_as, read_ids, read_table
+from labelward.data import as_table, read_ids, read_table
 from labelward.errors import DataError
 
 ROWS = {"n": [3, 1, 2], "x": [0.5, -1.0, 2.25], "c": ["b", "a", "c"], "t": [True, False, True]}
@@ -94,69 +90,3 @@ def test_rows_in_memory_that_cannot_be_used(rows, words):
 def test_ids_that_cannot_be_used(ids, words):
     with pytest.raises(DataError, match=words):
         read_ids(pa.table({"id": ids}), "id", "party 'bank'")
-
-
-def test_numbers_categories_and_booleans():
-    table = pa.table(
-        {
-            "n": pa.array([3, 1, 2], pa.int8()),
-            "f": pa.array([0.5, 0.25, 4.0], pa.float32()),
-            "d": pa.array(["1.50", "2.00", "0.25"]).cast(pa.decimal128(5, 2)),
-            "c": ["red", "blue", "green"],
-            "k": pa.array(["y", "x", "y"]).dictionary_encode(),
-            "t": [True, False, True],
-            "one": ["same", "same", "same"],
-        }
-    )
-    names, matrix = encode(table, table.column_names, "here")
-    assert names == ("n", "f", "d", "c=green", "c=red", "k=y", "t=true")
-    expected = [[3, 0.5, 1.5, 0, 1, 1, 1], [1, 0.25, 2.0, 0, 0, 0, 0], [2, 4.0, 0.25, 1, 0, 1, 1]]
-    assert matrix.tolist() == expected
-    assert matrix.flags.c_contiguous
-    assert np.array_equal(encode_as(table, names, "here"), matrix)
-
-
-def test_other_rows_in_the_same_encoding():
-    names, _ = encode(pa.table({"c=d": ["e=f", "g", "h"], "x": [1, 2, 3]}), ["c=d", "x"], "here")
-    assert names == ("c=d=g", "c=d=h", "x")
-    other = pa.table({"x": [9, 8], "spare": [0, 0], "c=d": ["never seen", "h"]})
-    assert encode_as(other, names, "there").tolist() == [[0, 0, 9], [0, 1, 8]]
-    with pytest.raises(DataError, match="no column 'y' "):
-        encode_as(other, ["y"], "there")
-    with pytest.raises(DataError, match="must hold numbers"):
-        encode_as(pa.table({"x": ["a"]}), ["x"], "there")
-
-
-def test_categories_in_several_chunks():
-    chunks = pa.chunked_array([pa.array(["b", "a"]).dictionary_encode(), pa.array(["c", "b"]).dictionary_encode()])
-    names, matrix = encode(pa.table({"c": chunks}), ["c"], "here")
-    assert names == ("c=b", "c=c")
-    assert matrix.tolist() == [[1, 0], [0, 0], [0, 1], [1, 0]]
-
-
-@given(st.lists(st.sampled_from("abcde"), min_size=1, max_size=30))
-def test_one_hot_equals_that_of_pandas(values):
-    names, matrix = encode(pa.table({"c": values}), ["c"], "here")
-    expected = pd.get_dummies(pd.DataFrame({"c": values}), drop_first=True, prefix_sep="=")
-    assert list(names) == list(expected.columns)
-    assert np.array_equal(matrix, expected.to_numpy(dtype=float).reshape(len(values), -1))
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ([1.0, 2.0, np.inf], "column 'x': row 2, counting from 0, is inf"),
-        ([1.0, 1e150, -1.1e150], "column 'x': row 2, counting from 0, is -1.1e+150; values must be at most 1e+150"),
-        ([1.0, np.nan, np.nan], "column 'x': 2 values are missing (the first in row 1, counting from 0)"),
-        ([None, 1, 2], "column 'x': 1 values are missing (the first in row 0, counting from 0)"),
-        (["a", None, "b"], "column 'x': 1 values are missing (the first in row 1, counting from 0)"),
-        ([datetime.date(2020, 1, 1)] * 3, "column 'x': type date32"),
-        ([b"a", b"b"], "column 'x': type binary"),
-        ([str(number) for number in range(1001)], "1001 different values"),
-    ],
-)
-def test_features_that_cannot_be_used(values, words):
-    with pytest.raises(DataError) as caught:
-        encode(pa.table({"x": values}), ["x"], "party 'telco'")
-    assert words in str(caught.value)
-    assert "party 'telco'" in str(caught.value)

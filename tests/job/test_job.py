@@ -15,6 +15,7 @@ from labelward.job import (
     EncryptionSection,
     Job,
     Kind,
+    LeakageSection,
     PartySection,
     RunSection,
     Variant,
@@ -42,6 +43,9 @@ def test_defaults_are_those_of_the_contract():
     assert job.model == Kind("secureboost")
     assert job.encryption == EncryptionSection(engine="paillier", bits=2048, insecure=False)
     assert job.run.seeds == (1,)
+    assert job.leakage == LeakageSection(label_bins=4)
+    assert (job.data.task, job.data.weight, job.data.validation_size) == (None, None, 0.0)
+    assert (job.data.categories, job.data.monotone) == ("native", {})
     assert job.attacks == ()
     assert job.variants() == (Variant(),)
 
@@ -71,6 +75,31 @@ def test_the_job_of_the_contract_parses():
         (with_section("data", table="rows.csv"), ["[data] label: required", "rows.csv"]),
         (with_section("data", table="rows.xlsx"), ["[data] table", "rows.xlsx", ".parquet"]),
         (with_section("data", table=3), ["[data] table", "3"]),
+        (with_section("data", task="regresion"), ["[data] task", "'regresion'", "did you mean 'regression'?"]),
+        (with_section("data", task=None, weight=3), ["[data] weight: must be a text that is not empty but got 3"]),
+        (with_section("data", weight="label"), ["[data] weight: 'label' is the label column"]),
+        (with_section("data", id="i", weight="i"), ["[data] weight: 'i' is the id column"]),
+        (
+            with_section("data", validation_size=1.0),
+            ["[data] validation_size: must be at least 0 and below 1 but got 1.0"],
+        ),
+        (with_section("data", validation_size=-0.1), ["[data] validation_size", "-0.1"]),
+        (with_section("data", validation_size="0.1"), ["[data] validation_size: must be a number but got '0.1'"]),
+        (with_section("data", categories="dummy"), ["[data] categories", "'dummy'", "did you mean 'dummies'?"]),
+        (with_section("data", monotone=["a"]), ["[data] monotone: must be a table such as", "['a']"]),
+        (with_section("data", monotone={"a": 2}), ["[data] monotone: must be 1 or -1 for column 'a' but got 2"]),
+        (with_section("data", monotone={"a": 1.0}), ["[data] monotone: must be 1 or -1 for column 'a' but got 1.0"]),
+        (with_section("data", monotone={"a": True}), ["[data] monotone", "'a' but got True"]),
+        (with_section("data", monotone={"label": 1}), ["[data] monotone: 'label' is the label column"]),
+        (with_section("data", weight="w", monotone={"w": 1}), ["[data] monotone: 'w' is the weight column"]),
+        (
+            {"data": {"table": "digits", "weight": "w"}, "parties": {"active": ["a"], "telco": ["w"]}},
+            ["[parties] telco: column 'w' is the weight column"],
+        ),
+        (with_section("leakage", label_bin=4), ["[leakage] unknown key 'label_bin'", "did you mean 'label_bins'?"]),
+        (with_section("leakage", label_bins=1), ["[leakage] label_bins: must lie between 2 and 100 but got 1"]),
+        (with_section("leakage", label_bins=4.0), ["[leakage] label_bins: must be a whole number but got 4.0"]),
+        ({**SMALL, "leakage": 4}, ["[leakage]: must be a section"]),
         (with_section("data", id="label"), ["[data] id", "'label' is the label column"]),
         ({"parties": SMALL["parties"]}, ["[data] table: required"]),
         ({"data": SMALL["data"]}, ["[parties]: required"]),
@@ -157,11 +186,38 @@ def test_parties_with_their_own_tables():
         ({"table": "digits"}, OWN, "[data] table: not beside parties"),
         ({"table": "rows.csv"}, OWN, "[data] table: not beside parties"),
         ({"label": "y"}, OWN, "[data] label: not beside parties"),
+        (
+            {"weight": "w"},
+            OWN,
+            "[data] weight: not beside parties that have their own tables; write it in [parties.NAME]",
+        ),
+        ({"monotone": {"x": 1}}, OWN, "[data] monotone: not beside parties that have their own tables; write it in"),
+        ({}, {**OWN, "shop": {"table": "s.csv", "id": "i", "weight": "w"}}, "[parties.shop] weight: only beside label"),
+        ({}, {**OWN, "bank": {**OWN["bank"], "weight": "churned"}}, "weight: 'churned' is the label column"),
+        ({}, {**OWN, "bank": {**OWN["bank"], "weight": "w", "columns": ["w"]}}, "columns: 'w' is the weight column"),
+        ({}, {**OWN, "bank": {**OWN["bank"], "monotone": {"customer": 1}}}, "monotone: 'customer' is the id column"),
+        (
+            {},
+            {**OWN, "shop": {"table": "s.csv", "id": "i", "monotone": {"a": 0}}},
+            "[parties.shop] monotone: must be 1 or",
+        ),
         ({"partition": "importance"}, OWN, "'importance' needs parties with shares"),
     ],
 )
 def test_bad_sections_of_parties_with_own_tables(data, parties, words):
     assert words in refusal({"data": data, "parties": parties})
+
+
+def test_the_keys_of_one_s_own_table():
+    bank = {**OWN["bank"], "weight": "w", "columns": ["a", "b c"], "monotone": {"b c": -1, "a": 1}}
+    job = parse_job({"data": {"task": "regression", "validation_size": 0.1}, "parties": {**OWN, "bank": bank}})
+    assert job.active.weight == "w"
+    assert job.active.monotone == {"a": 1, "b c": -1}
+    assert job.passive[0].monotone == {}
+    assert parse_job(job.to_toml()) == job
+    assert pickle.loads(pickle.dumps(job)) == job
+    with pytest.raises(JobError, match=r"\[parties.x\] table: required beside id, label, weight and monotone"):
+        PartySection(name="x", columns=("a",), monotone={"a": 1})
 
 
 def test_lists_are_swept_and_chains_composed():
@@ -295,6 +351,10 @@ def jobs(draw):
         parties = {name: [column] for name, column in zip(passive, columns, strict=False)}
         parties["active"] = columns[len(passive) :]
     data = {"table": draw(word), "test_size": draw(st.floats(0.01, 0.99)), "overlap": draw(st.booleans())}
+    data["validation_size"] = draw(st.floats(0, 0.99))
+    data["task"] = draw(st.sampled_from(["classification", "regression"]))
+    data["categories"] = draw(st.sampled_from(["native", "dummies"]))
+    data["monotone"] = draw(st.dictionaries(text.filter(lambda c: c != "label"), st.sampled_from([1, -1]), max_size=3))
     return {
         "data": data,
         "parties": parties,
@@ -302,6 +362,7 @@ def jobs(draw):
         "encryption": {"bits": draw(st.integers(2048, 4096)), "workers": draw(st.integers(0, 8))},
         "defense": draw(st.lists(defenses, max_size=3)),
         "attack": draw(st.lists(kinds, max_size=2)),
+        "leakage": {"label_bins": draw(st.integers(2, 100))},
         "run": {"seeds": draw(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4, unique=True))},
     }
 

@@ -39,6 +39,7 @@ class Entry:
         rows: number of rows.
         features: number of columns beside the label.
         classes: number of rows of each class, by label as text; empty for regression.
+        times: columns whose texts are points in time, and are read as such.
         sha256: checksum of the file; empty for a set that comes with scikit-learn.
         source: where else it can be had, if a faithful copy is known.
         note: how it differs from the set that its name recalls, and its license.
@@ -49,6 +50,7 @@ class Entry:
     rows: int
     features: int
     classes: Mapping[str, int] = field(default_factory=dict)
+    times: tuple[str, ...] = ()
     sha256: str = ""
     source: Download | None = None
     note: str = ""
@@ -162,6 +164,7 @@ _ENTRIES = (
         title="Appliances Energy Prediction, UCI 374",
         rows=19735,
         features=28,
+        times=("date",),
         sha256="70a450eefc70c3217c8d0eb6ee96bab4dc83e59bbdf552ee95de4af92f0d6783",
         note="CC BY 4.0",
     ),
@@ -265,6 +268,9 @@ def _checked(table: pa.Table, entry: Entry, origin: str) -> pa.Table:
         counts = {str(one["values"]): one["counts"] for one in pc.value_counts(table["label"]).to_pylist()}
         if counts != dict(entry.classes):
             raise DataError(f"{origin}: is not data set {entry.name!r}: its classes number {counts}")
+    for name in entry.times:
+        position = table.column_names.index(name)
+        table = table.set_column(position, name, table[name].cast(pa.timestamp("s")))
     return table
 
 

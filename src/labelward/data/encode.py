@@ -8,7 +8,7 @@ training did not know. Or, as dummies, they become a column of 0 and 1 for each 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,8 +114,9 @@ def encode_sides(table: pa.Table, known: Coding, place: str, sides: Sequence[NDA
     """
     matrices = tuple(np.empty((len(side), len(known.names))) for side in sides)
     read: tuple[str, NDArray[np.int64], tuple[str, ...]] | None = None  # the dummies of a column follow one another
+    held = frozenset(table.column_names)
     for position, name in enumerate(known.names):
-        column = origin(name, table.column_names)
+        column = origin(name, held)
         if column is None:
             find_column(table, name if name in known.categories else name.split("=")[0], place)  # raises
             raise AssertionError
@@ -151,7 +152,7 @@ def encode_as(table: pa.Table, columns: Sequence[str], categories: Mapping[str, 
     return encode_sides(table, known, place, [np.arange(table.num_rows)])[0]
 
 
-def origin(name: str, columns: Sequence[str]) -> str | None:
+def origin(name: str, columns: Container[str]) -> str | None:
     """Return which of a table's columns an encoded name comes from: itself, or the head of ``column=category``."""
     heads = [name, *(name[:position] for position, character in enumerate(name) if character == "=")]
     return next((head for head in heads if head in columns), None)
@@ -213,10 +214,9 @@ def _categories(values: Any, where: str) -> tuple[str, ...]:
 
 def _codes(values: Any, categories: Sequence[str], where: str) -> Floats:
     """Return each row's position among known categories: NaN where missing, -1 for another."""
-    if not (is_categorical(values.type) or pa.types.is_integer(values.type) or pa.types.is_boolean(values.type)):
-        if pa.types.is_null(values.type):
-            return np.full(len(values), np.nan)
-        raise DataError(f"{where}: must hold texts, as in training, but has type {values.type}")
+    kind, types = values.type, pa.types  # a file may hold only those of the texts that look like numbers
+    if not (is_categorical(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_null(kind)):
+        raise DataError(f"{where}: must hold texts, as in training, but has type {kind}")
     codes, found = _found(values, where)
     code_of = {category: code for code, category in enumerate(categories)}
     places = np.array([*(code_of.get(category, -1) for category in found), np.nan])
@@ -227,7 +227,7 @@ def _found(values: Any, where: str) -> tuple[NDArray[np.int64], tuple[str, ...]]
     """Return each row's position in the sorted list of what occurs, -1 where missing, and that list as texts."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    if pa.types.is_boolean(values.type) or pa.types.is_string_view(values.type):
+    if pa.types.is_boolean(values.type) or pa.types.is_string_view(values.type) or pa.types.is_null(values.type):
         values = values.cast(pa.string())
     encoded = pc.dictionary_encode(values).combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):  # no or several chunks, depending on the version of Arrow

@@ -72,9 +72,10 @@ def as_table(rows: Any, name: str = "table") -> pa.Table:
 
 def find_column(table: pa.Table, column: str, place: str) -> Any:
     """Return one column, or raise a :class:`DataError` that names ``place`` and the nearest column."""
+    position = table.schema.get_field_index(column)
+    if position >= 0:
+        return table.column(position)
     names = table.column_names
-    if column in names:
-        return table.column(column)
     near = get_close_matches(column, names, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     known = ", ".join(names[:_FEW_COLUMNS]) + (", …" if len(names) > _FEW_COLUMNS else "")

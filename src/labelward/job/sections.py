@@ -110,7 +110,7 @@ class PartySection:
     Attributes:
         name: a letter, then letters, digits, ``_`` or ``-``; at most 64 characters.
         share: share of the columns of the common table, from 0 to 1.
-        columns: names of columns, of the common table or of the own one (None there: all but id and label).
+        columns: names of columns, of the common table or of the own one (None there: all but id, label and weight).
         table: path of the party's own ``.csv`` or ``.parquet`` file.
         id: the own table's column of row ids.
         label: the own table's label column; the one party that has it is the active party.

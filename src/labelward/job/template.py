@@ -13,10 +13,15 @@ _TEMPLATE = """\
 table = "breast_cancer"        # a name of the catalogue (labelward list), or a .csv or .parquet file
 label = "label"                # the label column; required for a file
 # id = "customer"              # the column of row ids, if rows have ids
+# task = "regression"          # labels are quantities; else classes
+# weight = "exposure"          # the column of row weights, if rows count differently
 test_size = 0.2                # share of the rows that are tested on
+validation_size = 0.0          # share of the others that early stopping watches
 split = "random"               # or "reference": the splits of the published reference figures
 partition = "random"           # or "importance": passive parties get the most telling columns
 overlap = false                # true: a column may be given to two parties
+categories = "native"          # or "dummies": a column of 0 and 1 for each category of a text
+# monotone = {income = 1}      # predictions may only rise (1) or fall (-1) with the column
 
 [parties]                      # the party called "active" holds the labels; at least one other party
 active = 0.5                   # a share of the columns, or a list of their names; may be 0 or empty
@@ -61,6 +66,9 @@ kind = "id2graph"
 
 [[attack]]
 kind = "clustering"
+
+[leakage]
+label_bins = 4                 # in regression attacks guess the label's bin, among so many of equal size
 
 [run]
 seeds = [1, 2, 3, 4, 5]        # each seed deals out rows and columns anew; the report gives mean and spread
