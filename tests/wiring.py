@@ -21,14 +21,15 @@ from labelward.party.policy import Policy, PolicyChain
 from labelward.party.transcript import Header, Transcript, ids_digest
 from labelward.party.view import View
 from labelward.protocols.tree.active import Trained, train_active
-from labelward.protocols.tree.columns import Columns
-from labelward.protocols.tree.params import SecureBoost
-from labelward.protocols.tree.roles import ActiveOutcome, PassiveOutcome, Task, run_active, run_passive
+from labelward.protocols.tree.columns import Columns, Labels
+from labelward.protocols.tree.params import SecureBoost, TreeModel
+from labelward.protocols.tree.roles import ActiveOutcome, Held, PassiveOutcome, Task, run_active, run_passive
+from labelward.protocols.tree.share import ModelShare
 from labelward.transport.base import Transport
 from labelward.transport.inprocess import connect
 
 Floats = NDArray[np.float64]
-Labels = NDArray[np.int64]
+Values = NDArray[np.int64] | Floats
 
 
 class Wire(Transport):
@@ -71,15 +72,42 @@ class Run:
     def frames_to(self, party: str) -> list[bytes]:
         return [frame for wire in self.wires.values() for peer, frame in wire.sent if peer == party]
 
+    @property
+    def shares(self) -> dict[str, ModelShare]:
+        """Every party's share, the active party's first."""
+        return {self.active.share.party: self.active.share} | {party: out.share for party, out in self.passive.items()}
+
 
 @dataclass
 class Setting:
-    """A run to be made; ``parts`` and ``test`` hold each party's columns, the active party's first."""
+    """A run to be made.
+
+    Attributes:
+        parts: each party's columns of the training rows, the active party's first; NaN is missing.
+        labels: class numbers or quantities of the training rows.
+        classes: their names; empty for quantities.
+        weights: of the training rows; all one where there are none.
+        validation: each party's columns of the validation rows.
+        validation_labels: their class numbers or quantities.
+        validation_weights: as ``weights``.
+        test: each party's columns of the rows to predict; the training rows where there are none.
+        categories: for some parties, for some columns by position, the names of their categories.
+        monotone: for some parties, for some columns by position, 1 or -1.
+        shares: of an earlier training, for a warm start.
+    """
 
     parts: Mapping[str, Floats]
-    labels: Labels
-    params: SecureBoost = field(default_factory=lambda: SecureBoost(trees=2, depth=3))
+    labels: Values
+    params: TreeModel = field(default_factory=lambda: SecureBoost(trees=2, depth=3))
+    classes: tuple[str, ...] = ("0", "1")
+    weights: Floats | None = None
+    validation: Mapping[str, Floats] | None = None
+    validation_labels: Values | None = None
+    validation_weights: Floats | None = None
     test: Mapping[str, Floats] | None = None
+    categories: Mapping[str, Mapping[int, tuple[str, ...]]] = field(default_factory=dict)
+    monotone: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    shares: Mapping[str, ModelShare] | None = None
     engine: str = "plain"
     bits: int = 0
     insecure: bool = True
@@ -87,7 +115,7 @@ class Setting:
     seed: int = 1
     folder: Path | None = None
     timeout: float = 60.0
-    job: Mapping[str, str] = field(default_factory=lambda: {"model.kind": '"secureboost"'})
+    job: Mapping[str, str] = field(default_factory=dict)
     nap: Callable[[], float] | None = None
 
     def run(self, **changes: Any) -> Run:
@@ -101,9 +129,37 @@ class Setting:
     def held_out(self) -> Mapping[str, Floats]:
         return self.parts if self.test is None else self.test
 
+    @property
+    def rows(self) -> tuple[int, int, int]:
+        """Training, validation and prediction rows."""
+        validation = 0 if self.validation_labels is None else len(self.validation_labels)
+        return len(self.labels), validation, len(self.held_out[self.active])
+
+    def columns(self, party: str) -> Columns:
+        """Return a party's columns as it hands them in: training rows, then validation rows."""
+        x = self.parts[party]
+        if self.validation is not None:
+            x = np.concatenate([x, self.validation[party]])
+        names = column_names(party, x)
+        return Columns(names, x, dict(self.categories.get(party, {})), dict(self.monotone.get(party, {})))
+
+    def targets(self) -> Labels:
+        """Return what the active party knows of the rows."""
+        train, validation, _ = self.rows
+        values = [np.asarray(self.labels, dtype=np.float64)]
+        weights = [np.ones(train) if self.weights is None else self.weights]
+        if self.validation_labels is not None:
+            values.append(np.asarray(self.validation_labels, dtype=np.float64))
+            weights.append(np.ones(validation) if self.validation_weights is None else self.validation_weights)
+        return Labels(values=np.concatenate(values), weights=np.concatenate(weights), classes=self.classes)
+
 
 def column_names(party: str, x: Floats) -> tuple[str, ...]:
     return tuple(f"{party}{position}" for position in range(x.shape[1]))
+
+
+def shared_job(setting: Setting) -> dict[str, str]:
+    return {"model.kind": f'"{setting.params.kind}"'} | dict(setting.job)
 
 
 def header(setting: Setting, party: str) -> Header:
@@ -113,11 +169,11 @@ def header(setting: Setting, party: str) -> Header:
         party=party,
         role="active" if party == setting.active else "passive",
         peers=tuple(other for other in setting.parts if other != party),
-        rows=(len(setting.labels), len(setting.held_out[party])),
+        rows=(setting.rows[0], setting.rows[2]),
         engine=setting.engine,
         bits=setting.bits,
         insecure=("test",),
-        job=dict(setting.job),
+        job=shared_job(setting),
         columns=column_names(party, setting.parts[party]),
         ids=ids_digest(map(str, range(len(setting.labels)))),
     )
@@ -125,10 +181,11 @@ def header(setting: Setting, party: str) -> Header:
 
 def _run(setting: Setting) -> Run:
     names, active = tuple(setting.parts), setting.active
-    rows = (len(setting.labels), len(setting.held_out[active]))
+    train, validation, predicted = setting.rows
+    rows = (train + validation, predicted)
     agreed = Agreed(
         parties=names,
-        job=dict(setting.job),
+        job=shared_job(setting),
         ids=[str(row) for row in range(sum(rows))],
         rows=rows,
         bits=setting.bits,
@@ -138,7 +195,11 @@ def _run(setting: Setting) -> Run:
     task = Task(params=setting.params, agreed=agreed)
     transcripts: dict[str, Transcript] = {}
     wires: dict[str, Wire] = {}
-    columns = {party: Columns(column_names(party, x), x) for party, x in setting.parts.items()}
+    held = {
+        party: Held(train=setting.columns(party), test=setting.held_out[party], validation=validation)
+        for party in names
+    }
+    shares = setting.shares or {}
     engine = make_engine(setting.engine)
 
     def maker(party: str) -> Callable[[Transport], Context]:
@@ -159,11 +220,11 @@ def _run(setting: Setting) -> Run:
         return make
 
     def lead(ctx: Context) -> tuple[Any, Meter]:
-        own, test = columns[active], setting.held_out[active]
-        return run_active(ctx, task, own, test, setting.labels, ("0", "1"), engine), ctx.meter
+        outcome = run_active(ctx, task, held[active], setting.targets(), engine, share=shares.get(active))
+        return outcome, ctx.meter
 
     def follow(ctx: Context) -> tuple[Any, Meter]:
-        return run_passive(ctx, task, columns[ctx.party], setting.held_out[ctx.party], engine), ctx.meter
+        return run_passive(ctx, task, held[ctx.party], engine, share=shares.get(ctx.party)), ctx.meter
 
     try:
         out = run_parties({party: (maker(party), lead if party == active else follow) for party in names})
@@ -186,11 +247,11 @@ def _renamed(outcome: Any) -> Any:
 
 def joined(setting: Setting) -> Trained:
     """Train on the joined table: the active party holds every block, and there is no peer."""
-    blocks = {party: Columns(column_names(party, x), x) for party, x in setting.parts.items()}
+    blocks = {party: setting.columns(party) for party in setting.parts}
     alone = connect([setting.active])[setting.active]
     transcript = Transcript(header(setting, setting.active))
     ctx = Context(alone, active=setting.active, peers=(), transcript=transcript, seed=setting.seed)
-    return train_active(ctx, setting.params, blocks, setting.labels, None)
+    return train_active(ctx, setting.params, blocks, setting.targets(), None, validation=setting.rows[1])
 
 
 def readable_content(view: View) -> list[bytes]:
@@ -212,10 +273,33 @@ def make_parts(seed: int, rows: int, widths: Mapping[str, int], *, levels: int |
     return parts
 
 
-def make_labels(seed: int, parts: Mapping[str, Floats]) -> Labels:
+def make_labels(seed: int, parts: Mapping[str, Floats]) -> NDArray[np.int64]:
     """Draw labels that depend on every party's columns, with some noise; both classes occur."""
     rng = np.random.default_rng(seed + 1)
     score = sum(x.sum(axis=1) for x in parts.values())
     labels = (score + rng.normal(size=len(score)) > np.median(score)).astype(np.int64)
     labels[:2] = (0, 1)
     return labels
+
+
+def make_targets(seed: int, parts: Mapping[str, Floats], kind: str, classes: int = 3) -> Values:
+    """Draw targets that depend on every party's columns: "classes", "quantities", "counts" or "amounts" (many zero)."""
+    rng = np.random.default_rng(seed + 2)
+    score = sum(np.nan_to_num(x).sum(axis=1) for x in parts.values())
+    score = (score - score.mean()) / (score.std() or 1.0)
+    noisy = score + 0.5 * rng.normal(size=len(score))
+    if kind == "quantities":
+        return np.round(10 * noisy + 50, 2)
+    if kind == "counts":
+        return rng.poisson(np.exp(0.7 * score)).astype(np.float64)
+    if kind == "amounts":
+        return np.where(rng.random(len(score)) < 0.5, 0.0, np.round(np.exp(noisy), 2))
+    found = np.searchsorted(np.quantile(noisy, np.arange(1, classes) / classes), noisy).astype(np.int64)
+    found[:classes] = np.arange(classes)[: len(found)]
+    return found
+
+
+def with_missing(seed: int, parts: Mapping[str, Floats], share: float = 0.2) -> dict[str, Floats]:
+    """Return the parts with some values missing at random."""
+    rng = np.random.default_rng(seed + 3)
+    return {party: np.where(rng.random(x.shape) < share, np.nan, x) for party, x in parts.items()}
