@@ -151,7 +151,7 @@ class _Trainer:
         self.ensemble = self._ensemble(warm)
         self.trees = list(warm.share.trees) if warm else []
         self.base = self._base(warm)
-        self.margins = warm.margins.copy() if warm else np.tile(self.base, (len(labels.values), 1))
+        self.margins = np.tile(self.base, (len(labels.values), 1)) if warm is None else warm.margins.copy()
         grown = warm.share.grown if warm else 0
         self.taken_part = dict.fromkeys(ctx.peers, 0) | dict.fromkeys(blocks, grown)
         self.encoder = self._encoder(precision)

@@ -129,8 +129,7 @@ def run_active(
     warm = None
     if share is not None:
         _check_share(share, ctx.party, train, params)
-        before = predict_active(ctx, share, {ctx.party: (share.own, train.x)}, len(train.x))
-        warm = Warm(share, before)
+        warm = Warm(share, _margins_before(ctx, share, train))
     trained = train_active(
         ctx,
         params,
@@ -152,6 +151,13 @@ def run_active(
         tally=trained.tally,
         history=trained.history,
     )
+
+
+def _margins_before(ctx: Context, share: ModelShare, train: Columns) -> Floats:
+    """Return where further training starts: at the margins of the model so far; in a forest at its base."""
+    if share.kind == "forest":
+        return np.tile(share.base, (len(train.x), 1))
+    return predict_active(ctx, share, {ctx.party: (share.own, train.x)}, len(train.x))
 
 
 def _active_share(
@@ -190,7 +196,8 @@ def run_passive(
     before, grown = Records(), 0
     if share is not None:
         _check_share(share, ctx.party, train, task.params)
-        predict_passive(ctx, share, train.x)
+        if task.params.kind != "forest":
+            predict_passive(ctx, share, train.x)
         before, grown = share.own, share.grown
     records, grown = train_passive(ctx, task.params, train, public, validation=held.validation, before=(before, grown))
     done = ModelShare(
