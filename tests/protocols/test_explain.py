@@ -212,7 +212,11 @@ def test_numbers_depend_on_the_grouping_only() -> None:
 def test_columns_that_cannot_be(answer: RecordColumns) -> None:
     model = make_model(18, parties={"a": 0, "b": 2}, trees=1, depth=2, fill=1.0)
     with pytest.raises(PeerError, match=r"'b': told .*RecordColumns"):
-        converse(model, lambda ctx: columns_active(ctx, model.active), lambda ctx: ctx.send("a", answer, ()))
+        converse(
+            model,
+            lambda ctx: columns_active(ctx, model.active),
+            lambda ctx: (ctx.recv("a", ColumnsRequest, ()), ctx.send("a", answer, ())),
+        )
 
 
 def test_another_model() -> None:

@@ -84,9 +84,12 @@ class ExportRequest(Message, frozen=True):
 
 
 class ExportConsent(Message, frozen=True):
-    """Whether the party agrees to the request."""
+    """Whether the party agrees to the request, which it repeats, so that both views hold what was agreed to."""
 
+    model: str
+    purpose: str
     consent: bool
+    volatile: ClassVar[tuple[str, ...]] = ("model",)
 
 
 class ExportDecision(Message, frozen=True):
