@@ -511,8 +511,9 @@ def gain_of(
             continue
         for g, h, sign in nodes:  # what each side's weight w gains: -(2 G w + (H + lambda) w^2)
             weight = min(max(-g / h, bounds[0]), bounds[1])
-            for term in (sign * -2.0 * g * weight, sign * -h * weight * weight):
-                plus, minus = plus + max(term, 0.0), minus + max(-term, 0.0)
+            terms = (sign * -2.0 * g * weight, sign * -h * weight * weight)
+            plus += sum(max(term, 0.0) for term in terms)
+            minus += sum(max(-term, 0.0) for term in terms)
     gain = plus - minus
     return 0.5 * gain if abs(gain) > NOISE * len(left) * (plus + minus) else None
 

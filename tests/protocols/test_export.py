@@ -88,8 +88,7 @@ def test_xgboost_predicts_the_same(
     # float32 sums of 13 numbers, up to 10 in size: each addition rounds by at most 5e-7
     np.testing.assert_allclose(got, margins, rtol=1e-6, atol=2e-6)
     np.testing.assert_allclose(booster.predict(data), transformed(objective, margins), rtol=4e-6, atol=1e-6)
-    rounds = 1 if kind == "forest" else 12 // outputs if each_output else 12
-    assert booster.num_boosted_rounds() == rounds
+    assert booster.num_boosted_rounds() == (12 // outputs if each_output else 12)
     assert booster.num_features() == 8
 
 
