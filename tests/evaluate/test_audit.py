@@ -78,8 +78,10 @@ def test_the_stored_line_has_the_contract_s_fields(finished: Finished) -> None:
     assert metrics <= line["leakage"].keys()
     assert line["leakage"]["primary"] == "v_measure"
     assert line["leakage"]["chance"].keys() == line["leakage"]["without_view"].keys() >= metrics
-    assert line["utility"].keys() == {"auc", "accuracy", "f1", "alone", "joined"}
-    assert line["utility"]["alone"].keys() == line["utility"]["joined"].keys() == {"auc", "accuracy", "f1"}
+    metrics = {"auc", "accuracy", "f1", "logloss"}
+    assert line["utility"].keys() == {*metrics, "alone", "joined", "primary"}
+    assert line["utility"]["alone"].keys() == line["utility"]["joined"].keys() == metrics
+    assert line["utility"]["primary"] == "auc"
     assert {"seconds", "bytes", "messages", "encryptions", "additions", "decryptions", "ciphertexts"} <= line[
         "cost"
     ].keys()
@@ -93,7 +95,7 @@ def test_the_undefended_run_is_lossless_and_clustering_needs_no_view(finished: F
     for row in rows:
         utility, leakage = row.utility, row.leakage or {}
         if not row.defense:
-            assert {name: utility[name] for name in ("auc", "accuracy", "f1")} == utility["joined"]
+            assert {name: utility[name] for name in ("auc", "accuracy", "f1", "logloss")} == utility["joined"]
         if (row.attack or {})["kind"] == "clustering":
             assert {name: leakage[name] for name in ("v_measure", "ari")} == leakage["without_view"]
 
@@ -384,7 +386,19 @@ class TestOutputFolder:
         ({"encryption": {"engine": "palier"}}, JobError, r"\[encryption\] engine: .*'palier'.*'paillier'"),
         ({"encryption": {"bits": 2049}}, EncryptionError, r"\[encryption\] bits: .*2049"),
         ({"data": {"table": "breast_cancre"}}, DataError, "'breast_cancre'.*'breast_cancer'"),
-        ({"data": {"table": "digits"}}, DataError, "table 'digits', label column 'label': 10 classes"),
+        (
+            {"data": {"table": "digits"}, "model": {"objective": "binary:logistic"}},
+            JobError,
+            r"\[model\] objective: 'binary:logistic' does not fit labels that are 10 classes",
+        ),
+        ({"model": {"objective": "count:poisson"}}, JobError, r"\[model\] objective: 'count:poisson' .* 2 classes"),
+        ({"data": {"table": "digits", "task": "regression"}}, PolicyError, "'id-lmid' .* quantities"),
+        ({"data": {"table": "digits"}, "model": {"scale_pos_weight": 2}}, JobError, "scale_pos_weight: .*10 classes"),
+        ({"model": {"early_stopping_rounds": 5}}, JobError, r"early_stopping_rounds: .*validation_size is 0"),
+        ({"model": {"eval_metric": "rmse"}}, JobError, r"\[model\] eval_metric: 'rmse' .*'binary:logistic'"),
+        ({"model": {"base_score": 1.5}}, JobError, r"\[model\] base_score: .*1.5"),
+        ({"model": {"kind": "forest", "gamma": -1}}, JobError, r"\[model\] gamma: .*-1"),
+        ({"model": {"kind": "forest", "learning_rate": 0.1}}, JobError, r"\[model\] learning_rate: .*'forest'"),
         ({"parties": {"active": [], "telco": ["mean radus"]}}, DataError, "'mean radus'.*'mean radius'"),
         ({"parties": {"active": 0.5, "truth": 0.5}}, JobError, "truth: the name is taken"),
         (

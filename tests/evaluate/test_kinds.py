@@ -19,7 +19,7 @@ def test_every_kind_is_described_with_its_parameters() -> None:
     found = catalogue()
     assert list(found) == ["models", "defenses", "attacks", "engines", "tables"]
     kinds = {family: [info.kind for info in infos] for family, infos in found.items()}
-    assert kinds["models"] == ["secureboost"]
+    assert kinds["models"] == ["secureboost", "forest"]
     assert {"id-lmid", "local-trees"} <= set(kinds["defenses"])
     assert {"clustering", "id2graph"} <= set(kinds["attacks"])
     assert {"plain", "paillier"} <= set(kinds["engines"])
@@ -32,7 +32,7 @@ def test_every_kind_is_described_with_its_parameters() -> None:
                 assert default, name
     parameters = {info.kind: info.parameters for info in found["defenses"]}
     assert parameters["id-lmid"][0][:2] == ("xi", "required")
-    assert parameters["local-trees"][0] == ("count", "1", "how many trees.")
+    assert parameters["local-trees"][0][:2] == ("count", "1")
 
 
 def test_every_model_has_its_programs() -> None:
@@ -47,7 +47,7 @@ def test_completion_is_idempotent_and_leaves_what_was_given(job: Callable[..., J
     assert once.model.params["bins"] == 32
     assert completed(once) == once
     assert [kind.params for variant in once.defenses for kind in variant.chain] == [
-        {"xi": 0.4},
+        {"xi": 0.4, "sampled": False},
         {"count": 1, "mode": "replace"},
     ]
     assert once.attacks[1].params["eta"] is None

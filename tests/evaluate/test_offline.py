@@ -127,11 +127,17 @@ def test_rows_and_columns_may_come_in_another_order(shop: tuple[Path, pa.Table],
     assert list(attacked(view, table.drop_columns(["id"]), tmp_path).values()) == list(expected.values())
 
 
-def test_own_tables_are_encoded_as_for_the_run(job: Any, tmp_path: Path) -> None:
-    """Categories stand in the view's columns, though the table has the column that they come from."""
+@pytest.mark.parametrize(
+    ("categories", "columns"), [("native", ("calls", "plan")), ("dummies", ("calls", "plan=b", "plan=c"))]
+)
+def test_own_tables_are_encoded_as_for_the_run(
+    job: Any, tmp_path: Path, categories: str, columns: tuple[str, ...]
+) -> None:
+    """The view knows the codes of categories, or has a column for each, though the table has the names."""
     draw, n = np.random.default_rng(3), 80
     ids, plan = [f"{one:03}" for one in draw.permutation(n)], draw.choice(["a", "b", "c"], n)
-    telco = pa.table({"who": ids, "calls": draw.normal(size=n), "plan": plan})
+    gaps = [None if row % 9 == 0 else name for row, name in enumerate(plan)]
+    telco = pa.table({"who": ids, "calls": draw.normal(size=n), "plan": gaps})
     pq.write_table(telco, tmp_path / "telco.parquet")
     pq.write_table(pa.table({"who": ids, "age": draw.normal(size=n), "y": plan == "a"}), tmp_path / "bank.parquet")
     parties = {
@@ -139,9 +145,10 @@ def test_own_tables_are_encoded_as_for_the_run(job: Any, tmp_path: Path) -> None
         "telco": {"table": str(tmp_path / "telco.parquet")},
     }
     out = tmp_path / "out"
-    audit(job(data={"id": "who"}, parties=parties, defense=None, run={"seeds": [1]}), out)
+    data = {"id": "who", "categories": categories}
+    audit(job(data=data, parties=parties, defense=None, run={"seeds": [1]}), out)
     view, stored = out / "runs/none/1/telco/view", pq.read_table(out / "data/1/telco.parquet")
-    assert View.load(view).header.columns == ("calls", "plan=b", "plan=c")
+    assert View.load(view).header.columns == columns
     trained = telco.filter(pc.is_in(telco["who"], value_set=stored["id"].combine_chunks()))
     assert attacked(view, trained, tmp_path, id_column="who") == attacked(view, stored, tmp_path)
     with pytest.raises(DataError, match="has 80 rows, but the view of 'telco' speaks of 64"):

@@ -49,7 +49,7 @@ def row(**changes: Any) -> ResultRow:
             "without_view": {"v_measure": 0.5, "ari": 0.6},
             "primary": "v_measure",
         },
-        "utility": {"auc": 0.99, "alone": {"auc": 0.97}, "joined": {"auc": 0.99}},
+        "utility": {"auc": 0.99, "alone": {"auc": 0.97}, "joined": {"auc": 0.99}, "primary": "auc"},
         "cost": Cost(seconds=1.5, bytes=1000, messages=10),
         "versions": {"labelward": "0.1.0"},
     }
@@ -131,7 +131,12 @@ def with_field(name: str, value: Any) -> bytes:
         (with_field("leakage", None), "attack and leakage"),
         (with_field("attack", {"alpha": 3}), "no model, defense or attack"),
         (with_field("leakage", {"v_measure": 0.1, "chance": {}, "without_view": {}}), "no primary metric"),
-        (with_field("utility", {"auc": None, "alone": {}, "joined": {}}), "utility"),
+        (with_field("utility", {"auc": None, "alone": {}, "joined": {}, "primary": "auc"}), "utility"),
+        (with_field("utility", {"auc": 0.9, "alone": {}, "joined": {}}), "utility names no primary metric"),
+        (
+            with_field("utility", {"auc": 0.9, "alone": {}, "joined": {}, "primary": "f1"}),
+            "'f1' of utility has no value",
+        ),
         (msgspec.json.encode(row()), "repeats line 1"),
     ],
 )
@@ -149,8 +154,9 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: bytes, reason: str) -> No
     [
         {"leakage": None},
         {"party": None},
-        {"utility": {"auc": math.nan, "alone": {}, "joined": {}}},
-        {"utility": {"auc": 1.0, "alone": {"f1": 1.0}, "joined": {}}},
+        {"utility": {"auc": math.nan, "alone": {}, "joined": {}, "primary": "auc"}},
+        {"utility": {"auc": 1.0, "alone": {"f1": 1.0}, "joined": {}, "primary": "auc"}},
+        {"utility": {"auc": 1.0, "alone": {}, "joined": {}, "rmse": "large", "primary": "auc"}},
         {"leakage": {"ari": 1.0, "chance": {"ari": 0.0}, "without_view": {"ari": 0.0}, "primary": "v_measure"}},
         {"leakage": {"ari": 1.0, "chance": {"ari": 0.0}, "without_view": {}, "primary": "ari"}},
         {"cost": Cost(seconds=math.inf, bytes=0, messages=0)},
@@ -164,7 +170,7 @@ def test_a_row_that_breaks_the_contract_is_not_written(tmp_path: Path, changes: 
 
 
 def test_an_active_party_without_columns_has_no_model_alone(tmp_path: Path) -> None:
-    append_row(tmp_path, row(utility={"auc": 0.9, "alone": {}, "joined": {"auc": 0.9}}))
+    append_row(tmp_path, row(utility={"auc": 0.9, "alone": {}, "joined": {"auc": 0.9}, "primary": "auc"}))
     assert read_rows(tmp_path)[0].utility["alone"] == {}
 
 

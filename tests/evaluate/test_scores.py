@@ -54,3 +54,40 @@ def test_a_guess_that_knows_nothing_of_many_rows_has_hardly_any_chance():
 def test_unfit_guesses_are_refused(function, guess, truth, message):
     with pytest.raises(DataError, match=message):
         function(np.array(guess, np.int64), np.array(truth))
+
+
+QUANTITIES = st.integers(2, 5).flatmap(
+    lambda rows: st.tuples(
+        st.lists(st.integers(0, 2), min_size=rows, max_size=rows),
+        st.lists(st.integers(-3, 3), min_size=rows, max_size=rows),
+    )
+)
+
+
+def explained(guess, quantities):
+    """What the best constant for each cluster takes away of the squared error of the best constant for all."""
+    left = sum(
+        (quantities[row] - np.mean([q for q, g in zip(quantities, guess, strict=True) if g == guess[row]])) ** 2
+        for row in range(len(guess))
+    )
+    return 1 - left / np.sum((quantities - np.mean(quantities)) ** 2) if np.ptp(quantities) else 0.0
+
+
+@settings(max_examples=30)
+@given(QUANTITIES)
+def test_of_quantities_the_variance_that_clusters_explain(pair):
+    guess, quantities = np.array(pair[0]), np.array(pair[1], float)
+    bins = (quantities > 0).astype(np.int64)
+    assert score(guess, bins, quantities)["r2"] == pytest.approx(explained(guess, quantities), abs=ROUNDING)
+    mean = np.mean([explained(guess, np.array(order)) for order in permutations(quantities)])
+    assert chance(guess, bins, quantities)["r2"] == pytest.approx(mean, abs=ROUNDING)
+
+
+def test_quantities_of_any_size_and_shift():
+    guess, bins = np.array([0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 1])
+    plain = score(guess, bins, np.array([1.0, 2.0, 3.0, 5.0, 8.0]))["r2"]
+    assert score(guess, bins, 1e149 * np.array([1.0, 2.0, 3.0, 5.0, 8.0]))["r2"] == pytest.approx(plain)
+    assert score(guess, bins, 7.0 + np.array([1.0, 2.0, 3.0, 5.0, 8.0]))["r2"] == pytest.approx(plain)
+    assert score(guess, bins, np.full(5, 3.0))["r2"] == chance(guess, bins, np.full(5, 3.0))["r2"] == 0.0
+    with pytest.raises(DataError, match=r"5 rows .* 4 rows"):
+        score(guess, bins, np.ones(4))

@@ -21,7 +21,8 @@ import pytest
 from labelward.data import prepare
 from labelward.errors import DataError, FileFormatError, HandshakeError, JobError, OutputError
 from labelward.evaluate.kinds import completed, make_programs
-from labelward.evaluate.train import TrainedModel, predict, train
+from labelward.evaluate.predict import predict
+from labelward.evaluate.train import TrainedModel, train
 from labelward.evaluate.utility import scores
 from labelward.job import Job
 from labelward.party.view import View
@@ -31,7 +32,7 @@ Jobs = Callable[..., Job]
 PREDICT = """
 import sys
 from pathlib import Path
-from labelward.evaluate.train import predict
+from labelward.evaluate.predict import predict
 run, active, telco, out = map(Path, sys.argv[1:])
 predict(run, {"active": active, "telco": telco}, out)
 """
@@ -121,9 +122,10 @@ def test_a_new_process_predicts_as_the_joined_model_does(
     margin = dict(zip(found["id"].to_pylist(), found["margin"].to_pylist(), strict=True))
     chosen = completed(own_tables)
     data = prepare(chosen, 5)
-    pooled = make_programs(chosen.model).pooled(data.parties, data.train_labels, seed=5, precision=30)
-    assert [margin[name] for name in data.test_ids.tolist()] == pooled.tolist()
-    assert scores(pooled, data.test_labels) == model.utility
+    programs = make_programs(chosen.model)
+    pooled = programs.pooled(data, data.parties, seed=5, precision=30)
+    assert [[margin[name]] for name in data.test_ids.tolist()] == pooled.tolist()
+    assert scores(programs, pooled, data) == model.utility
     expected = np.where(np.array(found["margin"]) > 0, "yes", "no")
     assert found["prediction"].to_pylist() == expected.tolist()
     np.testing.assert_allclose(

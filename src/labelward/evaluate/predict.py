@@ -92,8 +92,8 @@ def _rows(job: Job, party: PartySection, share: Share, path: Path) -> tuple[NDAr
     place = f"party {party.name!r}, table {str(path)!r}"
     column = party.id or job.data.id
     table = read_table(path, text=[column] if column else [])
-    _refuse_strangers(job, party, share, table.column_names, place)
     x = encode_as(table, share.columns, share.categories, place)
+    _refuse_strangers(job, party, share, table.column_names, place)
     if column is None:
         return np.arange(table.num_rows).astype(np.str_), x
     ids = read_ids(table, column, place)
