@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,6 +28,7 @@ from labelward.protocols.tree.explain import (
     explain,
     importance,
 )
+from labelward.protocols.tree.export import export_active, export_passive
 from labelward.protocols.tree.predict import predict_passive
 
 
@@ -227,3 +230,50 @@ def test_another_model() -> None:
             lambda ctx: (ctx.send("b", ColumnsRequest("other"), ()), ctx.recv("b", RecordColumns, ())),
             lambda ctx: columns_passive(ctx, model.shares["b"]),
         )
+
+
+# -- against the shap package ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "objective", "outputs", "each_output"),
+    [
+        ("secureboost", "binary:logistic", 1, False),
+        ("secureboost", "multi:softprob", 3, False),
+        ("secureboost", "multi:softprob", 3, True),
+        ("secureboost", "count:poisson", 1, False),
+        ("forest", "gini", 3, False),
+        ("forest", "variance", 1, False),
+    ],
+)
+def test_against_the_shap_package_on_the_exported_model(
+    kind: str, objective: str, outputs: int, each_output: bool, tmp_path: Path
+) -> None:
+    """With missing values, and without categories, which the package does not read from XGBoost's models."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of matplotlib, for what the package does on import
+        shap = pytest.importorskip("shap")
+        import xgboost
+    base = (0.7,) * outputs  # the same for all: the package (0.51) takes the first for each of them
+    model = make_model(
+        21, trees=12, depth=5, kind=kind, objective=objective, outputs=outputs, each_output=each_output,
+        categories=False, base=base,
+    )  # fmt: skip
+    table = model.table(np.random.default_rng(21), 60)
+    path = tmp_path / "model.json"
+    converse(
+        model,
+        lambda ctx: export_active(ctx, model.active, path, purpose="a comparison"),
+        lambda ctx: export_passive(ctx, model.shares[ctx.party], consent=True, names=True),
+    )
+    booster = xgboost.Booster(model_file=str(path))
+    x = np.concatenate([table[party] for party in model.parties], axis=1).astype(np.float32)
+    explainer = shap.TreeExplainer(booster, x[20:], feature_perturbation="interventional")
+    expected = np.reshape(explainer.shap_values(x[:20], check_additivity=False), (20, x.shape[1], outputs))
+    ours, _ = explained(model, table, 20, 40, names=True)
+    got = np.zeros_like(expected, dtype=np.float64)
+    for place, feature in enumerate(ours.features):
+        got[:, booster.feature_names.index(feature.name)] = ours.values[:, place]
+    # the exported leaves are float32: 12 trees of weights up to 4 in size; what is promised is 1e-4
+    np.testing.assert_allclose(got, expected, rtol=0, atol=5e-6)
+    np.testing.assert_allclose(np.ravel(explainer.expected_value), ours.expected, rtol=0, atol=5e-6)

@@ -9,8 +9,9 @@ What differs between the two, and what is done about it:
 - Leaves and sums are float32 there: predictions are the same up to that.
 - XGBoost 3.2 does not train trees with vector leaves on categories, and few tools read them. A tree with a weight for
   each output is written as one tree for each, of the same shape.
-- A forest is one round of parallel trees, their leaves divided by the number of trees. Class shares are the outputs of
-  a squared error with several targets, so that ``predict`` gives the shares.
+- A forest is written as boosted trees, their leaves divided by the number of trees; parallel trees of one round would
+  predict the same, but the ``shap`` package refuses them. Class shares are the outputs of a squared error with several
+  targets, so that ``predict`` gives the shares.
 - Where XGBoost transforms ``base_score`` (logistic, Poisson, Tweedie), float32 would spoil large margins: there
   ``base_score`` stands for a margin of 0 and the first tree's leaves hold the base.
 - The power of Tweedie's variance does not matter to predictions, and is not told: XGBoost's default stands there.
@@ -72,10 +73,9 @@ def xgboost_json(share: ModelShare, records: Mapping[str, ExportRecords]) -> byt
     names, types = feature_names(share, records), _feature_types(share, records)
     trees, outputs, rounds = _trees(share, records, share.base if neutral is not None else (), len(names))
     scores = share.base if neutral is None else (neutral,) * share.outputs
-    parallel = len(share.trees) if share.kind == "forest" else 1
     model = {
         "cats": {"enc": [], "feature_segments": [], "sorted_idx": []},
-        "gbtree_model_param": {"num_parallel_tree": str(parallel), "num_trees": str(len(trees))},
+        "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
         "iteration_indptr": rounds,
         "tree_info": outputs,
         "trees": trees,
@@ -152,7 +152,7 @@ def _trees(
     for tree in share.trees:
         weights = leaf_weights(tree) * scale
         for place, output in enumerate(range(share.outputs) if tree.output < 0 else (tree.output,)):
-            if output <= last and (share.kind != "forest" or not rounds):
+            if output <= last:
                 rounds.append(len(trees))
             last = output
             trees.append(_tree(share, tree, records, weights[:, place] + extra.pop(output, 0.0), len(trees), width))
