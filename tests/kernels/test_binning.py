@@ -4,10 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from labelward.kernels.binning import bin_columns, code_columns, node_candidates, presort
+from labelward.kernels.binning import bin_columns, code_columns, missing_code, node_candidates, presort
 
-FEW = st.sampled_from([-2.0, -0.0, 0.0, 1.0, 5.0, 7.5])
+FEW = st.sampled_from([-2.0, -0.0, 0.0, 1.0, 5.0, 7.5, np.nan])
 ANY = st.floats(allow_nan=False, allow_infinity=False)  # up to the largest and down to subnormal values
+
+
+def slow_codes(values: np.ndarray, edges: list[float] | np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """The number of edges below each value; the missing code of the codes' type where it is missing."""
+    return np.where(np.isnan(values), missing_code(codes.dtype), np.searchsorted(edges, values, side="left"))
 
 
 def matrices(rows: int = 40) -> st.SearchStrategy[np.ndarray]:
@@ -16,8 +21,8 @@ def matrices(rows: int = 40) -> st.SearchStrategy[np.ndarray]:
 
 
 def slow_edges(values: np.ndarray, bins: int) -> list[float]:
-    """The rule of the module's text, on a list."""
-    rest = sorted(values.tolist())
+    """The rule of the module's text, on a list of what is not missing."""
+    rest = sorted(values[~np.isnan(values)].tolist())
     distinct = sorted(set(rest))
     if len(distinct) <= bins:
         return distinct[:-1]
@@ -44,11 +49,13 @@ def test_edges_and_codes_of_whole_columns(x: np.ndarray, bins: int) -> None:
         column = x[:, f]
         assert edges.tolist() == slow_edges(column, bins)
         assert len(edges) <= bins - 1
+        assert binned.sizes[f] == len(edges) + 1
+        np.testing.assert_array_equal(binned.codes[:, f], slow_codes(column, edges, binned.codes))
         assert (np.diff(edges) > 0).all()
         for c, edge in enumerate(edges):
             left = column <= edge
             np.testing.assert_array_equal(left, binned.codes[:, f] <= c)
-            assert 0 < left.sum() < len(x)
+            assert 0 < left.sum() < np.count_nonzero(~np.isnan(column))
 
 
 @settings(max_examples=60, deadline=None)
@@ -56,8 +63,74 @@ def test_edges_and_codes_of_whole_columns(x: np.ndarray, bins: int) -> None:
 def test_new_rows_are_coded_by_counting_edges_below(x: np.ndarray, new: np.ndarray, bins: int) -> None:
     new = np.resize(new, (len(new), x.shape[1]))
     edges = bin_columns(x, bins).edges
-    expected = np.column_stack([np.searchsorted(e, new[:, f], side="left") for f, e in enumerate(edges)])
-    np.testing.assert_array_equal(code_columns(new, edges), expected)
+    codes = code_columns(new, edges)
+    expected = np.column_stack([slow_codes(new[:, f], e, codes) for f, e in enumerate(edges)])
+    np.testing.assert_array_equal(codes, expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(matrices())
+def test_without_bins_every_distinct_value_but_the_largest_is_an_edge(x: np.ndarray) -> None:
+    binned = bin_columns(x, None)
+    for f, edges in enumerate(binned.edges):
+        known = x[~np.isnan(x[:, f]), f]
+        assert edges.tolist() == sorted(set(known.tolist()))[:-1]
+        np.testing.assert_array_equal(binned.codes[:, f], slow_codes(x[:, f], edges, binned.codes))
+
+
+def test_more_distinct_values_than_codes_are_refused() -> None:
+    x = np.arange(65_536.0)[:, None]
+    binned = bin_columns(x[:-1], None)
+    assert (binned.codes.dtype, binned.sizes[0], binned.codes.max()) == (np.uint16, 65_535, 65_534)
+    with pytest.raises(ValueError, match="column 0 has more than 65,535 distinct values"):
+        bin_columns(x, None)
+
+
+@pytest.mark.parametrize(("size", "code_type"), [(3, np.uint8), (255, np.uint8), (256, np.uint16)])
+def test_codes_of_categories_are_the_categories(size: int, code_type: type) -> None:
+    category = np.array([0.0, 2.0, -1.0, np.nan, size - 1.0, 1.0])
+    x = np.stack([np.arange(6.0), category], axis=1)
+    missing = np.iinfo(code_type).max
+    expected = [0, 2, missing, missing, size - 1, 1]
+    for bins in (4, None):
+        binned = bin_columns(x, bins, {1: size})
+        assert binned.codes.dtype == code_type
+        assert binned.codes[:, 1].tolist() == expected
+        assert binned.sizes.tolist() == [bins or 6, size]
+        assert len(binned.edges[1]) == 0
+        assert len(binned.edges[0]) == (bins or 6) - 1
+        np.testing.assert_array_equal(code_columns(x, binned.edges, {1: size}), binned.codes)
+    slot = np.array([0, 1, 0, 1, -1, 1], dtype=np.int32)
+    codes, edges = node_candidates(x, slot, 2, 4, None, {1: size})
+    assert codes.dtype == code_type
+    assert codes[:, 1].tolist() == [0, 2, missing, missing, 0, 1]
+    assert np.isnan(edges[:, 1]).all()
+    assert edges[1, 0].tolist() == [1.0, 3.0, pytest.approx(np.nan, nan_ok=True)]
+
+
+def test_columns_without_any_value_have_one_bin() -> None:
+    x = np.full((5, 2), np.nan)
+    binned = bin_columns(x, 32, {1: 0})
+    assert binned.sizes.tolist() == [1, 1]
+    assert (binned.codes == 255).all()
+    codes, edges = node_candidates(x, np.zeros(5, dtype=np.int32), 1, 32)
+    assert (codes == 255).all()
+    assert np.isnan(edges).all()
+
+
+@pytest.mark.parametrize("value", [3.0, -2.0, 0.5])
+def test_what_is_no_category_is_refused(value: float) -> None:
+    x = np.array([[0.0], [value]])
+    with pytest.raises(ValueError, match="column 0 must hold categories 0 to 2"):
+        bin_columns(x, 32, {0: 3})
+    with pytest.raises(ValueError, match="column 0"):
+        code_columns(x, (np.empty(0),), {0: 3})
+    with pytest.raises(ValueError, match="column 0"):
+        node_candidates(x, np.zeros(2, dtype=np.int32), 1, 32, None, {0: 3})
+    with pytest.raises(ValueError, match="categorical column 1"):
+        bin_columns(x, 32, {1: 3})
+    with pytest.raises(ValueError, match="65536 categories"):
+        bin_columns(x, 32, {0: 65_536})
 
 
 def test_edges_without_ties_are_quantiles() -> None:
@@ -111,7 +184,7 @@ def test_node_candidates_are_those_of_each_node_alone(
             own = slow_edges(inside, bins) if len(inside) else []
             assert edges[s, f, : len(own)].tolist() == own
             assert np.isnan(edges[s, f, len(own) :]).all()
-            np.testing.assert_array_equal(codes[slot == s, f], np.searchsorted(own, inside, side="left"))
+            np.testing.assert_array_equal(codes[slot == s, f], slow_codes(inside, own, codes))
 
 
 def test_a_node_of_few_rows_offers_all_its_values() -> None:

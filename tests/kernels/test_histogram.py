@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labelward.kernels.binning import missing_code
 from labelward.kernels.histogram import groups, level_sums, partition
 
 
@@ -26,13 +27,15 @@ def slow_sums(group: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarra
 )
 def test_sums_equal_a_plain_loop(n: int, columns: int, k: int, slots: int, bins: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    codes = rng.integers(0, bins, (n, columns)).astype(np.uint8 if bins <= 256 else np.uint16)
+    codes = rng.integers(0, bins, (n, columns)).astype(np.uint8 if bins <= 255 else np.uint16)
+    missing = rng.random(codes.shape) < rng.choice([0.0, 0.4])
+    codes[missing] = missing_code(codes.dtype)
     slot = rng.integers(-1, slots, n).astype(np.int32)
     values = rng.integers(-(2**52), 2**52, (n, k))
     together = groups(codes, slot, bins)
     assert together.dtype == np.int32
     np.testing.assert_array_equal(
-        together, np.where(slot[:, None] < 0, -1, slot[:, None] * bins + codes.astype(np.int64))
+        together, np.where((slot[:, None] < 0) | missing, -1, slot[:, None] * bins + codes.astype(np.int64))
     )
     expected = slow_sums(together, values, slots * bins)
     level = level_sums(codes, slot, values, slots, bins)
@@ -57,6 +60,24 @@ def test_partition_marks_the_rows_of_the_left_side() -> None:
     assert partition(codes, rows[:0], 0, 2).tolist() == []
 
 
+def test_missing_values_and_categories_go_where_they_are_sent() -> None:
+    codes = np.array([[0], [1], [2], [255], [4]], dtype=np.uint8)
+    rows = np.arange(5, dtype=np.int32)
+    assert partition(codes, rows, 0, 1).tolist() == [True, True, False, False, False]
+    assert partition(codes, rows, 0, 1, missing_left=True).tolist() == [True, True, False, True, False]
+    assert partition(codes, rows, 0, 0, categories=(1, 4)).tolist() == [False, True, False, False, True]
+    assert partition(codes, rows, 0, 0, missing_left=True, categories=(2,)).tolist() == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert partition(codes, rows, 0, 254).tolist() == [True, True, True, False, True]  # all that is known
+    wide = np.array([[300], [65_535]], dtype=np.uint16)
+    assert partition(wide, rows[:2], 0, 0, categories=(300, 65_535, 70_000, -1)).tolist() == [True, False]
+
+
 def test_what_would_write_outside_an_array_is_refused() -> None:
     codes = np.zeros((2, 1), dtype=np.uint8)
     values = np.zeros((2, 3), dtype=np.int64)
@@ -66,6 +87,8 @@ def test_what_would_write_outside_an_array_is_refused() -> None:
         level_sums(codes, np.array([0, -2], dtype=np.int32), values, 1, 32)
     with pytest.raises(ValueError, match="codes must be below 32 but one is 40"):
         level_sums(codes + np.uint8(40), np.zeros(2, dtype=np.int32), values, 1, 32)
+    with pytest.raises(ValueError, match="codes must be below 32 but one is 254"):
+        groups(np.array([[255], [254]], dtype=np.uint8), np.zeros(2, dtype=np.int32), 32)
     with pytest.raises(ValueError, match="2 rows and values of 1"):
         level_sums(codes, np.zeros(2, dtype=np.int32), values[:1], 1, 32)
     with pytest.raises(ValueError, match="do not fit int32"):
