@@ -94,6 +94,7 @@ def make_row(**changes: Any) -> ResultRow:
             "f1": 0.962,
             "alone": {"auc": 0.974, "accuracy": 0.925, "f1": 0.94},
             "joined": {"auc": 0.991, "accuracy": 0.956, "f1": 0.965},
+            "primary": "auc",
         },
         "cost": Cost(
             seconds=11.8,

@@ -35,22 +35,20 @@ def print_summary(rows: Sequence[ResultRow]) -> None:
 
 
 def _cells(table: Sequence[SummaryRow]) -> tuple[list[str], list[list[str]]]:
+    from labelward.report.metrics import metric_name, spread_text
     from labelward.report.numbers import data_size, duration
-    from labelward.report.sentences import metric_name
-    from labelward.report.tables import spread_text
 
     leak = next((row.primary for row in table if row.primary), None)
-    use = next(iter(table[0].utility), None)
+    use = table[0].worth
     header = ["defense", "attacker", "attack"]
     header += [metric_name(leak), "without the view", "chance"] if leak else []
-    header += [metric_name(use)] if use else []
+    header.append(metric_name(use))
     lines = []
     for row in table:
         line = [row.defense, row.party or "–", row.attack or "–"]
         if leak:
-            line += [spread_text(each.get(leak)) for each in (row.leakage, row.without_view, row.chance)]
-        if use:
-            line.append(spread_text(row.utility.get(use)))
+            line += [spread_text(leak, each.get(leak)) for each in (row.leakage, row.without_view, row.chance)]
+        line.append(spread_text(use, row.utility.get(use)))
         seconds, size = row.cost.get("seconds"), row.cost.get("bytes")
         lines.append([*line, duration(seconds.mean) if seconds else "–", data_size(size.mean) if size else "–"])
     return [*header, "training", "on the wire"], lines
@@ -71,7 +69,11 @@ def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dic
             "without_view": _figures(row.without_view),
             "primary": row.primary,
         }
-        utility = _figures(row.utility) | {"alone": _figures(row.alone), "joined": _figures(row.joined)}
+        utility = _figures(row.utility) | {
+            "alone": _figures(row.alone),
+            "joined": _figures(row.joined),
+            "primary": row.worth,
+        }
         figures.append(
             {
                 "dataset": row.dataset,

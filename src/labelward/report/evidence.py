@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from labelward.evaluate.results import RunDetails, Seen, kind_label
+from labelward.report.metrics import NOTHING
 from labelward.report.numbers import count, data_size, decimals, duration
-from labelward.report.tables import NOTHING, Table
+from labelward.report.tables import Table
 
 __all__ = [
     "applied_table",

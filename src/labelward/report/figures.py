@@ -15,8 +15,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from labelward.errors import DependencyError
-from labelward.report.numbers import decimals
-from labelward.report.sentences import UNDEFENDED, metric_name
+from labelward.report.metrics import figure, metric, metric_name, spread_text
+from labelward.report.sentences import UNDEFENDED
 from labelward.report.summary import Spread, SummaryRow
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ def describe(party: str, rows: Sequence[SummaryRow]) -> str:
     """Return the plot in words, for those who cannot see it."""
     marks = []
     for row in rows:
-        (metric, utility), leak = _utility(row), row.leakage[row.primary or ""]
-        marks.append(f"{row.defense}: {metric_name(metric)} {_figure(utility)}, leakage {_figure(leak)}")
+        primary = row.primary or ""
+        utility = f"{metric_name(row.worth)} {spread_text(row.worth, row.utility[row.worth])}"
+        marks.append(f"{row.defense}: {utility}, leakage {spread_text(primary, row.leakage[primary])}")
     return f"Leakage to {party} against utility. " + "; ".join(marks) + "."
 
 
@@ -73,10 +74,10 @@ def trade_off(party: str, rows: Sequence[SummaryRow], prefix: str) -> Drawing:
     except ImportError as error:
         raise DependencyError("the report needs matplotlib: pip install 'labelward[report]'") from error
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": prefix, "font.size": 10, "text.parse_math": False}):
-        figure, beside = Figure(figsize=_SIZE), Figure(figsize=_SIZE)
-        for canvas in (figure, beside):
+        drawn, beside = Figure(figsize=_SIZE), Figure(figsize=_SIZE)
+        for canvas in (drawn, beside):
             FigureCanvasSVG(canvas)
-        axes = figure.add_axes((0.12, 0.12, 0.86, 0.86))
+        axes = drawn.add_axes((0.12, 0.12, 0.86, 0.86))
         _style(axes, rows[0])
         marks = _marks(axes, rows)
         beside.legend(
@@ -88,7 +89,9 @@ def trade_off(party: str, rows: Sequence[SummaryRow], prefix: str) -> Drawing:
             handlelength=2.4,
         )
         axes.margins(0.09, 0.1)
-        plot, legend = _svg(figure), _svg(beside)
+        if not metric(rows[0].worth).larger:
+            axes.invert_xaxis()
+        plot, legend = _svg(drawn), _svg(beside)
     titles = {f"defense-{number}": describe(party, [row]).partition(". ")[2] for number, row in enumerate(rows)}
     return Drawing(
         plot=_inline(plot, prefix, titles, f'role="img" aria-label="{escape(describe(party, rows))}"'),
@@ -96,14 +99,15 @@ def trade_off(party: str, rows: Sequence[SummaryRow], prefix: str) -> Drawing:
     )
 
 
-def _svg(figure: Figure) -> str:
+def _svg(drawn: Figure) -> str:
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.04, metadata=_PLAIN)
+    drawn.savefig(buffer, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.04, metadata=_PLAIN)
     return buffer.getvalue()
 
 
 def _style(axes: Axes, first: SummaryRow) -> None:
-    axes.set_xlabel(f"utility: {metric_name(_utility(first)[0])} on the test rows", color=_INK)
+    worth = metric(first.worth)
+    axes.set_xlabel(f"utility: {worth.name} on the test rows{'' if worth.larger else ', falling'}", color=_INK)
     axes.set_ylabel(f"leakage: {metric_name(first.primary or '')}", color=_INK)
     axes.tick_params(colors=_INK, which="both")
     axes.grid(True, color=_FAINT, linewidth=0.5, alpha=0.35)
@@ -122,7 +126,7 @@ def _reference_lines(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
     from matplotlib.lines import Line2D
 
     undefended = rows[0]
-    metric, primary = _utility(undefended)[0], undefended.primary or ""
+    primary = undefended.primary or ""
     lines: list[Line2D] = []
     shown = [row.leakage[primary] for row in rows]
     if primary in undefended.without_view:
@@ -138,14 +142,14 @@ def _reference_lines(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
         if low - chance <= _FARTHEST * (high - low):
             lines.append(axes.axhline(chance, color=_INK, linewidth=1.2, linestyle=":", label="leakage by chance"))
         else:
-            label = f"leakage by chance: {decimals(chance, 3)}, below the drawing"
+            label = f"leakage by chance: {figure(primary, chance)}, below the drawing"
             lines.append(Line2D([], [], linestyle="none", label=label))
     for label, style, utility in (
         ("utility of the active party alone", "-.", undefended.alone),
         ("utility of the joined table", "-", undefended.joined),
     ):
-        if metric in utility:
-            place = utility[metric].mean
+        if undefended.worth in utility:
+            place = utility[undefended.worth].mean
             lines.append(axes.axvline(place, color=_FAINT, linewidth=1.4, linestyle=style, label=label, zorder=1))
     return lines
 
@@ -158,7 +162,7 @@ def _marks(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
     families = list(dict.fromkeys(_family(row) for row in rows if row.chain))
     marks = []
     for number, row in enumerate(rows):
-        utility, leak = _utility(row)[1], row.leakage[row.primary or ""]
+        utility, leak = row.utility[row.worth], row.leakage[row.primary or ""]
         bare = row.defense == UNDEFENDED
         color = _INK if bare else _FAMILIES[families.index(_family(row)) % len(_FAMILIES)]
         axes.errorbar(
@@ -189,7 +193,7 @@ def _marks(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
     for number, family in enumerate(families):
         sweep = [row for row in rows if _family(row) == family]
         axes.plot(
-            [_utility(row)[1].mean for row in sweep],
+            [row.utility[row.worth].mean for row in sweep],
             [row.leakage[row.primary or ""].mean for row in sweep],
             color=_FAMILIES[number % len(_FAMILIES)],
             linewidth=0.8,
@@ -206,15 +210,6 @@ def _fill(row: SummaryRow, rows: Sequence[SummaryRow]) -> float:
 
 def _family(row: SummaryRow) -> str:
     return "+".join(str(entry["kind"]) for entry in row.chain)
-
-
-def _utility(row: SummaryRow) -> tuple[str, Spread]:
-    return next(iter(row.utility.items()))
-
-
-def _figure(spread: Spread) -> str:
-    mean = decimals(spread.mean, 3)
-    return mean if spread.std is None else f"{mean} ± {decimals(spread.std, 3)}"
 
 
 def _inline(svg: str, prefix: str, titles: dict[str, str], role: str) -> str:

@@ -14,12 +14,12 @@ from labelward.errors import DependencyError, OutputError
 from labelward.evaluate.results import ResultRow
 from labelward.report import evidence
 from labelward.report.figures import Drawing, trade_off
-from labelward.report.numbers import count, data_size, decimals, duration
+from labelward.report.metrics import figure, metric_name, spread_text
+from labelward.report.numbers import count, data_size, duration
 from labelward.report.sentences import (
     UNDEFENDED,
     headline,
     insecure_warning,
-    metric_name,
     missing_details_warning,
     reading_hint,
     reads_view,
@@ -29,7 +29,7 @@ from labelward.report.sentences import (
 )
 from labelward.report.stored import StoredAudit, read_audit
 from labelward.report.summary import SummaryRow, summary_table
-from labelward.report.tables import Table, cost_table, leakage_table, spread_text, utility_table
+from labelward.report.tables import Table, cost_table, leakage_table, utility_table
 
 __all__ = ["REPORT_FILE", "Card", "Plot", "Subject", "write_report"]
 
@@ -113,6 +113,8 @@ def _render(audit: StoredAudit) -> str:
         unfinished=unfinished_warning(audit.finished, audit.expected, audit.cut_off),
         missing=missing_details_warning(audit.missing, audit.finished),
         subjects=subjects,
+        quantities=_quantities(audit.rows),
+        classes=any("auc" in row.utility for row in audit.rows),
         wires=[evidence.wire_table(label, found) for label, found in runs.items()],
         seen=[evidence.seen_table(label, found) for label, found in runs.items()],
         information=evidence.information_table(runs),
@@ -150,11 +152,16 @@ def _subject(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Subj
     return Subject(
         title=f"{first.dataset} · {first.model['kind']} · {engine}",
         sentences=tuple(headline(table, audit.training_rows)),
-        hint=reading_hint(primary) if primary else "",
+        hint=reading_hint(primary, quantities=_quantities(rows)) if primary else "",
         cards=tuple(_cards(table)),
         plots=tuple(plots),
         tables=(*((leakage_table(table),) if best else ()), utility_table(table), cost_table(table)),
     )
+
+
+def _quantities(rows: Sequence[ResultRow]) -> bool:
+    """Return whether the labels are quantities: only then is their variance explained."""
+    return any("r2" in row.utility for row in rows)
 
 
 def _cards(table: Sequence[SummaryRow]) -> list[Card]:
@@ -170,20 +177,19 @@ def _cards(table: Sequence[SummaryRow]) -> list[Card]:
                 title=f"Leakage to {worst.party} ({worst.defense})"
                 if reads_view(worst) or any(map(reads_view, best))
                 else f"What {worst.party} knows without any training",
-                value=spread_text(worst.leakage[primary], 2),
-                beside=f"{metric_name(primary)} of {worst.attack}; its own columns alone {decimals(own, 2)}, "
-                f"chance {decimals(chance, 2)}",
+                value=spread_text(primary, worst.leakage[primary], 2),
+                beside=f"{metric_name(primary)} of {worst.attack}; its own columns alone "
+                f"{figure(primary, own, digits=2)}, chance {figure(primary, chance, digits=2)}",
             )
         )
     row = undefended[0]
-    metric, spread = next(iter(row.utility.items()))
     baselines = (("active party alone", row.alone), ("joined table", row.joined))
-    against = [f"{name} {decimals(have[metric].mean, 3)}" for name, have in baselines if metric in have]
+    against = [f"{name} {figure(row.worth, have[row.worth].mean)}" for name, have in baselines if row.worth in have]
     cards.append(
         Card(
             title=f"Utility ({row.defense})",
-            value=f"{spread_text(spread)}",
-            beside="; ".join([f"{metric_name(metric)} on the test rows", *against]),
+            value=spread_text(row.worth, row.utility[row.worth]),
+            beside="; ".join([f"{metric_name(row.worth)} on the test rows", *against]),
         )
     )
     cost = {name: each.mean for name, each in row.cost.items()}

@@ -6,15 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 
 from labelward.evaluate.results import defense_label
+from labelward.report.metrics import figure, metric, metric_name
 from labelward.report.numbers import decimals, points
 from labelward.report.summary import Spread, SummaryRow
 
 __all__ = [
-    "METRICS",
     "UNDEFENDED",
     "headline",
     "insecure_warning",
-    "metric_name",
     "missing_details_warning",
     "reading_hint",
     "reads_view",
@@ -23,24 +22,12 @@ __all__ = [
     "unfinished_warning",
 ]
 
-METRICS = {
-    "v_measure": "V-measure",
-    "ari": "adjusted Rand index",
-    "auc": "AUC",
-    "accuracy": "accuracy",
-    "f1": "F1",
-}
 UNDEFENDED = defense_label(())
 _GROUPING = ("v_measure", "ari")
 _BLIND = ("clustering",)
 """Kinds of attack that never open the view."""
 _NOTICEABLE = 0.01
 """Differences up to this are not spoken of: the sentences show two decimals."""
-
-
-def metric_name(metric: str) -> str:
-    """Return a metric's name as people write it."""
-    return METRICS.get(metric, metric)
 
 
 def reads_view(row: SummaryRow) -> bool:
@@ -104,10 +91,12 @@ def spoken_of(rows: Sequence[SummaryRow]) -> SummaryRow:
     return max(rows, key=lambda row: (_adds(row), _gain(row).mean if _adds(row) else _leak(row).mean))
 
 
-def reading_hint(primary: str) -> str:
-    """Return how to read the metric that ranks."""
+def reading_hint(primary: str, *, quantities: bool = False) -> str:
+    """Return how to read the metric that ranks; ``quantities``: whether labels are such, and were cut into bins."""
     if primary in _GROUPING:
         name = metric_name(primary)
+        if quantities:
+            return f"{name} 0 means that the groups say nothing of the labels; 1, that they are the bins of the labels."
         return f"{name} 0 means that the groups say nothing of the labels; 1, that they are the labels."
     return f"Leakage is given as {metric_name(primary)}; compare it with chance and with the party's own columns."
 
@@ -170,24 +159,33 @@ def _adds(row: SummaryRow) -> bool:
 def _leak_sentence(row: SummaryRow, training_rows: int | None) -> str:
     primary = row.primary or ""
     rows = "training rows" if training_rows is None else f"{training_rows:,} training rows"
-    deed = (
-        f"group the {rows} by their secret label" if primary in _GROUPING else f"guess the secret label of the {rows}"
-    )
+    label = "secret value, cut into bins of like size," if "r2" in row.leakage else "secret label"
+    deed = f"group the {rows} by their {label}" if primary in _GROUPING else f"guess the {label} of the {rows}"
     own, chance = decimals(row.without_view[primary].mean, 2), decimals(row.chance[primary].mean, 2)
-    metric, reached = metric_name(primary), decimals(_leak(row).mean, 2)
-    article = "an" if metric[0] in "aAF" else "a"
+    name, reached = metric_name(primary), decimals(_leak(row).mean, 2)
+    article = "an" if name[0] in "aAF" else "a"
     if not _adds(row):
         return (
-            f"What {row.party} received during training did not help it to {deed}: it reaches {article} {metric} of "
+            f"What {row.party} received during training did not help it to {deed}: it reaches {article} {name} of "
             f"{reached} with it and {own} from its own columns alone (chance {chance})."
         )
     text = (
-        f"From its own columns and what it received during training, {row.party} could {deed} with {article} {metric} "
+        f"From its own columns and what it received during training, {row.party} could {deed} with {article} {name} "
         f"of {reached} ({own} from its own columns alone; chance {chance})."
     )
     if _gain(row).mean < 2 * _gain(row).error:
         text += f" With the spread over the {row.seeds} seeds, this difference is not certain."
+    if primary in _GROUPING and "r2" in row.leakage:
+        seen, own, chance = (_percent(each["r2"].mean) for each in (row.leakage, row.without_view, row.chance))
+        text += (
+            f" These groups explain {seen} of the variance of the values ({own} from its own columns alone; chance "
+            f"{chance})."
+        )
     return text
+
+
+def _percent(share: float) -> str:
+    return f"{decimals(100 * share, 1)} %"
 
 
 def _other_attacker(row: SummaryRow) -> str:
@@ -201,12 +199,13 @@ def _listed(names: Sequence[str]) -> str:
 
 def _joining_sentences(undefended: SummaryRow, partners: str) -> list[str]:
     """Say where the undefended model is not better than the active party's own, beyond the spread over the seeds."""
-    metric, reached = _utility(undefended)
-    if metric not in undefended.edge or undefended.edge[metric].mean > (undefended.edge[metric].std or 0.0):
+    name, reached = undefended.worth, _utility(undefended)
+    edge = undefended.edge.get(name)
+    if edge is None or metric(name).better(edge.mean) > (edge.std or 0.0):
         return []
-    alone = decimals(undefended.alone[metric].mean, 3)
+    alone = figure(name, undefended.alone[name].mean)
     return [
-        f"Joining brings no measurable gain on this data: {metric_name(metric)} {decimals(reached.mean, 3)} with "
+        f"Joining brings no measurable gain on this data: {metric_name(name)} {figure(name, reached.mean)} with "
         f"{partners}, {alone} without."
     ]
 
@@ -219,7 +218,8 @@ def _is_alone(row: SummaryRow) -> bool:
 def _best(rows: Sequence[SummaryRow]) -> SummaryRow:
     """Return the most useful of the rows that leak least, or hardly more than the least."""
     least = min(_leak(row).mean for row in rows)
-    return max((row for row in rows if _leak(row).mean <= least + _NOTICEABLE), key=lambda row: _utility(row)[1].mean)
+    near = [row for row in rows if _leak(row).mean <= least + _NOTICEABLE]
+    return max(near, key=lambda row: metric(row.worth).better(_utility(row).mean))
 
 
 def _lowers(row: SummaryRow, undefended: SummaryRow) -> bool:
@@ -266,17 +266,23 @@ def _defense_sentences(undefended: SummaryRow, rows: Sequence[SummaryRow], partn
     return [text, f"Not every defense protects: measured here, the leakage rose under {named}."]
 
 
-def _utility(row: SummaryRow) -> tuple[str, Spread]:
-    return next(iter(row.utility.items()))
+def _utility(row: SummaryRow) -> Spread:
+    return row.utility[row.worth]
 
 
 def _price(undefended: SummaryRow, defended: SummaryRow) -> str:
-    metric, before = _utility(undefended)
-    lost = before.mean - defended.utility[metric].mean
-    if abs(lost) < 0.0005:
-        return f"costs no {metric_name(metric)}"
-    spread = max(before.std or 0.0, defended.utility[metric].std or 0.0)
-    within = "less than its spread over the seeds" if abs(lost) < spread else ""
+    """Say what a defense costs: in points of a share of 1, in percent of an error, which has no such scale."""
+    kind, before, after = metric(undefended.worth), _utility(undefended), defended.utility[undefended.worth]
+    lost, scale = kind.better(before.mean) - kind.better(after.mean), 1.0 if kind.share else abs(before.mean)
+    none = f"costs no {kind.name}" if kind.larger else f"does not raise the {kind.name}"
+    if abs(lost) <= 0.0005 * scale:
+        return none
+    if kind.share:
+        told = points(abs(lost))
+    else:
+        told = _percent(abs(lost) / scale) if scale else figure(undefended.worth, abs(lost))
+    within = "less than its spread over the seeds" if abs(lost) < max(before.std or 0.0, after.std or 0.0) else ""
     if lost > 0:
-        return f"costs {points(lost)} of {metric_name(metric)}" + (f" ({within})" if within else "")
-    return f"costs no {metric_name(metric)} (it rose by {points(-lost)}{', ' if within else ''}{within})"
+        cost = f"costs {told} of {kind.name}" if kind.larger else f"raises the {kind.name} by {told}"
+        return cost + (f" ({within})" if within else "")
+    return f"{none} (it {'rose' if kind.larger else 'fell'} by {told}{', ' if within else ''}{within})"

@@ -45,6 +45,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
         gain: leakage less the same attack's value without the view, seed by seed.
         edge: utility less that of the active party alone, seed by seed.
         primary: the metric that ranks the attack.
+        worth: the metric that ranks the utility.
     """
 
     dataset: str
@@ -56,6 +57,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     attack: str | None
     seeds: int
     primary: str | None
+    worth: str
     leakage: dict[str, Spread]
     without_view: dict[str, Spread]
     chance: dict[str, Spread]
@@ -101,6 +103,7 @@ def _summary(rows: list[ResultRow]) -> SummaryRow:
         attack=None if first.attack is None else kind_label(first.attack),
         seeds=len(rows),
         primary=primary if isinstance(primary, str) else None,
+        worth=str(utilities[0].get("primary", "")),
         leakage=_spreads(leakages),
         without_view=_spreads([_beside(each, "without_view") for each in leakages]),
         chance=_spreads([_beside(each, "chance") for each in leakages]),

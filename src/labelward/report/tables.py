@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from labelward.report.numbers import count, data_size, decimals, duration
-from labelward.report.sentences import metric_name, reads_view
-from labelward.report.summary import Spread, SummaryRow
+from labelward.report.metrics import NOTHING, figure, metric, metric_name, spread_text
+from labelward.report.numbers import count, data_size, duration
+from labelward.report.sentences import reads_view
+from labelward.report.summary import SummaryRow
 
-__all__ = ["Table", "cost_table", "leakage_table", "spread_text", "utility_table"]
-
-NOTHING = "–"
+__all__ = ["Table", "cost_table", "leakage_table", "utility_table"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,27 +28,19 @@ class Table:
     note: str = ""
 
 
-def spread_text(spread: Spread | None, digits: int = 3) -> str:
-    """Return ``mean ± std``, the mean alone for a single seed, a dash for nothing."""
-    if spread is None:
-        return NOTHING
-    mean = decimals(spread.mean, digits)
-    return mean if spread.std is None else f"{mean} ± {decimals(spread.std, digits)}"
-
-
 def leakage_table(table: Sequence[SummaryRow]) -> Table:
     """Return leakage by defense, attacker and attack: each metric beside its value without the view and by chance."""
     attacked = [row for row in table if row.attack is not None]
     metrics = list(dict.fromkeys(name for row in attacked for name in row.leakage))
     header = ["defense", "attacker", "attack", "seeds"]
-    for metric in metrics:
-        header += [metric_name(metric), "without the view", "chance"]
+    for name in metrics:
+        header += [metric_name(name), "without the view", "chance"]
     rows = []
     for row in attacked:
         cells = [row.defense, row.party or NOTHING, row.attack or NOTHING, str(row.seeds)]
-        for metric in metrics:
-            cells += [spread_text(row.leakage.get(metric)), spread_text(row.without_view.get(metric))]
-            cells.append(decimals(row.chance[metric].mean, 3) if metric in row.chance else NOTHING)
+        for name in metrics:
+            cells += [spread_text(name, row.leakage.get(name)), spread_text(name, row.without_view.get(name))]
+            cells.append(figure(name, row.chance[name].mean) if name in row.chance else NOTHING)
         rows.append(tuple(cells))
     blind = list(dict.fromkeys(row.attack for row in attacked if row.attack and not reads_view(row)))
     return Table(
@@ -59,6 +50,7 @@ def leakage_table(table: Sequence[SummaryRow]) -> Table:
         words=3,
         note="Mean ± standard deviation over the seeds. Without the view: the same attack on the party's own columns "
         "alone. Chance: the same guess against shuffled labels."
+        + (" R²: the share of the labels' variance that the groups explain." if "r2" in metrics else "")
         + (f" Never opens the view: {', '.join(blind)}." if blind else ""),
     )
 
@@ -74,9 +66,22 @@ def utility_table(table: Sequence[SummaryRow]) -> Table:
     return Table(
         caption="Utility of the model on the test rows",
         header=("defense", "seeds", *map(metric_name, metrics)),
-        rows=tuple((name, seeds, *(spread_text(have.get(m)) for m in metrics)) for name, seeds, have in lines),
-        note="Mean ± standard deviation over the seeds. AUC and F1 are those of the class that sorts last.",
+        rows=tuple((name, seeds, *(spread_text(m, have.get(m)) for m in metrics)) for name, seeds, have in lines),
+        note=f"Mean ± standard deviation over the seeds. {_utility_note(metrics)}",
     )
+
+
+def _utility_note(metrics: Sequence[str]) -> str:
+    notes = []
+    if "auc" in metrics:
+        notes.append(
+            "With two classes AUC and F1 are those of the class that sorts last; with more they are the means over the "
+            "classes, each against the rest."
+        )
+    small = [metric_name(name) for name in metrics if not metric(name).larger]
+    if small:
+        notes.append(f"Smaller is better for {' and '.join([', '.join(small[:-1])] * bool(small[:-1]) + small[-1:])}.")
+    return " ".join(notes)
 
 
 _COSTS: dict[str, tuple[str, Callable[[float, float | None], str]]] = {

@@ -1,0 +1,79 @@
+"""What the report knows of each metric: its name, which way is better, and how its figures are written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from labelward.report.numbers import decimals
+from labelward.report.summary import Spread
+
+__all__ = ["Metric", "figure", "metric", "metric_name", "spread_text"]
+
+NOTHING = "–"
+_DIGITS = 4
+"""Figures without a scale of their own are written with so many digits, those of a share of 1 with three decimals."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A metric.
+
+    Attributes:
+        name: as people write it.
+        larger: whether larger is better for the model.
+        share: whether 1 is perfect, so that differences are told in points; else they are told as a share of the value.
+    """
+
+    name: str
+    larger: bool = True
+    share: bool = True
+
+    def better(self, value: float) -> float:
+        """Return the value, or its negative, so that larger is better."""
+        return value if self.larger else -value
+
+
+_METRICS = {
+    "v_measure": Metric(name="V-measure"),
+    "ari": Metric(name="adjusted Rand index"),
+    "r2": Metric(name="R²"),
+    "auc": Metric(name="AUC"),
+    "accuracy": Metric(name="accuracy"),
+    "f1": Metric(name="F1"),
+    "logloss": Metric(name="log loss", larger=False, share=False),
+    "rmse": Metric(name="RMSE", larger=False, share=False),
+    "mae": Metric(name="mean absolute error", larger=False, share=False),
+    "deviance": Metric(name="deviance", larger=False, share=False),
+}
+
+
+def metric(name: str) -> Metric:
+    """Return what is known of a metric; one that nobody knows is a share of 1."""
+    return _METRICS.get(name, Metric(name=name))
+
+
+def metric_name(name: str) -> str:
+    """Return a metric's name as people write it."""
+    return metric(name).name
+
+
+def figure(name: str, value: float, beside: float | None = None, digits: int = 3) -> str:
+    """Return a metric's value as text, and its spread with as many decimals.
+
+    Args:
+        name: of the metric.
+        value: of it.
+        beside: its spread.
+        digits: decimals of a share.
+    """
+    if not metric(name).share:
+        size = abs(value) or abs(beside or 0.0) or 1.0
+        digits = min(12, max(0, _DIGITS - 1 - math.floor(math.log10(size))))
+    text = decimals(value, digits)
+    return text if beside is None else f"{text} ± {decimals(beside, digits)}"
+
+
+def spread_text(name: str, spread: Spread | None, digits: int = 3) -> str:
+    """Return ``mean ± std``, the mean alone for a single seed, a dash for nothing; see :func:`figure`."""
+    return NOTHING if spread is None else figure(name, spread.mean, spread.std, digits)
