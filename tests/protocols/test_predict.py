@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_models import Floats, Model, converse, make_model
 
-from labelward.errors import PeerError
+from labelward.errors import InputError, PeerError
 from labelward.messages.base import RowMask
 from labelward.messages.explain import PathAnswers, PathRequest
 from labelward.messages.tree import PredictAnswers, PredictRequest
@@ -148,6 +148,12 @@ def test_walk_names_who_answered_for_too_little(shape: tuple[int, int]) -> None:
     tree = TreeShape((0,), (1,), (1,), (1, 2), (1.0, 2.0))
     with pytest.raises(PeerError, match=r"'b'.*PredictAnswers"):
         walk(tree, ("a", "b"), {"b": np.ones(shape, np.bool_)}, 3)
+
+
+def test_an_unknown_mode() -> None:
+    model = make_model(9, parties={"a": 1})
+    with pytest.raises(InputError, match="unknown mode of prediction 'level' .did you mean 'levels'"):
+        outcome(model, model.table(np.random.default_rng(9), 3), "level")  # type: ignore[arg-type]
 
 
 # -- misbehaving peers -----------------------------------------------------------------------------------------------

@@ -15,13 +15,13 @@ A passive party serves both: the request says which it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import PeerError
+from labelward.errors import InputError, PeerError, unknown_name
 from labelward.kernels.walk import route
 from labelward.messages.base import RowMask
 from labelward.messages.explain import PathAnswers, PathRequest
@@ -73,6 +73,7 @@ def predict_active(ctx: Context, share: ModelShare, own: Own, rows: int, *, mode
         mode: who learns what, see above; the margins are the same.
 
     Raises:
+        InputError: an unknown mode.
         PeerError: a peer failed, or its answers do not fit.
     """
     margins = np.empty((rows, share.outputs))
@@ -237,6 +238,8 @@ def end_requests(ctx: Context, share: ModelShare, rows: int, numbers: Mapping[st
 
 def _routes(ctx: Context, share: ModelShare, own: Own, rows: int, mode: Mode) -> Iterator[tuple[int, int, Leaves]]:
     """Yield start, stop and the leaves that the rows reach, int32 [trees, rows], batch by batch."""
+    if mode not in get_args(Mode):
+        raise InputError(unknown_name("mode of prediction", mode, get_args(Mode)))
     numbers = dict.fromkeys(ctx.peers, 0)
     for number, (start, stop) in enumerate(batches(share, 0, rows)):
         if mode == "one-round":
@@ -257,61 +260,64 @@ class _Descent:
         self.ctx, self.share, self.span, self.numbers = ctx, share, span, numbers
         self.own = {name: _all_sides(records, x[span[0] : span[1]]) for name, (records, x) in own.items()}
         self.branches = [branches(tree) for tree in share.trees]
-        first = [0 if tree.nodes else -1 for tree in share.trees]
-        self.at = np.repeat(np.array(first, np.int32)[:, None], span[1] - span[0], axis=1)
+        self.reached = np.zeros((len(share.trees), span[1] - span[0]), dtype=np.int32)
+        everyone = np.arange(span[1] - span[0], dtype=np.int32)
+        self.rows = [{0: everyone} for _ in share.trees]  # of each split, while they stand before it
 
-    def leaves(self) -> NDArray[np.int32]:
+    def leaves(self) -> Leaves:
         """Return int32 [trees, rows]: the leaves reached."""
         depth = max(((node + 1).bit_length() for tree in self.share.trees for node in tree.nodes), default=0)
         for level in range(depth):
             self._descend(level)
-        return -1 - self.at
+        return self.reached
 
     def _descend(self, level: int) -> None:
         """Move the rows over the splits of one level; each owner is asked at most once."""
-        asked: dict[str, dict[int, tuple[int, int, Bits]]] = {peer: {} for peer in self.ctx.peers}
+        asked: dict[str, dict[int, tuple[int, int]]] = {peer: {} for peer in self.ctx.peers}
         for number, tree in enumerate(self.share.trees):
             for split, (node, owner, record) in enumerate(zip(tree.nodes, tree.owners, tree.records, strict=True)):
-                if (node + 1).bit_length() != level + 1:
-                    continue
-                here = self.at[number] == split
-                if not here.any():
+                if (node + 1).bit_length() != level + 1 or not len(self.rows[number].get(split, ())):
                     continue
                 name = self.share.parties[owner]
                 if name in self.own:
-                    self._move(number, split, here, self.own[name][record, here])
+                    self._move(number, split, self.own[name][record][self.rows[number][split]])
                 else:
-                    asked[name][record] = (number, split, here)
-        for peer, wanted in asked.items():
-            if wanted:
-                records = tuple(sorted(wanted))
-                masks = tuple(RowMask.pack(wanted[record][2]) for record in records)
-                request = PathRequest(self.share.model, *self.span, records, masks)
-                self.ctx.send(peer, request, (self.numbers[peer],))
-        for peer, wanted in asked.items():
-            if wanted:
-                self._take(peer, wanted)
+                    asked[name][record] = (number, split)
+        wanted = {peer: dict(sorted(splits.items())) for peer, splits in asked.items() if splits}
+        for peer, splits in wanted.items():
+            masks = tuple(self._mask(number, split) for number, split in splits.values())
+            self.ctx.send(peer, PathRequest(self.share.model, *self.span, tuple(splits), masks), (self.numbers[peer],))
+        for peer, splits in wanted.items():
+            self._take(peer, [*splits.values()])
 
-    def _take(self, peer: str, wanted: Mapping[int, tuple[int, int, Bits]]) -> None:
-        """Receive a peer's answers and move the rows that they are about."""
+    def _mask(self, number: int, split: int) -> RowMask:
+        mask = np.zeros(self.reached.shape[1], dtype=np.bool_)
+        mask[self.rows[number][split]] = True
+        return RowMask.pack(mask)
+
+    def _take(self, peer: str, splits: Sequence[tuple[int, int]]) -> None:
+        """Receive a peer's answers for these splits and move the rows that they are about."""
         step = (self.numbers[peer],)
         answers = self.ctx.recv(peer, PathAnswers, step)
         self.numbers[peer] += 1
-        counts = {record: int(np.count_nonzero(wanted[record][2])) for record in sorted(wanted)}
-        total = sum(counts.values())
+        counts = [len(self.rows[number][split]) for number, split in splits]
+        total = sum(counts)
         if answers.count != total or len(answers.bits) != (total + 7) // 8:
             reason = f"answered for {answers.count} rows at its splits where {total} were asked"
             raise PeerError(peer, reason, message="PathAnswers", step=step)
         bits = np.unpackbits(np.frombuffer(answers.bits, np.uint8), count=total, bitorder="little").view(np.bool_)
-        start = 0
-        for record, count in counts.items():
-            number, split, here = wanted[record]
-            self._move(number, split, here, bits[start : start + count])
-            start += count
+        for (number, split), sides in zip(splits, np.split(bits, np.cumsum(counts)[:-1]), strict=True):
+            self._move(number, split, sides)
 
-    def _move(self, number: int, split: int, here: Bits, goes_left: Bits) -> None:
-        left, right = self.branches[number]
-        self.at[number, here] = np.where(goes_left, left[split], right[split])
+    def _move(self, number: int, split: int, goes_left: Bits) -> None:
+        """Send a split's rows on: to splits, or to leaves, where their way ends."""
+        here = self.rows[number].pop(split)
+        for links, side in zip(self.branches[number], (goes_left, ~goes_left), strict=True):
+            target, rows = int(links[split]), here[side]
+            if target < 0:
+                self.reached[number, rows] = -1 - target
+            else:
+                self.rows[number][target] = rows
 
 
 def _all_sides(records: Records, x: Floats) -> Bits:
