@@ -1,0 +1,33 @@
+"""Errors of labelward as scikit-learn expects them: what the user gave cannot be used is a :class:`ValueError`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from labelward.errors import EncryptionError, InputError, PolicyError
+
+__all__ = ["UnfitInputError", "value_errors"]
+
+_PLACE = re.compile(r"\[(model|encryption)\] (\w+)(?=:)")
+
+
+class UnfitInputError(InputError, ValueError):
+    """What was given to an estimator cannot be used; the message names the value and the parameter."""
+
+
+@contextmanager
+def value_errors(names: Mapping[str, str]) -> Iterator[None]:
+    """Raise errors over what the user gave as :class:`UnfitInputError`.
+
+    Args:
+        names: the estimator's parameter for each key of a job's sections, such as ``"trees"``, in messages.
+    """
+    try:
+        yield
+    except (InputError, PolicyError, EncryptionError) as error:
+        if isinstance(error, ValueError):
+            raise
+        text = _PLACE.sub(lambda found: names.get(found[2], found[2]), str(error))
+        raise UnfitInputError(text) from error

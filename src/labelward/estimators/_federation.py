@@ -1,0 +1,203 @@
+"""One training and one prediction with every party in a thread of this process, as the role programs are run."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+
+from labelward.he import Engine
+from labelward.he import engine as make_engine
+from labelward.job import EncryptionSection
+from labelward.party.context import Context, Progress, silent
+from labelward.party.handshake import Agreed
+from labelward.party.local import run_parties
+from labelward.party.policy import Policy, PolicyChain
+from labelward.party.transcript import FORMAT, Header, Transcript, ids_digest
+from labelward.party.view import View
+from labelward.protocols.tree.columns import Labels
+from labelward.protocols.tree.params import TreeModel
+from labelward.protocols.tree.predict import predict_active, predict_leaves, predict_passive
+from labelward.protocols.tree.roles import Held, Task, run_active, run_passive
+from labelward.protocols.tree.share import ModelShare
+from labelward.transport.base import Transport
+
+__all__ = ["Plan", "Trained", "ask", "expected", "train"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is trained, and how it is protected.
+
+    Attributes:
+        params: of the model.
+        encryption: engine and key.
+        policies: what decides what leaves the active party.
+        seed: of the learning draws.
+    """
+
+    params: TreeModel
+    encryption: EncryptionSection
+    policies: tuple[Policy, ...]
+    seed: int
+
+    def agreed(self, parties: tuple[str, ...], rows: int, validation: int) -> Agreed:
+        """Return what these parties compare before they train, without prediction rows."""
+        model = {"kind": self.params.kind, **self.params.parameters()}
+        shared: dict[str, Any] = {f"model.{key}": value for key, value in model.items() if value is not None}
+        for key in ("engine", "bits", "insecure", "precision"):
+            shared[f"encryption.{key}"] = getattr(self.encryption, key)
+        shared["parties"] = parties
+        return Agreed(
+            parties=parties,
+            job={key: json.dumps(value, sort_keys=True) for key, value in shared.items()},
+            ids=[str(row) for row in range(rows + validation)],
+            rows=(rows, 0),
+            bits=self.encryption.bits if self.encryption.engine != "plain" else 0,
+            precision=self.encryption.precision,
+            insecure=self.encryption.insecure,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """What a training leaves behind.
+
+    Attributes:
+        shares: each party's part of the model, the active party's first.
+        views: what each party saw.
+        history: of the metric on the validation rows, by round.
+    """
+
+    shares: dict[str, ModelShare]
+    views: dict[str, View]
+    history: tuple[float, ...]
+
+
+def train(plan: Plan, held: Mapping[str, Held], labels: Labels, progress: Progress) -> Trained:
+    """Train a model.
+
+    Args:
+        plan: parameters, protection, seed.
+        held: what each party holds, the active party first; no prediction rows.
+        labels: the active party's.
+        progress: hears of trees.
+
+    Raises:
+        LabelwardError: the first error of a party.
+    """
+    parties, active = tuple(held), next(iter(held))
+    validation = held[active].validation
+    agreed = plan.agreed(parties, len(labels.values) - validation, validation)
+    task = Task(params=plan.params, agreed=agreed)
+    transcripts: dict[str, Transcript] = {}
+    section = plan.encryption
+    engine = make_engine(section.engine, workers=section.workers or len(os.sched_getaffinity(0)))
+
+    def make(end: Transport) -> Context:
+        party = end.party
+        transcripts[party] = Transcript(_header(party, held[party], agreed, engine))
+        return Context(
+            end,
+            active=active,
+            peers=tuple(other for other in parties if other != party),
+            transcript=transcripts[party],
+            seed=plan.seed,
+            policies=PolicyChain(plan.policies if party == active else ()),
+            progress=progress if party == active else silent,
+        )
+
+    def run(ctx: Context) -> Any:
+        if ctx.party == active:
+            return run_active(ctx, task, held[active], labels, engine)
+        return run_passive(ctx, task, held[ctx.party], engine)
+
+    try:
+        ended = run_parties(dict.fromkeys(parties, (make, run)))
+    finally:
+        engine.close()
+    return Trained(
+        shares={party: ended[party].share for party in parties},
+        views={party: View(transcripts[party].header, transcripts[party].entries[1:]) for party in parties},
+        history=tuple(ended[active].history),
+    )
+
+
+def ask(shares: Mapping[str, ModelShare], blocks: Mapping[str, Floats], what: str = "margins") -> NDArray[Any]:
+    """Predict rows with the shares of all parties: one round, of which nothing is kept.
+
+    Args:
+        shares: the active party's first.
+        blocks: each party's columns, float64 [rows, columns].
+        what: ``"margins"``: float64 [rows, outputs]; ``"leaves"``: int32 [rows, trees], positions among the leaves.
+
+    Raises:
+        LabelwardError: the shares are of different models.
+    """
+    parties, active = tuple(shares), next(iter(shares))
+    rows = len(blocks[active])
+    predict: Callable[..., NDArray[Any]] = predict_leaves if what == "leaves" else predict_active
+
+    def make(end: Transport) -> Context:
+        peers = tuple(other for other in parties if other != end.party)
+        role = "active" if end.party == active else "passive"
+        header = Header(FORMAT, version("labelward"), end.party, role, peers, (0, rows), "none", 0, (), {})  # type: ignore[arg-type]
+        return Context(end, active=active, peers=peers, transcript=Transcript(header), seed=0)
+
+    def run(ctx: Context) -> NDArray[Any] | None:
+        if ctx.party == active:
+            return predict(ctx, shares[active], {active: (shares[active].own, blocks[active])}, rows)
+        predict_passive(ctx, shares[ctx.party], blocks[ctx.party])
+        return None
+
+    answer = run_parties(dict.fromkeys(parties, (make, run)))[active]
+    assert answer is not None
+    return answer
+
+
+def expected(share: ModelShare, margins: Floats) -> Floats:
+    """Return what margins stand for: the probability of each class [rows, classes], or the mean [rows].
+
+    Args:
+        share: the active party's.
+        margins: float64 [rows, outputs].
+    """
+    if share.objective == "binary:logistic":
+        return np.column_stack([expit(-margins[:, 0]), expit(margins[:, 0])])
+    if share.objective == "multi:softprob":
+        return np.asarray(softmax(margins, axis=1))
+    if share.objective == "gini":
+        return margins
+    return np.exp(margins[:, 0]) if share.objective in ("count:poisson", "reg:tweedie") else margins[:, 0]
+
+
+def _header(party: str, held: Held, agreed: Agreed, engine: Engine) -> Header:
+    reasons = []
+    if not engine.secure:
+        reasons.append(f"{engine.name} engine")
+    elif agreed.bits < min(engine.bits_offered):
+        reasons.append(f"{agreed.bits}-bit key")
+    return Header(
+        format=FORMAT,
+        version=version("labelward"),
+        party=party,
+        role="active" if party == agreed.parties[0] else "passive",
+        peers=tuple(name for name in agreed.parties if name != party),
+        rows=agreed.rows,
+        engine=engine.name,
+        bits=agreed.bits,
+        insecure=tuple(reasons),
+        job=agreed.job,
+        columns=held.train.names,
+        ids=ids_digest(agreed.ids[: agreed.rows[0]]),
+        categories=held.train.category_names(),
+    )

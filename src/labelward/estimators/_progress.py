@@ -1,0 +1,30 @@
+"""A bar on stderr while an estimator is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from labelward.party.context import Progress, silent
+
+__all__ = ["progress_bar"]
+
+
+@contextmanager
+def progress_bar(verbose: bool) -> Iterator[Progress]:
+    """Give what a training tells its progress to: a bar, or nobody."""
+    if not verbose:
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, int] = {}
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total or None)
+            bar.update(tasks[what], completed=done, total=total or None)  # type: ignore[arg-type]
+
+        yield tell

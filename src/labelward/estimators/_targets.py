@@ -1,0 +1,91 @@
+"""The two kinds of targets: classes and quantities."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import assert_all_finite, check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from labelward.estimators._base import FederatedTrees
+from labelward.estimators._errors import UnfitInputError
+from labelward.estimators._federation import expected
+
+__all__ = ["Classifying", "Quantifying"]
+
+Floats = NDArray[np.float64]
+
+
+class Classifying(ClassifierMixin, FederatedTrees):  # type: ignore[misc]
+    """Targets are classes."""
+
+    objectives: ClassVar[tuple[str, ...]] = ("auto", "binary:logistic", "multi:softprob")
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the likeliest class of each row: [rows], values of ``classes_``."""
+        likelihood = self._ask(X)
+        chosen = likelihood[:, 0] > 0 if likelihood.shape[1] == 1 else likelihood.argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[chosen.astype(np.int64)]
+        return labels
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class: float64 [rows, classes], in the order of ``classes_``."""
+        return expected(self._lead, self._ask(X))
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return the logarithm of :meth:`predict_proba`; -inf where it is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
+        values = _labels(y)
+        self.classes_, numbers = np.unique(values[rows], return_inverse=True)
+        self.n_classes_ = len(self.classes_)
+        if self.n_classes_ < 2:
+            told = "" if len(rows) == len(values) else " of positive weight"
+            raise UnfitInputError(f"y: all rows{told} are of one class, {self.classes_.tolist()[0]!r}")
+        return numbers.astype(np.float64)
+
+    def _targets(self, y: ArrayLike) -> Floats:
+        values = _labels(y)
+        strange = np.setdiff1d(values, self.classes_)
+        if len(strange):
+            known = ", ".join(map(repr, self.classes_.tolist()))
+            raise UnfitInputError(f"eval_set: label {strange.tolist()[0]!r} is none of the classes {known}")
+        return np.searchsorted(self.classes_, values).astype(np.float64)
+
+    def _class_names(self) -> tuple[str, ...]:
+        return tuple(str(label) for label in self.classes_.tolist())
+
+
+class Quantifying(RegressorMixin, FederatedTrees):  # type: ignore[misc]
+    """Targets are quantities."""
+
+    objectives: ClassVar[tuple[str, ...]] = ("auto", "reg:squarederror", "count:poisson", "reg:tweedie")
+    idle: ClassVar[tuple[str, ...]] = ("scale_pos_weight", "multi_strategy")
+
+    def predict(self, X: Any) -> Floats:
+        """Return the mean that is expected for each row: float64 [rows]."""
+        return expected(self._lead, self._ask(X))
+
+    def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
+        return self._targets(y)[rows]
+
+    def _targets(self, y: ArrayLike) -> Floats:
+        values: Floats = check_array(
+            column_or_1d(y, warn=True), ensure_2d=False, dtype=np.float64, input_name="y", estimator=self
+        )
+        return values
+
+
+def _labels(y: ArrayLike) -> NDArray[Any]:
+    """Return labels as an array that can be sorted."""
+    values: NDArray[Any] = column_or_1d(y, warn=True)
+    assert_all_finite(values, input_name="y")
+    if values.dtype.kind == "O" and len({type(value) for value in values.tolist()}) > 1:
+        raise UnfitInputError("y: labels are missing, or of several types")
+    check_classification_targets(values)
+    return values

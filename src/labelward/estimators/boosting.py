@@ -1,0 +1,242 @@
+"""Federated boosted trees with scikit-learn's interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.estimators._base import FederatedTrees, Parties
+from labelward.estimators._targets import Classifying, Quantifying
+from labelward.protocols.tree.params import SecureBoost
+
+__all__ = ["SecureBoostClassifier", "SecureBoostRegressor"]
+
+
+class _Boosted(FederatedTrees):
+    """The parameters of both; they are described in :class:`SecureBoostClassifier`."""
+
+    model = SecureBoost
+    names: ClassVar[Mapping[str, str]] = {
+        "trees": "n_estimators",
+        "depth": "max_depth",
+        "learning_rate": "learning_rate",
+        "row_fraction": "subsample",
+        "feature_fraction": "colsample_bytree",
+        "bins": "max_bin",
+        "candidates": "candidates",
+        "reg_lambda": "reg_lambda",
+        "gamma": "gamma",
+        "min_rows": "min_rows",
+        "min_child_weight": "min_child_weight",
+        "max_leaves": "max_leaves",
+        "max_delta_step": "max_delta_step",
+        "objective": "objective",
+        "base_score": "base_score",
+        "scale_pos_weight": "scale_pos_weight",
+        "tweedie_variance_power": "tweedie_variance_power",
+        "multi_strategy": "multi_strategy",
+        "max_cat_to_onehot": "max_cat_to_onehot",
+        "max_cat_threshold": "max_cat_threshold",
+        "sampling": "sampling_method",
+        "top_rate": "top_rate",
+        "other_rate": "other_rate",
+        "early_stopping_rounds": "early_stopping_rounds",
+        "eval_metric": "eval_metric",
+        "mode": "mode",
+        "passive_depth": "passive_depth",
+    }
+
+    def __init__(
+        self,
+        *,
+        parties: Parties | None = None,
+        active: str | None = None,
+        n_estimators: int = 20,
+        max_depth: int = 6,
+        learning_rate: float = 0.3,
+        subsample: float = 1.0,
+        colsample_bytree: float = 1.0,
+        max_bin: int = 32,
+        candidates: Literal["global", "node", "all"] = "global",
+        reg_lambda: float = 1.0,
+        gamma: float = 0.0,
+        min_rows: int = 1,
+        min_child_weight: float = 0.0,
+        max_leaves: int = 0,
+        max_delta_step: float | None = None,
+        objective: str | None = None,
+        base_score: float | None = None,
+        scale_pos_weight: float = 1.0,
+        tweedie_variance_power: float = 1.5,
+        multi_strategy: Literal["multi_output_tree", "one_output_per_tree"] = "multi_output_tree",
+        max_cat_to_onehot: int = 4,
+        max_cat_threshold: int = 64,
+        monotone_constraints: Mapping[str | int, int] | None = None,
+        sampling_method: Literal["uniform", "goss"] = "uniform",
+        top_rate: float = 0.2,
+        other_rate: float = 0.1,
+        early_stopping_rounds: int | None = None,
+        eval_metric: str | None = None,
+        mode: Literal["standard", "mixed", "layered"] = "standard",
+        passive_depth: int = 2,
+        random_state: Any = None,
+        engine: str = "paillier",
+        key_bits: int = 2048,
+        insecure: bool = False,
+        workers: int = 0,
+        defenses: Sequence[Mapping[str, Any]] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.parties = parties
+        self.active = active
+        self.n_estimators = n_estimators
+        self.max_depth = max_depth
+        self.learning_rate = learning_rate
+        self.subsample = subsample
+        self.colsample_bytree = colsample_bytree
+        self.max_bin = max_bin
+        self.candidates = candidates
+        self.reg_lambda = reg_lambda
+        self.gamma = gamma
+        self.min_rows = min_rows
+        self.min_child_weight = min_child_weight
+        self.max_leaves = max_leaves
+        self.max_delta_step = max_delta_step
+        self.objective = objective
+        self.base_score = base_score
+        self.scale_pos_weight = scale_pos_weight
+        self.tweedie_variance_power = tweedie_variance_power
+        self.multi_strategy = multi_strategy
+        self.max_cat_to_onehot = max_cat_to_onehot
+        self.max_cat_threshold = max_cat_threshold
+        self.monotone_constraints = monotone_constraints
+        self.sampling_method = sampling_method
+        self.top_rate = top_rate
+        self.other_rate = other_rate
+        self.early_stopping_rounds = early_stopping_rounds
+        self.eval_metric = eval_metric
+        self.mode = mode
+        self.passive_depth = passive_depth
+        self.random_state = random_state
+        self.engine = engine
+        self.key_bits = key_bits
+        self.insecure = insecure
+        self.workers = workers
+        self.defenses = defenses
+        self.verbose = verbose
+
+    def _learn_history(self, history: tuple[float, ...]) -> None:
+        for name in ("evals_result_", "best_iteration_", "best_score_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        if history:
+            metric = self.eval_metric or "auto"
+            best = np.argmax(history) if metric == "auc" else np.argmin(history)
+            self.evals_result_ = {"validation_0": {"loss" if metric == "auto" else metric: list(history)}}
+            self.best_iteration_, self.best_score_ = int(best), float(history[best])
+
+
+class SecureBoostClassifier(Classifying, _Boosted):
+    """Boosted trees for two or more classes, trained across parties under encryption.
+
+    All parties live in this process: you bring the columns of all of them, and the messages, bytes and views are those
+    that separate machines would have. Parameters are called as in XGBoost where they mean the same. What is kept of a
+    parameter left at None is said with it.
+
+    Args:
+        parties: for each party the names of its columns (positions where X has no names). A party without columns may
+            only be the active one; columns of no party are left out. None: the first half of the columns is held by
+            ``"active"``, the others by ``"passive"``, so that a single column is the passive party's.
+        active: the party that holds the labels; None: the one called ``"active"``, else the first one.
+        n_estimators: rounds; a round is one tree, or one for each class. XGBoost's 100 cost five times the 20 here,
+            since each round encrypts all rows.
+        max_depth: most splits between root and leaf.
+        learning_rate: factor of each leaf weight.
+        subsample: share of the rows drawn for each tree, without replacement.
+        colsample_bytree: share of each party's columns drawn for each tree.
+        max_bin: candidates per column are at most ``max_bin - 1``. XGBoost's 256 would mean eight times the sums.
+        candidates: ``"global"``: quantiles of the column; ``"node"``: percentiles within each node; ``"all"``.
+        reg_lambda: L2 penalty of leaf weights.
+        gamma: least gain of a split.
+        min_rows: least number of rows in a leaf.
+        min_child_weight: least sum of hessians in a leaf; 0 here, 1 in XGBoost.
+        max_leaves: most leaves of a tree; 0 for no limit.
+        max_delta_step: largest size of a leaf weight before ``learning_rate``; None: the objective's own.
+        objective: ``"binary:logistic"`` or ``"multi:softprob"``; None: what fits the number of classes.
+        base_score: the probability of the second class where training starts; None: a margin of 0.
+        scale_pos_weight: factor of the weights of the second of two classes.
+        tweedie_variance_power: for :class:`SecureBoostRegressor`.
+        multi_strategy: several classes: ``"multi_output_tree"``: one tree a round, with a weight for each class in its
+            leaves; ``"one_output_per_tree"``: one tree for each class.
+        max_cat_to_onehot: columns of at most so many categories are split one category against the rest.
+        max_cat_threshold: most categories in the smaller side of a set.
+        monotone_constraints: for some columns (by name or position) 1 or -1: predictions may only rise, or fall.
+        sampling_method: ``"uniform"``, or ``"goss"``: rows of large gradients, and some of the others.
+        top_rate: for ``"goss"``: share of the rows that are kept.
+        other_rate: for ``"goss"``: share of the rows that are drawn from the others.
+        early_stopping_rounds: how many rounds the metric of ``eval_set`` may fail to improve; the best round is kept.
+            None: no stop.
+        eval_metric: ``"logloss"``, ``"error"`` or ``"auc"``; None: the loss itself.
+        mode: ``"standard"``, ``"mixed"`` (each tree on one party's columns, in turn) or ``"layered"`` (the upper levels
+            on those of the passive parties, the lower ones on the active party's).
+        passive_depth: for ``"layered"``: how many levels the passive parties grow.
+        random_state: seed of all draws of rows and columns. Keys and ciphertexts never depend on it.
+        engine: ``"paillier"``, or ``"plain"``: no encryption at all, only with ``insecure``; the model is the same.
+        key_bits: 2048, 3072 or 4096; less only with ``insecure``.
+        insecure: whether a training that protects nothing is wanted.
+        workers: processes for encryption; 0: as many as there are cores.
+        defenses: what decides what leaves the active party: dictionaries with ``kind`` and parameters, as in a job
+            file, composed in this order.
+        verbose: whether a bar on stderr shows the progress.
+
+    Attributes:
+        classes_: values of the label, sorted.
+        n_classes_: how many.
+        n_features_in_: columns of X.
+        feature_names_in_: their names, where all are texts.
+        feature_importances_: share of each column in the total gain of all splits.
+        parties_: columns of each party, the active one first.
+        train_rows_: positions in X of the rows that were trained on: those of positive weight.
+        shares_: each party's part of the model (:class:`~labelward.protocols.tree.share.ModelShare`).
+        views_: what each party saw in training (:class:`~labelward.party.view.View`). Treat them as you treat the data.
+        evals_result_: the metric of ``eval_set`` after each round, as XGBoost gives it.
+        best_iteration_: the round of its best value, from 0.
+        best_score_: this value.
+
+    Example:
+        How much of the labels could the partner infer? An attack is given the partner's view and columns, no label::
+
+            from labelward.attacks.contract import Aux, Own
+            from labelward.attacks.id2graph import ID2Graph
+
+            model = SecureBoostClassifier(parties={"bank": ["age"], "telco": ["calls", "area"]}).fit(X, y)
+            view = model.views_["telco"]
+            own = Own(
+                features=model.held_by("telco", X),
+                columns=view.header.columns,
+                categories=view.header.categories,
+            )
+            guess = ID2Graph()(view, own, Aux(classes=2), rng=np.random.default_rng(1))
+            print(v_measure_score(y, guess.values))
+    """
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the margins: float64 [rows] for two classes, [rows, classes] for more."""
+        margins = self._ask(X)
+        return margins[:, 0] if margins.shape[1] == 1 else margins
+
+
+class SecureBoostRegressor(Quantifying, _Boosted):
+    """Boosted trees for quantities and counts, trained across parties under encryption.
+
+    Parameters and attributes are those of :class:`SecureBoostClassifier`, but for those about classes, and with:
+
+    Args:
+        objective: ``"reg:squarederror"``, ``"count:poisson"`` or ``"reg:tweedie"``; None: squared error.
+        base_score: the mean where training starts; None: that of the training targets.
+        tweedie_variance_power: of ``"reg:tweedie"``: strictly between 1 (like Poisson) and 2 (like gamma).
+        eval_metric: ``"rmse"`` or ``"mae"``; None: the loss itself.
+    """

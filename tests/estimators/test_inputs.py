@@ -1,0 +1,226 @@
+"""What may be given to the estimators: arrays, tables, columns of parties, and what is refused with which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from people_table import OPEN, PARTIES, people
+from scipy import sparse
+
+from labelward.errors import InputError
+from labelward.estimators import FederatedForestClassifier, SecureBoostClassifier, SecureBoostRegressor
+
+Table = tuple[pd.DataFrame, np.ndarray]
+Numbers = tuple[np.ndarray, np.ndarray]
+
+
+def boosted(**params: Any) -> SecureBoostClassifier:
+    return SecureBoostClassifier(**{"n_estimators": 3, "max_depth": 3, **OPEN, **params})
+
+
+def test_a_table_with_every_kind_of_column(table: Table) -> None:
+    X, y = table
+    model = boosted(parties=PARTIES, n_estimators=10).fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert model.classes_.tolist() == ["bad", "good"]
+    assert model.parties_ == PARTIES
+    assert model.feature_names_in_.tolist() == list(X.columns)
+    assert model.shares_["telco"].categories == {"area": ("east", "north", "south", "west")}
+    assert model.views_["telco"].header.columns == tuple(PARTIES["telco"])
+    importance = dict(zip(X.columns, model.feature_importances_, strict=True))
+    assert importance["area"] > importance["age"]
+    assert sum(importance.values()) == pytest.approx(1.0)
+
+
+def test_columns_are_coded_as_the_data_layer_codes_them(table: Table) -> None:
+    X, y = table
+    model = boosted(parties=PARTIES).fit(X, y)
+    held = model.held_by("telco", X)
+    assert held.dtype == np.float64
+    codes = X["area"].cat.codes.to_numpy().astype(float)
+    np.testing.assert_array_equal(held[:, 1], np.where(codes < 0, np.nan, codes))
+    np.testing.assert_array_equal(held[:, 2], X["roaming"].to_numpy().astype(float))
+    days = (X["since"] - pd.Timestamp("1970-01-01")).dt.total_seconds() / 86_400
+    np.testing.assert_allclose(held[:, 3], days, rtol=1e-12)
+
+
+def test_a_category_that_training_never_met_goes_the_way_of_a_missing_one(table: Table) -> None:
+    X, y = table
+    model = boosted(parties=PARTIES).fit(X, y)
+    new, missing = X.head(40).copy(), X.head(40).copy()
+    new["area"], missing["area"] = pd.Categorical(["abroad"] * 40), pd.Categorical([None] * 40, categories=["east"])
+    np.testing.assert_array_equal(model.decision_function(new), model.decision_function(missing))
+    assert (model.held_by("telco", new)[:, 1] == -1).all()
+
+
+def test_tables_of_polars_and_arrow_give_the_model_of_pandas(table: Table) -> None:
+    X, y = table
+    expected = boosted(parties=PARTIES).fit(X, y).predict_proba(X)
+    arrow = pa.Table.from_pandas(X, preserve_index=False)
+    model = boosted(parties=PARTIES).fit(arrow, y)
+    np.testing.assert_array_equal(model.predict_proba(arrow), expected)
+    np.testing.assert_array_equal(model.predict_proba(X), expected)
+    polars = pytest.importorskip("polars")
+    frame = polars.from_arrow(arrow)
+    model = boosted(parties=PARTIES).fit(frame, polars.Series(y.tolist()))
+    assert model.feature_names_in_.tolist() == list(X.columns)
+    np.testing.assert_array_equal(model.predict_proba(frame), expected)
+
+
+def test_texts_are_categories_as_well(table: Table) -> None:
+    X, y = table
+    texts = X.assign(area=X["area"].astype(object))
+    np.testing.assert_array_equal(
+        boosted(parties=PARTIES).fit(texts, y).predict_proba(texts), boosted(parties=PARTIES).fit(X, y).predict_proba(X)
+    )
+
+
+def test_without_parties_the_first_half_of_the_columns_is_the_active_party_s(numbers: Numbers) -> None:
+    X, y = numbers
+    assert boosted().fit(X, y).parties_ == {"active": [0, 1], "passive": [2, 3, 4]}
+    assert boosted().fit(X[:, :1], y).parties_ == {"active": [], "passive": [0]}
+
+
+def test_parties_of_fit_come_before_those_of_the_constructor(numbers: Numbers) -> None:
+    X, y = numbers
+    model = boosted(parties={"a": [0], "b": [1, 2]}, active="b")
+    assert list(model.fit(X, y).parties_.items()) == [("b", [1, 2]), ("a", [0])]
+    assert list(model.fit(X, y, parties={"c": [3], "d": [4]}).parties_.items()) == [("c", [3]), ("d", [4])]
+    assert list(model.fit(X, y, active="a").parties_.items()) == [("a", [0]), ("b", [1, 2])]
+    assert model.get_params()["parties"] == {"a": [0], "b": [1, 2]}
+    assert next(iter(model.fit(X, y, parties={"z": [0], "active": [1]}).parties_)) == "active"
+
+
+def test_three_parties_and_columns_of_none(numbers: Numbers) -> None:
+    X, y = numbers
+    model = boosted(parties={"a": [4], "b": [0], "c": [3]}).fit(X, y)
+    assert set(model.views_) == set(model.shares_) == {"a", "b", "c"}
+    assert model.feature_importances_[[1, 2]].tolist() == [0.0, 0.0]
+    other = X.copy()
+    other[:, [1, 2]] = 1e6
+    np.testing.assert_array_equal(model.predict_proba(X), model.predict_proba(other))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"parties": {"a": [0, 1]}}, "at least two parties"),
+        ({"parties": {"a": [0], "b": [1, 7]}}, "no column 7 among 5"),
+        ({"parties": {"a": [0], "b": [1, 0]}}, "'x0' is given to 'a' already"),
+        ({"parties": {"a": [0], "b": [1, 1]}}, "'x1' is listed twice"),
+        ({"parties": {"a": [0], "b": []}}, "'b' holds no column"),
+        ({"parties": {"a": [0], "b": ["age"]}}, "no names of columns"),
+        ({"parties": {"a": [0], "b": 1}}, "needs a list of columns"),
+        ({"parties": {"a": [0], "../b": [1]}}, "name must be a letter"),
+        ({"parties": {"a": [0], "A": [1]}}, "differ only in case"),
+        ({"parties": {"bank": [0], "b": [1]}, "active": "bnk"}, "did you mean 'bank'"),
+        ({"n_estimators": 0}, "^n_estimators: must be a whole number"),
+        ({"max_bin": 1}, "^max_bin: "),
+        ({"subsample": 1.5}, "^subsample: "),
+        ({"max_depth": "deep"}, "^max_depth: "),
+        ({"sampling_method": "gos"}, "^sampling_method: must be one of"),
+        ({"objective": "reg:squarederror"}, "SecureBoostClassifier takes 'binary:logistic'"),
+        ({"key_bits": 512, "engine": "paillier", "insecure": False}, "^key_bits: must be at least 2048"),
+        ({"insecure": False}, "'plain' encrypts nothing"),
+        ({"engine": "rot13"}, "unknown encryption engine 'rot13'"),
+        ({"defenses": {"kind": "id-lmid"}}, "list of dictionaries"),
+        ({"defenses": [{"kind": "id-lmid"}]}, "needs a value for 'xi'"),
+        ({"defenses": [{"kind": "id-lmi", "xi": 1.0}]}, "did you mean 'id-lmid'"),
+        ({"monotone_constraints": {9: 1}}, "monotone_constraints: there is no column 9"),
+        ({"monotone_constraints": {0: 2}}, "must be 1, -1 or 0"),
+        ({"early_stopping_rounds": 2}, "needs an eval_set"),
+        ({"random_state": -1}, "random_state: must lie between"),
+        ({"scale_pos_weight": 0}, "^scale_pos_weight: "),
+    ],
+)
+def test_parameters_that_cannot_be(numbers: Numbers, given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told) as caught:
+        boosted(**given).fit(*numbers)
+    assert isinstance(caught.value, InputError)
+
+
+def test_parameters_that_mean_nothing_for_the_targets(numbers: Numbers) -> None:
+    with pytest.raises(ValueError, match="scale_pos_weight: means nothing for SecureBoostRegressor"):
+        SecureBoostRegressor(scale_pos_weight=2.0, **OPEN).fit(*numbers)
+    with pytest.raises(ValueError, match="tweedie_variance_power: "):
+        boosted(tweedie_variance_power=1.2).fit(*numbers)
+    with pytest.raises(ValueError, match=r"negative|at least 0"):
+        SecureBoostRegressor(objective="count:poisson", **OPEN).fit(numbers[0], numbers[1] - 1.0)
+
+
+def test_labels_and_weights_that_cannot_be(numbers: Numbers) -> None:
+    X, y = numbers
+    model = boosted()
+    with pytest.raises(ValueError, match="all rows are of one class, 1"):
+        model.fit(X, np.ones(len(X), dtype=int))
+    with pytest.raises(ValueError, match="all rows of positive weight are of one class, 1"):
+        model.fit(X, y, sample_weight=(y == 1).astype(float))
+    with pytest.raises(ValueError, match=r"sample_weight: row 3, counting from 0, is -1"):
+        model.fit(X, y, sample_weight=np.where(np.arange(len(X)) == 3, -1.0, 1.0))
+    with pytest.raises(ValueError, match="contains NaN"):
+        model.fit(X, y, sample_weight=np.where(np.arange(len(X)) == 3, np.nan, 1.0))
+    with pytest.raises(ValueError, match=r"several types|NaN"):
+        model.fit(X, [None, *y[1:].tolist()])
+    with pytest.raises(ValueError, match="could not convert string"):
+        SecureBoostRegressor(**OPEN).fit(X, np.where(y, "yes", "no"))
+
+
+def test_tables_that_cannot_be(table: Table) -> None:
+    X, y = table
+    with pytest.raises(ValueError, match=r"'id'.*different values"):
+        boosted().fit(X.assign(id=[f"p{row}" for row in range(len(X))]), y)
+    with pytest.raises(ValueError, match=r"'income'.*inf"):
+        boosted().fit(X.assign(income=np.inf), y)
+    with pytest.raises(ValueError, match="categories have no order"):
+        boosted(monotone_constraints={"area": 1}).fit(X, y)
+    with pytest.raises(ValueError, match="did you mean 'calls'"):
+        boosted(parties={"a": ["age"], "b": ["call"]}).fit(X, y)
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        boosted().fit(sparse.csr_array(np.eye(6)), [0, 1] * 3)
+
+
+def test_prediction_with_other_columns_than_in_training(table: Table) -> None:
+    X, y = table
+    model = boosted(parties=PARTIES).fit(X, y)
+    with pytest.raises(ValueError, match="yet now missing:\n- area"):
+        model.predict(X.drop(columns="area"))
+    with pytest.raises(ValueError, match="unseen at fit time:\n- extra"):
+        model.predict(X.assign(extra=1))
+    with pytest.raises(ValueError, match=r"'calls'.*type"):
+        model.predict(X.assign(calls="many"))
+    with pytest.raises(ValueError, match="there is no party 'tel'"):
+        model.held_by("tel", X)
+    with (
+        pytest.warns(UserWarning, match="does not have valid feature names"),
+        pytest.raises(ValueError, match="'area' held categories"),
+    ):
+        model.predict(np.zeros((3, 6)))
+
+
+def test_rows_of_weight_zero_take_no_part() -> None:
+    X, y = people(120)
+    weight = np.ones(len(X))
+    weight[::3] = 0
+    kept = weight > 0
+    model = boosted(parties=PARTIES).fit(X, y, sample_weight=weight)
+    assert model.train_rows_.tolist() == np.flatnonzero(kept).tolist()
+    assert model.views_["telco"].rows == kept.sum()
+    other = boosted(parties=PARTIES).fit(X[kept], y[kept])
+    np.testing.assert_array_equal(model.predict_proba(X), other.predict_proba(X))
+
+
+def test_weights_and_class_weights(numbers: Numbers) -> None:
+    """A class of larger weight is found likelier; ``scale_pos_weight`` is such a weight for the second class."""
+    X, y = numbers
+    plain = boosted().fit(X, y).predict_proba(X)[:, 1].mean()
+    weighted = boosted().fit(X, y, sample_weight=np.where(y, 8.0, 1.0))
+    assert weighted.predict_proba(X)[:, 1].mean() > plain + 0.05
+    scaled = boosted(scale_pos_weight=8.0).fit(X, y)
+    np.testing.assert_array_equal(scaled.predict_proba(X), weighted.predict_proba(X))
+    forest = FederatedForestClassifier(n_estimators=4, max_depth=3, **OPEN)
+    plain = forest.fit(X, y).predict_proba(X)[:, 1].mean()
+    assert forest.fit(X, y, sample_weight=np.where(y, 8.0, 1.0)).predict_proba(X)[:, 1].mean() > plain + 0.05
