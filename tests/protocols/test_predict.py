@@ -152,7 +152,7 @@ def test_walk_names_who_answered_for_too_little(shape: tuple[int, int]) -> None:
 
 def test_an_unknown_mode() -> None:
     model = make_model(9, parties={"a": 1})
-    with pytest.raises(InputError, match="unknown mode of prediction 'level' .did you mean 'levels'"):
+    with pytest.raises(InputError, match=r"unknown mode of prediction 'level' .did you mean 'levels'"):
         outcome(model, model.table(np.random.default_rng(9), 3), "level")  # type: ignore[arg-type]
 
 
