@@ -95,17 +95,23 @@ def candidates(
     Raises:
         ValueError: shapes do not fit.
     """
-    if sums.ndim != 4 or sums.shape[3] != numbers.k:
+    if sums.ndim != 4 or sums.shape[3] != numbers.k or not sums.shape[2]:
         raise ValueError(f"sums must be [F, S, B, {numbers.k}] but have shape {sums.shape}")
     columns, nodes, bins, k = sums.shape
     sizes = np.full(columns, bins, dtype=np.int32) if sizes is None else sizes
     if totals.shape != (nodes, k) or kinds.shape != (columns,) or sizes.shape != (columns,):
         raise ValueError(f"totals {totals.shape}, kinds {kinds.shape}, sizes {sizes.shape} do not fit {sums.shape}")
     sums, totals = np.ascontiguousarray(sums), np.ascontiguousarray(totals)
-    halves = 2 if _any_missing(sums, totals, numbers.count) else 1
-    left = np.empty((nodes, columns, halves * bins, k), dtype=np.int64)
     categorical = kinds == CATEGORICAL
-    _ordered(sums, totals, np.flatnonzero(~categorical), left)
+    ordered = np.flatnonzero(~categorical)
+    left = np.empty((nodes, columns, bins, k), dtype=np.int64)
+    missing = any(
+        bool((sums[f, ..., numbers.count].sum(axis=1) != totals[:, numbers.count]).any())
+        for f in np.flatnonzero(categorical)
+    )
+    if missing or _ordered(sums, totals, ordered, numbers.count, left):
+        left = np.empty((nodes, columns, 2 * bins, k), dtype=np.int64)
+        _ordered(sums, totals, ordered, numbers.count, left)
     one_hot = categorical & (sizes <= onehot)
     for f in np.flatnonzero(one_hot):
         each = np.broadcast_to(np.arange(bins, dtype=np.int32), (nodes, bins))
@@ -154,34 +160,30 @@ def _project(weights: Floats, masses: Floats) -> Floats:
 
 
 @jit
-def _any_missing(sums: Integers, totals: Integers, count: int) -> bool:
-    columns, nodes, bins, _ = sums.shape
-    for f in range(columns):
-        for s in range(nodes):
-            rows = np.int64(0)
-            for c in range(bins):
-                rows += sums[f, s, c, count]
-            if rows != totals[s, count]:
-                return True
-    return False
-
-
-@jit
-def _ordered(sums: Integers, totals: Integers, columns: NDArray[np.int64], left: Integers) -> None:
+def _ordered(sums: Integers, totals: Integers, columns: NDArray[np.int64], count: int, left: Integers) -> bool:
+    """Fill ``left`` of ordered columns; stop where rows are missing that it has no place for, and return True."""
     nodes, bins, k = sums.shape[1:]
     both = left.shape[2] > bins
     for s in range(nodes):
         for f in columns:
             cells, out = sums[f, s], left[s, f]
-            for j in range(k):
-                out[0, j] = cells[0, j]
-            for c in range(1, bins):
-                for j in range(k):
-                    out[c, j] = out[c - 1, j] + cells[c, j]
+            if k == 3:
+                v0, v1, v2 = np.int64(0), np.int64(0), np.int64(0)
+                for c in range(bins):
+                    v0, v1, v2 = v0 + cells[c, 0], v1 + cells[c, 1], v2 + cells[c, 2]
+                    out[c, 0], out[c, 1], out[c, 2] = v0, v1, v2
+            else:
+                out[0] = cells[0]
+                for c in range(1, bins):
+                    for j in range(k):
+                        out[c, j] = out[c - 1, j] + cells[c, j]
             if both:
                 for c in range(bins):
                     for j in range(k):
                         out[bins + c, j] = out[c, j] + totals[s, j] - out[bins - 1, j]
+            elif out[bins - 1, count] != totals[s, count]:
+                return True
+    return False
 
 
 @jit
