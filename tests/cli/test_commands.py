@@ -238,18 +238,22 @@ def test_list(call: Call) -> None:
     families = json.loads(call("list", "--json").stdout)
     assert list(families) == ["models", "defenses", "attacks", "engines", "tables"]
     parameters = families["defenses"][[one["kind"] for one in families["defenses"]].index("id-lmid")]["parameters"]
-    assert [(one["name"], one["default"]) for one in parameters] == [("xi", "required")]
+    assert [(one["name"], one["default"]) for one in parameters] == [("xi", "required"), ("sampled", "False")]
 
 
 def test_list_says_what_each_name_means(call: Call) -> None:
     families = json.loads(call("list", "--json").stdout)
-    docs = {one["name"]: one["doc"] for one in families["models"][0]["parameters"]}
-    assert len(set(docs.values())) == len(docs)  # none has the words of another
+    for model in families["models"]:
+        docs = {one["name"]: one["doc"] for one in model["parameters"]}
+        assert len(set(docs.values())) == len(docs)  # none has the words of another
+    boosted, forest = ({one["name"] for one in model["parameters"]} for model in families["models"])
+    assert {"learning_rate", "objective"} <= boosted - forest
+    assert forest - boosted == {"replace", "trees_at_once"}
     assert "insecure=True" not in call("list", "engines").stdout
     tables = {one["kind"]: one["summary"] for one in families["tables"]}
-    assert "no model" not in tables["breast_cancer"]
-    assert tables["digits"].endswith("10 classes; no model for it yet")
-    assert tables["appliances_energy"].endswith("a quantity; no model for it yet")
+    assert tables["breast_cancer"].endswith("569 rows, 30 columns, 2 classes")
+    assert tables["digits"].endswith("10 classes")
+    assert tables["appliances_energy"].endswith("a quantity")
 
 
 def test_view_commands(call: Call, audited: Path) -> None:

@@ -56,7 +56,7 @@ class KindInfo:
 
     Attributes:
         summary: the first line of its documentation.
-        parameters: (name, default as text or ``"required"``, meaning) of each.
+        parameters: (name, default as text or ``"required"``, meaning) of each that means something for this kind.
     """
 
     kind: str
@@ -190,6 +190,8 @@ def _info(kind: str, cls: type[Any]) -> KindInfo:
     meanings = _meanings(inspect.getdoc(cls) or "")
     parameters = []
     for field in fields(cls):
+        if field.name in getattr(cls, "idle", ()):
+            continue
         default = field.default
         if field.default_factory is not MISSING:
             default = field.default_factory()

@@ -38,13 +38,16 @@ telco = 0.5                    # for all parties a share, or for all parties a l
 # columns = ["minutes", "roaming"]    # all columns if left out
 
 [model]
-kind = "secureboost"           # labelward list shows the kinds and their parameters
+kind = "secureboost"           # boosted trees; or "forest". labelward list shows their parameters
 trees = 5
 depth = 6
 learning_rate = 0.3
 feature_fraction = 0.8
 bins = 32
 candidates = "global"          # or "node"
+# objective = "count:poisson"  # boosted trees; left out: what fits the labels
+# early_stopping_rounds = 10   # boosted trees; needs validation_size in [data]
+# row_fraction = 0.8           # share of the rows of each tree; a forest needs it below 1, or replace = true
 
 [encryption]
 engine = "paillier"            # or "plain", which encrypts nothing and needs insecure = true
