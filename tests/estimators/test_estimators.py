@@ -197,7 +197,11 @@ def test_the_views_are_those_of_the_training_and_can_be_attacked(table: Table) -
     assert view.parameter("model.kind") == "secureboost"
     assert view.parameter("model.trees") == 5
     assert 0 < len(list(view.observed(OwnSplit))) == len(model.shares_["telco"].own.columns)
-    own = Own(features=model.held_by("telco", X), columns=view.header.columns, categories=view.header.categories)
+    own = Own(
+        features=model.held_by("telco", X),
+        columns=view.header.columns,
+        categories={name: len(values) for name, values in view.header.categories.items()},
+    )
     guess = ID2Graph()(view, own, Aux(classes=2), rng=np.random.default_rng(1))
     alone = ID2Graph()(view.without_records(), own, Aux(classes=2), rng=np.random.default_rng(1))
     assert v_measure_score(y, guess.values) > v_measure_score(y, alone.values)
@@ -305,6 +309,29 @@ def test_a_search_over_parameters_and_parties(table: Table) -> None:
     assert search.best_params_ == {"max_depth": 3, "parties": PARTIES}
     assert search.best_estimator_.parties_ == PARTIES
     assert search.best_score_ > 0.7
+
+
+@pytest.mark.parametrize("model", MODELS, ids=name_of)
+def test_a_warm_start_goes_on_with_the_model(model: Any, table: Table, tmp_path: Path) -> None:
+    X, labels = table
+    y = labels if "Classifier" in name_of(model) else X["calls"].to_numpy()
+    once = clone(model).set_params(parties=PARTIES, n_estimators=5).fit(X, y)
+    warm = clone(model).set_params(parties=PARTIES, n_estimators=2, warm_start=True).fit(X, y)
+    warm = type(model).load(warm.save(tmp_path / "model"))
+    assert warm.n_estimators_ == 2
+    warm.set_params(n_estimators=5).fit(X, y)
+    assert warm.n_estimators_ == once.n_estimators_ == 5
+    np.testing.assert_array_equal(warm.predict(X), once.predict(X))
+    with pytest.raises(ValueError, match="n_estimators: with warm_start it counts the 5 that there are"):
+        warm.fit(X, y)
+    warm.set_params(n_estimators=6)
+    with pytest.raises(ValueError, match="parties: the model that goes on has bank, telco, not a, telco"):
+        warm.fit(X, y, parties={"a": ["age"], "telco": ["calls"]})
+    with pytest.raises(ValueError, match=r"'bank'.*has columns age, income"):
+        warm.fit(X, y, parties={"bank": ["age"], "telco": ["calls"]})
+    if "Classifier" in name_of(model):
+        with pytest.raises(ValueError, match="classes are not those of the model"):
+            warm.fit(X, y == "good")
 
 
 def test_nothing_is_fitted_before_fit() -> None:

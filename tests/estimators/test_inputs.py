@@ -132,6 +132,7 @@ def test_three_parties_and_columns_of_none(numbers: Numbers) -> None:
         ({"defenses": [{"kind": "id-lmi", "xi": 1.0}]}, "did you mean 'id-lmid'"),
         ({"monotone_constraints": {9: 1}}, "monotone_constraints: there is no column 9"),
         ({"monotone_constraints": {0: 2}}, "must be 1, -1 or 0"),
+        ({"monotone_constraints": {4: 1}, "parties": {"a": [0], "b": [1]}}, "column 4 is held by no party"),
         ({"early_stopping_rounds": 2}, "needs an eval_set"),
         ({"random_state": -1}, "random_state: must lie between"),
         ({"scale_pos_weight": 0}, "^scale_pos_weight: "),

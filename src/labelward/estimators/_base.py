@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from labelward.defenses import DEFENSES
 from labelward.estimators import _saved
-from labelward.estimators._columns import Coded, code_columns, deal_columns, learn_columns, position_of
+from labelward.estimators._columns import Coded, code_columns, column_names, deal_columns, learn_columns, position_of
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._errors import UnfitInputError, value_errors
 from labelward.estimators._federation import Plan, ask, train
@@ -80,7 +81,10 @@ class FederatedTrees(BaseEstimator):  # type: ignore[misc]
             ProtocolError: a conversation between the parties went wrong.
         """
         with value_errors(self._keys()):
-            plan = self._plan()
+            plan, before = self._going_on(self._plan())
+            if before is None:  # a training that fails leaves nothing that could be taken for its model
+                for name in ("shares_", "views_"):
+                    vars(self).pop(name, None)
             given = read(self, X, reset=True)
             if y is None:
                 raise UnfitInputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
@@ -92,9 +96,10 @@ class FederatedTrees(BaseEstimator):  # type: ignore[misc]
             named = hasattr(self, "feature_names_in_")
             wanted = (self.parties, self.active) if parties is None else (parties, None)
             places = deal_columns(wanted[0], active or wanted[1], columns.names, named=named)
+            self._check_parties(places, before)
             held = {party: self._columns(columns, own) for party, own in places.items()}
             validation = self._validation(eval_set, eval_sample_weight, held, places)
-            self._train(plan, held, labels, validation)
+            self._train(plan, held, (*labels, validation), before)
         self._places, self.train_rows_ = places, rows
         return self
 
@@ -152,6 +157,12 @@ class FederatedTrees(BaseEstimator):  # type: ignore[misc]
         return {party: [names[place] for place in places] for party, places in self._places.items()}
 
     @property
+    def n_estimators_(self) -> int:
+        """Rounds of boosting, or trees of a forest, that the model has."""
+        lead = self._lead
+        return len(lead.trees) // (lead.outputs if lead.trees[0].output >= 0 else 1)
+
+    @property
     def feature_importances_(self) -> Floats:
         """Share of each column of X in the total gain of all splits: float64 [columns], zeros without a split."""
         check_is_fitted(self)
@@ -206,6 +217,30 @@ class FederatedTrees(BaseEstimator):  # type: ignore[misc]
                 raise UnfitInputError(f"{name}: means nothing for {type(self).__name__}, so it must be left out")
         return Plan(params=params, encryption=section, policies=self._policies(), seed=_seed(self.random_state))
 
+    def _going_on(self, plan: Plan) -> tuple[Plan, Mapping[str, ModelShare] | None]:
+        """Return what is still to be trained, and the shares that it goes on from, if any."""
+        if not self.warm_start or not self.__sklearn_is_fitted__():
+            return plan, None
+        wanted, done = plan.params.trees, self.n_estimators_
+        if wanted <= done:
+            told = f"with warm_start it counts the {done} that there are, so it must be larger but got {wanted}"
+            raise UnfitInputError(f"n_estimators: {told}")
+        return replace(plan, params=replace(plan.params, trees=wanted - done)), self.shares_
+
+    def _check_parties(self, places: Mapping[str, Sequence[int]], before: Mapping[str, ModelShare] | None) -> None:
+        """Refuse constraints on columns of no party, and other parties or classes than of a model that goes on."""
+        names = column_names(self)
+        held = {place for own in places.values() for place in own}
+        for column in self.monotone_constraints or {}:
+            if position_of(column, names, "monotone_constraints", named=hasattr(self, "feature_names_in_")) not in held:
+                raise UnfitInputError(f"monotone_constraints: column {column!r} is held by no party")
+        if before is None:
+            return
+        if tuple(before) != tuple(places):
+            raise UnfitInputError(f"parties: the model that goes on has {', '.join(before)}, not {', '.join(places)}")
+        if next(iter(before.values())).classes != self._class_names():
+            raise UnfitInputError("y: its classes are not those of the model that goes on")
+
     def _policies(self) -> tuple[Policy, ...]:
         chain = self.defenses or ()
         if isinstance(chain, str | Mapping) or not all(isinstance(one, Mapping) and "kind" in one for one in chain):
@@ -252,23 +287,22 @@ class FederatedTrees(BaseEstimator):  # type: ignore[misc]
         self,
         plan: Plan,
         held: Mapping[str, Columns],
-        labels: tuple[Floats, Floats],
-        validation: tuple[dict[str, Floats], Floats, Floats] | None,
+        told: tuple[Floats, Floats, tuple[dict[str, Floats], Floats, Floats] | None],
+        before: Mapping[str, ModelShare] | None,
     ) -> None:
-        values, weights = labels
+        """Train on labels, weights and validation rows."""
+        values, weights, validation = told
         count = 0
         if validation is not None:
             blocks, more, their = validation
-            held = {
-                party: Columns(own.names, np.concatenate([own.x, blocks[party]]), own.categories, own.monotone)
-                for party, own in held.items()
-            }
+            held = {party: replace(own, x=np.concatenate([own.x, blocks[party]])) for party, own in held.items()}
             values, weights, count = np.concatenate([values, more]), np.concatenate([weights, their]), len(more)
         everyone = {
             party: Held(train=own, test=np.empty((0, len(own.names))), validation=count) for party, own in held.items()
         }
+        labels = Labels(values=values, weights=weights, classes=self._class_names())
         with progress_bar(bool(self.verbose)) as progress:
-            ended = train(plan, everyone, Labels(values=values, weights=weights, classes=self._class_names()), progress)
+            ended = train(plan, everyone, labels, progress, before)
         self.shares_, self.views_ = ended.shares, ended.views
         self._learn_history(ended.history)
 

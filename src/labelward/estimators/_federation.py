@@ -83,7 +83,13 @@ class Trained:
     history: tuple[float, ...]
 
 
-def train(plan: Plan, held: Mapping[str, Held], labels: Labels, progress: Progress) -> Trained:
+def train(
+    plan: Plan,
+    held: Mapping[str, Held],
+    labels: Labels,
+    progress: Progress,
+    before: Mapping[str, ModelShare] | None = None,
+) -> Trained:
     """Train a model.
 
     Args:
@@ -91,6 +97,7 @@ def train(plan: Plan, held: Mapping[str, Held], labels: Labels, progress: Progre
         held: what each party holds, the active party first; no prediction rows.
         labels: the active party's.
         progress: hears of trees.
+        before: shares of a model that goes on.
 
     Raises:
         LabelwardError: the first error of a party.
@@ -117,9 +124,10 @@ def train(plan: Plan, held: Mapping[str, Held], labels: Labels, progress: Progre
         )
 
     def run(ctx: Context) -> Any:
+        share = None if before is None else before[ctx.party]
         if ctx.party == active:
-            return run_active(ctx, task, held[active], labels, engine)
-        return run_passive(ctx, task, held[ctx.party], engine)
+            return run_active(ctx, task, held[active], labels, engine, share=share)
+        return run_passive(ctx, task, held[ctx.party], engine, share=share)
 
     try:
         ended = run_parties(dict.fromkeys(parties, (make, run)))

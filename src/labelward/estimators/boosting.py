@@ -82,6 +82,7 @@ class _Boosted(FederatedTrees):
         eval_metric: str | None = None,
         mode: Literal["standard", "mixed", "layered"] = "standard",
         passive_depth: int = 2,
+        warm_start: bool = False,
         random_state: Any = None,
         engine: str = "paillier",
         key_bits: int = 2048,
@@ -120,6 +121,7 @@ class _Boosted(FederatedTrees):
         self.eval_metric = eval_metric
         self.mode = mode
         self.passive_depth = passive_depth
+        self.warm_start = warm_start
         self.random_state = random_state
         self.engine = engine
         self.key_bits = key_bits
@@ -151,8 +153,8 @@ class SecureBoostClassifier(Classifying, _Boosted):
             only be the active one; columns of no party are left out. None: the first half of the columns is held by
             ``"active"``, the others by ``"passive"``, so that a single column is the passive party's.
         active: the party that holds the labels; None: the one called ``"active"``, else the first one.
-        n_estimators: rounds; a round is one tree, or one for each class. XGBoost's 100 cost five times the 20 here,
-            since each round encrypts all rows.
+        n_estimators: rounds; a round is one tree, or one for each class. Each encrypts all rows, so that the
+            default is below XGBoost's 100.
         max_depth: most splits between root and leaf.
         learning_rate: factor of each leaf weight.
         subsample: share of the rows drawn for each tree, without replacement.
@@ -183,6 +185,8 @@ class SecureBoostClassifier(Classifying, _Boosted):
         mode: ``"standard"``, ``"mixed"`` (each tree on one party's columns, in turn) or ``"layered"`` (the upper levels
             on those of the passive parties, the lower ones on the active party's).
         passive_depth: for ``"layered"``: how many levels the passive parties grow.
+        warm_start: whether the next ``fit`` goes on with the model, until it has ``n_estimators`` rounds; ``views_``
+            then tell of the new ones alone.
         random_state: seed of all draws of rows and columns. Keys and ciphertexts never depend on it.
         engine: ``"paillier"``, or ``"plain"``: no encryption at all, only with ``insecure``; the model is the same.
         key_bits: 2048, 3072 or 4096; less only with ``insecure``.
@@ -198,6 +202,7 @@ class SecureBoostClassifier(Classifying, _Boosted):
         n_features_in_: columns of X.
         feature_names_in_: their names, where all are texts.
         feature_importances_: share of each column in the total gain of all splits.
+        n_estimators_: rounds that the model has.
         parties_: columns of each party, the active one first.
         train_rows_: positions in X of the rows that were trained on: those of positive weight.
         shares_: each party's part of the model (:class:`~labelward.protocols.tree.share.ModelShare`).
@@ -217,7 +222,7 @@ class SecureBoostClassifier(Classifying, _Boosted):
             own = Own(
                 features=model.held_by("telco", X),
                 columns=view.header.columns,
-                categories=view.header.categories,
+                categories={name: len(values) for name, values in view.header.categories.items()},
             )
             guess = ID2Graph()(view, own, Aux(classes=2), rng=np.random.default_rng(1))
             print(v_measure_score(y, guess.values))

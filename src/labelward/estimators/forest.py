@@ -55,6 +55,7 @@ class _Forest(FederatedTrees):
         max_cat_threshold: int = 64,
         monotone_constraints: Mapping[str | int, int] | None = None,
         trees_at_once: int = 4,
+        warm_start: bool = False,
         random_state: Any = None,
         engine: str = "paillier",
         key_bits: int = 2048,
@@ -81,6 +82,7 @@ class _Forest(FederatedTrees):
         self.max_cat_threshold = max_cat_threshold
         self.monotone_constraints = monotone_constraints
         self.trees_at_once = trees_at_once
+        self.warm_start = warm_start
         self.random_state = random_state
         self.engine = engine
         self.key_bits = key_bits
