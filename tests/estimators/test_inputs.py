@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from people_table import OPEN, PARTIES, people
 from scipy import sparse
+from sklearn.exceptions import NotFittedError
 
 from labelward.errors import InputError
 from labelward.estimators import FederatedForestClassifier, SecureBoostClassifier, SecureBoostRegressor
@@ -69,6 +70,30 @@ def test_tables_of_polars_and_arrow_give_the_model_of_pandas(table: Table) -> No
     model = boosted(parties=PARTIES).fit(frame, polars.Series(y.tolist()))
     assert model.feature_names_in_.tolist() == list(X.columns)
     np.testing.assert_array_equal(model.predict_proba(frame), expected)
+
+
+def test_tables_without_names_and_with_gaps_of_their_own(numbers: Numbers) -> None:
+    X, y = numbers
+    expected = boosted().fit(X, y).predict_proba(X)
+    unnamed = pd.DataFrame(X)
+    model = boosted(parties={"active": [0, 1], "passive": [2, 3, 4]}).fit(unnamed, y)
+    assert not hasattr(model, "feature_names_in_")
+    np.testing.assert_array_equal(model.predict_proba(unnamed), expected)
+    np.testing.assert_array_equal(model.predict_proba(X), expected)
+    gaps = np.where(np.arange(X.size).reshape(X.shape) % 7 == 0, np.nan, X)
+    nullable = pd.DataFrame(gaps).convert_dtypes()
+    np.testing.assert_array_equal(
+        boosted().fit(nullable, y).predict_proba(nullable), boosted().fit(gaps, y).predict_proba(gaps)
+    )
+
+
+def test_a_training_that_fails_leaves_no_model(numbers: Numbers) -> None:
+    X, y = numbers
+    model = boosted().fit(X, y)
+    with pytest.raises(ValueError, match="one class"):
+        model.fit(X, np.zeros(len(X), dtype=int))
+    with pytest.raises(NotFittedError):
+        model.predict(X)
 
 
 def test_texts_are_categories_as_well(table: Table) -> None:

@@ -84,7 +84,8 @@ class FederatedTrees(BaseEstimator):  # type: ignore[misc]
             plan, before = self._going_on(self._plan())
             if before is None:  # a training that fails leaves nothing that could be taken for its model
                 for name in ("shares_", "views_"):
-                    vars(self).pop(name, None)
+                    if name in vars(self):
+                        delattr(self, name)
             given = read(self, X, reset=True)
             if y is None:
                 raise UnfitInputError(f"{type(self).__name__} requires y to be passed, but the target y is None")

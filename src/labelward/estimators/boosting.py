@@ -145,8 +145,7 @@ class SecureBoostClassifier(Classifying, _Boosted):
     """Boosted trees for two or more classes, trained across parties under encryption.
 
     All parties live in this process: you bring the columns of all of them, and the messages, bytes and views are those
-    that separate machines would have. Parameters are called as in XGBoost where they mean the same. What is kept of a
-    parameter left at None is said with it.
+    that separate machines would have. Parameters are called as in XGBoost where they mean the same.
 
     Args:
         parties: for each party the names of its columns (positions where X has no names). A party without columns may
