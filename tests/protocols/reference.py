@@ -449,9 +449,10 @@ class _Grower:
     def _category_sets(self, party: str, column: int, rows: list[int]) -> list[tuple[int, ...]]:
         """Return the sets that may go left: single categories, or the first ones in the order of their weights."""
         values = self.parts[party][:, column]
+        many = len(self.setting.categories[party][column])
+        if many <= self.params.max_cat_to_onehot:
+            return [(code,) for code in range(many)]
         here = sorted({int(values[row]) for row in rows if not math.isnan(values[row])})
-        if len(self.setting.categories[party][column]) <= self.params.max_cat_to_onehot:
-            return [(code,) for code in here]
         order = self._gradient_order({code: [row for row in rows if values[row] == code] for code in here})
         most = self.params.max_cat_threshold
         sizes = (size for size in range(1, len(order) + 1) if min(size, len(order) - size) <= most)
