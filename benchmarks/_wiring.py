@@ -20,9 +20,9 @@ from labelward.party.context import Context, Meter
 from labelward.party.handshake import Agreed
 from labelward.party.local import run_parties
 from labelward.party.transcript import FORMAT, Header, Transcript
-from labelward.protocols.tree.columns import Columns
-from labelward.protocols.tree.params import SecureBoost
-from labelward.protocols.tree.roles import ActiveOutcome, PassiveOutcome, Task, run_active, run_passive
+from labelward.protocols.tree.columns import Columns, Labels
+from labelward.protocols.tree.params import TreeModel
+from labelward.protocols.tree.roles import ActiveOutcome, Held, PassiveOutcome, Task, run_active, run_passive
 from labelward.transport.base import Transport
 
 Floats = NDArray[np.float64]
@@ -39,16 +39,16 @@ class Run:
 
 
 def train(
-    params: SecureBoost,
-    train_columns: Mapping[str, Floats],
+    params: TreeModel,
+    train_columns: Mapping[str, Columns],
     test_columns: Mapping[str, Floats],
-    labels: NDArray[np.int64],
+    labels: Labels,
     engine: Engine,
     bits: int,
 ) -> Run:
     """Train and predict; the first party is the active one."""
     names = tuple(train_columns)
-    active, n = names[0], len(labels)
+    active, n = names[0], len(labels.values)
     rows = (n, len(test_columns[active]))
     insecure = not engine.secure
     agreed = Agreed(
@@ -75,12 +75,12 @@ def train(
 
         return make
 
-    columns = {name: Columns(tuple(f"{name}{i}" for i in range(x.shape[1])), x) for name, x in train_columns.items()}
+    held = {name: Held(train=columns, test=test_columns[name]) for name, columns in train_columns.items()}
 
     def program(name: str) -> Callable[[Context], ActiveOutcome | PassiveOutcome]:
         if name == active:
-            return lambda ctx: run_active(ctx, task, columns[name], test_columns[name], labels, ("0", "1"), engine)
-        return lambda ctx: run_passive(ctx, task, columns[name], test_columns[name], engine)
+            return lambda ctx: run_active(ctx, task, held[name], labels, engine)
+        return lambda ctx: run_passive(ctx, task, held[name], engine)
 
     start = time.perf_counter()
     outcomes = run_parties({name: (context(name), program(name)) for name in names})
@@ -89,6 +89,25 @@ def train(
     assert isinstance(first, ActiveOutcome)
     passive = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, PassiveOutcome)}
     return Run(seconds, first, passive, meters)
+
+
+def columns_of(parts: Mapping[str, Floats]) -> dict[str, Columns]:
+    """Return matrices as columns of numbers with made-up names."""
+    return {name: Columns(tuple(f"{name}{i}" for i in range(x.shape[1])), x) for name, x in parts.items()}
+
+
+def labels_of(y: NDArray[np.generic], classes: int = 2) -> Labels:
+    """Return labels without weights; quantities where there are no classes."""
+    names = tuple(str(number) for number in range(classes))
+    return Labels(values=y.astype(np.float64), weights=np.ones(len(y)), classes=names)
+
+
+def phases(run: Run) -> dict[str, dict[str, float]]:
+    """Return seconds by party and phase."""
+    return {
+        name: {phase: round(seconds, 2) for phase, seconds in meter.seconds.items()}
+        for name, meter in run.meters.items()
+    }
 
 
 def interleaved(rounds: int, **jobs: Callable[[], float]) -> dict[str, list[float]]:

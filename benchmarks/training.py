@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import xgboost
-from _wiring import Run, interleaved, median, report, spread, train
+from _wiring import columns_of, interleaved, labels_of, median, phases, report, spread, train
 from numpy.typing import NDArray
 from sklearn.datasets import make_classification
 from sklearn.metrics import roc_auc_score
@@ -65,7 +65,7 @@ def ours(x: Floats, y: NDArray[np.int64], params: SecureBoost) -> float:
     """Return seconds from arrays to model under the plain engine, two parties."""
     parts = halves(x, x.shape[1] // 2)
     test = {name: part[:1] for name, part in parts.items()}
-    return train(params, parts, test, y, engine("plain"), 0).seconds
+    return train(params, columns_of(parts), test, labels_of(y), engine("plain"), 0).seconds
 
 
 def theirs(x: Floats, y: NDArray[np.int64], params: SecureBoost) -> float:
@@ -107,10 +107,10 @@ def job_a() -> dict[str, Any]:
     params = SecureBoost(trees=5, depth=3)
     paillier = engine("paillier", workers=2)
     try:
-        run = train(params, parts, test, y[:30_000], paillier, 2048)
+        run = train(params, columns_of(parts), test, labels_of(y[:30_000]), paillier, 2048)
     finally:
         paillier.close()
-    without = train(params, parts, test, y[:30_000], engine("plain"), 0)
+    without = train(params, columns_of(parts), test, labels_of(y[:30_000]), engine("plain"), 0)
     binned = bin_columns(x[:30_000], params.bins)
     codes = code_columns(x[30_000:], binned.edges)
     model = boosted(binned.codes.astype(np.float64), y[:30_000], params)
@@ -127,14 +127,6 @@ def job_a() -> dict[str, Any]:
         "auc": round(float(roc_auc_score(truth, run.active.margins)), 5),
         "auc of XGBoost on the same bins": round(float(roc_auc_score(truth, margins)), 5),
         "auc of XGBoost on its own bins": round(float(roc_auc_score(truth, raw)), 5),
-    }
-
-
-def phases(run: Run) -> dict[str, dict[str, float]]:
-    """Return seconds by party and phase."""
-    return {
-        name: {phase: round(seconds, 2) for phase, seconds in meter.seconds.items()}
-        for name, meter in run.meters.items()
     }
 
 

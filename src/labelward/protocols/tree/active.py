@@ -29,7 +29,7 @@ from labelward.messages.tree import PredictAnswers, TrainingEnd, TreeStart
 from labelward.party.context import Context
 from labelward.party.policy import Schedule, Targets
 from labelward.protocols.tree.columns import Columns, Labels, Splitter
-from labelward.protocols.tree.fit import check_model, check_targets, fitted_objective, gain_rule, step_limit
+from labelward.protocols.tree.fit import check_model, check_targets, fitted_objective, gain_rule
 from labelward.protocols.tree.growth import Growth, grow_together
 from labelward.protocols.tree.level import Judge
 from labelward.protocols.tree.params import TreeModel
@@ -141,13 +141,13 @@ class _Trainer:
         self.ctx, self.params, self.private, self.blocks = ctx, params, private, blocks
         self.n, self.labels, self.classes = len(labels.values) - validation, labels, len(labels.classes)
         self.objective = fitted_objective(params, self.classes)
-        check_model(params, self.objective.outputs, validation, len(next(iter(blocks.values())).names))
+        check_model(params, validation, len(next(iter(blocks.values())).names))
         self.targets = self._targets()
         with ctx.phase("binning"):
             self.splitters = {
                 name: Splitter(name, columns.first(self.n), params, ctx.seed) for name, columns in blocks.items()
             }
-        self.rule = gain_rule(params)
+        self.rule = gain_rule(params, self.objective.name)
         self.ensemble = self._ensemble(warm)
         self.trees = list(warm.share.trees) if warm else []
         self.base = self._base(warm)
@@ -264,7 +264,6 @@ class _Trainer:
             classes=self.targets.values if self.classes else None,
             labels=true,
             class_totals=totals,
-            step=step_limit(self.params, self.objective.name) or float("inf"),
             own=own,
         )
         if share:

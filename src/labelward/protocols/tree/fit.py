@@ -10,7 +10,7 @@ from labelward.kernels.objectives import Objective, objective
 from labelward.party.policy import Targets
 from labelward.protocols.tree.params import TreeModel
 
-__all__ = ["check_model", "check_targets", "fitted_objective", "gain_rule", "objective_name", "step_limit"]
+__all__ = ["check_model", "check_targets", "fitted_objective", "gain_rule", "objective_name"]
 
 
 def objective_name(params: TreeModel, classes: int) -> str:
@@ -33,24 +33,25 @@ def objective_name(params: TreeModel, classes: int) -> str:
 def fitted_objective(params: TreeModel, classes: int) -> Objective:
     """Return what is fitted, with its gradients; see :func:`objective_name`."""
     name = objective_name(params, classes)
-    power, step = params.tweedie_variance_power, step_limit(params, name)
+    power, step = params.tweedie_variance_power, _step_limit(params, name)
     return objective(name, classes=classes, variance_power=power, max_delta_step=step)
 
 
-def step_limit(params: TreeModel, name: str) -> float:
+def _step_limit(params: TreeModel, name: str) -> float:
     """Return the largest size of a leaf weight; 0 for no limit."""
     if params.max_delta_step is not None:
         return params.max_delta_step
     return 0.7 if name == "count:poisson" else 0.0
 
 
-def gain_rule(params: TreeModel) -> GainRule:
+def gain_rule(params: TreeModel, fitted: str) -> GainRule:
     """Return how splits are judged; a forest has no penalty of leaf weights."""
     return GainRule(
         reg_lambda=0.0 if params.kind == "forest" else params.reg_lambda,
         gamma=params.gamma,
         min_rows=params.min_rows,
         min_child_weight=params.min_child_weight,
+        max_delta_step=_step_limit(params, fitted),
     )
 
 
@@ -69,11 +70,8 @@ def check_targets(params: TreeModel, fitted: Objective, targets: Targets, classe
         raise DataError("every training row has weight 0")
 
 
-def check_model(params: TreeModel, outputs: int, validation: int, active_columns: int) -> None:
+def check_model(params: TreeModel, validation: int, active_columns: int) -> None:
     """Refuse parameters that these labels and parties do not go with; :class:`JobError` names the parameter."""
-    vector = outputs > 1 and params.multi_strategy == "multi_output_tree"
-    if vector and params.max_delta_step:
-        raise JobError("[model] max_delta_step: trees with a weight for each class have no limit of one weight")
     if params.early_stopping_rounds and not validation:
         raise JobError("[model] early_stopping_rounds: there are no validation rows ([data] validation_size is 0)")
     if params.mode == "layered" and not active_columns:

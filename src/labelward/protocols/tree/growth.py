@@ -70,8 +70,8 @@ class Growth:
         self.partition = Partition(len(plan.values), sample)
         self.viewers: dict[int, frozenset[str]] = {0: frozenset(plan.seen_as)}
         self.totals: dict[int, Integers] = {0: plan.values[sample].sum(axis=0)}
-        self.bounds: dict[int, Bounds] = {0: (-ensemble.step, ensemble.step)}
-        self.bounded = math.isfinite(ensemble.step)
+        self.bounds: dict[int, Bounds] = {0: (-math.inf, math.inf)}
+        self.bounded = False
         self.sources: dict[str, Source] = {}
         self.codes: dict[str, LevelCodes] = {}
         self.splits: dict[int, tuple[str, int, float]] = {}

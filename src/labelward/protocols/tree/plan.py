@@ -28,7 +28,6 @@ class Ensemble:
         classes: float64 [rows], classes as the model sees them (a node of one class is not split); None for quantities.
         labels: int64 [rows], the true classes; policies see counts of them. None for quantities.
         class_totals: int64 [C] of all training rows.
-        step: largest size of a leaf weight; infinite for no limit.
         owners: all that may own a split, in party order.
         records: how many splits each owner has.
         own: own splits, by block.
@@ -41,7 +40,6 @@ class Ensemble:
     classes: NDArray[np.float64] | None
     labels: Integers | None
     class_totals: Integers
-    step: float
     own: dict[str, RecordBook]
     owners: tuple[str, ...] = field(init=False)
     records: dict[str, int] = field(init=False)
