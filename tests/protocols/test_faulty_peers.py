@@ -14,10 +14,20 @@ from labelward.errors import EncryptionError, HandshakeError, LabelwardError, Pe
 from labelward.messages.base import CipherDigest, Message, RowMask
 from labelward.messages.codec import decode, encode
 from labelward.messages.setup import KeyOffer
-from labelward.messages.tree import ChosenSplits, Level, LevelSums, NodeSplit, PredictRequest, SplitRows, TreeStart
-from labelward.protocols.tree.params import SecureBoost
+from labelward.messages.tree import (
+    ChosenSplits,
+    Level,
+    LevelSums,
+    NodeSplit,
+    PredictAnswers,
+    PredictRequest,
+    SplitRows,
+    TrainingEnd,
+    TreeStart,
+)
+from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from labelward.transport.base import Transport
-from wiring import Setting, make_labels, make_parts
+from wiring import Setting, make_labels, make_parts, with_missing
 
 Change = Callable[[Any], Message]
 replace = msgspec.structs.replace
@@ -40,8 +50,28 @@ class Liar(wiring.Wire):
 @pytest.fixture
 def attempt(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, type[Message], Change], LabelwardError]:
     """Run with one liar and return what the run raised."""
-    parts = make_parts(31, 60, {"active": 1, "left": 2, "right": 2})
-    setting = Setting(parts, make_labels(31, parts), SecureBoost(trees=1, depth=3, bins=8), timeout=10.0)
+    return attempts(monkeypatch)
+
+
+@pytest.fixture
+def forest_attempt(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, type[Message], Change], LabelwardError]:
+    """The same with a forest whose trees grow side by side, on bags drawn with replacement."""
+    return attempts(monkeypatch, FederatedForest(trees=3, depth=2, bins=8, replace=True))
+
+
+def attempts(
+    monkeypatch: pytest.MonkeyPatch, params: TreeModel | None = None
+) -> Callable[[str, type[Message], Change], LabelwardError]:
+    parts = with_missing(31, make_parts(31, 60, {"active": 1, "left": 2, "right": 2}), 0.1)
+    parts["left"] = np.column_stack([parts["left"], np.arange(60) % 7])
+    labels = make_labels(31, {party: np.nan_to_num(x[:, :1]) for party, x in parts.items()})
+    setting = Setting(
+        parts,
+        labels,
+        params or SecureBoost(trees=2, depth=3, bins=8, row_fraction=0.9),
+        categories={"left": {2: tuple("abcdefg")}},
+        timeout=10.0,
+    )
 
     def run(who: str, kind: type[Message], change: Change) -> LabelwardError:
         monkeypatch.setattr(wiring, "Wire", lambda end, nap: Liar(end, who, kind, change))
@@ -67,9 +97,12 @@ def digest(block: Any) -> CipherDigest:
     return CipherDigest(block.engine, block.kind, block.shape, block.layout, block.count, len(block.data), b"")
 
 
-def fewer_columns(block: Any) -> Any:
+def fewer_columns(message: Any) -> Any:
     """Only the first column of groups."""
-    return replace(block, shape=(1, block.shape[1]), count=block.count // 2, data=block.data[: len(block.data) // 2])
+    block, columns = message.sums, len(message.columns)
+    count, data = block.count // columns, block.data[: len(block.data) // columns]
+    sums = replace(block, shape=(1, block.shape[1]), count=count, data=data)
+    return replace(message, columns=message.columns[:1], sizes=message.sizes[:1], kinds=message.kinds[:1], sums=sums)
 
 
 def fewer_numbers(block: Any) -> Any:
@@ -83,15 +116,33 @@ def first(splits: tuple[Any, ...], change: Callable[[Any], Any]) -> tuple[Any, .
     return tuple(change(split) if position == 0 else split for position, split in enumerate(splits))
 
 
+def moved(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return (sizes[0] - 1, *sizes[1:])
+
+
 PASSIVE = [
-    ("other bins", LevelSums, lambda m: replace(m, bins=m.bins - 1)),
-    ("no bins", LevelSums, lambda m: replace(m, bins=0)),
+    ("other bins", LevelSums, lambda m: replace(m, sizes=tuple(size - 1 for size in m.sizes))),
+    ("no bins", LevelSums, lambda m: replace(m, sizes=(0,) * len(m.sizes))),
+    ("bins of no column", LevelSums, lambda m: replace(m, sizes=(*m.sizes, 1))),
+    ("more bins than a column may have", LevelSums, lambda m: replace(m, sizes=(1000,) * len(m.sizes))),
+    ("bins that change", LevelSums, lambda m: replace(m, sizes=moved(m.sizes)) if m.depth else m),
+    ("kinds that change", LevelSums, lambda m: replace(m, kinds=bytes([2] * len(m.sizes))) if m.depth else m),
+    ("an unknown kind", LevelSums, lambda m: replace(m, kinds=bytes([9] * len(m.sizes)))),
+    ("kinds of no column", LevelSums, lambda m: replace(m, kinds=bytes(len(m.sizes) + 1))),
+    ("a column twice", LevelSums, lambda m: replace(m, columns=(m.columns[0],) * len(m.columns))),
+    ("an unknown column", LevelSums, lambda m: replace(m, columns=(99, *m.columns[1:]))),
+    ("a part too many", LevelSums, lambda m: replace(m, part=m.part + 1)),
+    ("no part", LevelSums, lambda m: replace(m, parts=0)),
+    ("parts without end", LevelSums, lambda m: replace(m, parts=1 << 40)),
     ("a digest", LevelSums, lambda m: replace(m, sums=digest(m.sums))),
-    ("other columns", LevelSums, lambda m: replace(m, sums=fewer_columns(m.sums)) if m.depth else m),
+    ("other columns", LevelSums, lambda m: fewer_columns(m) if m.depth else m),
     ("other numbers", LevelSums, lambda m: replace(m, sums=fewer_numbers(m.sums))),
     ("another node", SplitRows, lambda m: replace(m, splits=first(m.splits, lambda s: replace(s, node=99)))),
     ("no node", SplitRows, lambda m: replace(m, splits=())),
     ("other rows", SplitRows, lambda m: replace(m, splits=first(m.splits, flipped))),
+    ("sides of other rows", PredictAnswers, lambda m: replace(m, rows=m.rows + 1)),
+    ("sides of other splits", PredictAnswers, lambda m: replace(m, records=m.records + 1)),
+    ("sides that are cut off", PredictAnswers, lambda m: replace(m, bits=m.bits[:-1]) if m.bits else m),
 ]
 
 ACTIVE = [
@@ -99,12 +150,33 @@ ACTIVE = [
     ("a split of no leaf", Level, lambda m: replace(m, splits=(NodeSplit(77, RowMask(0, "bits", b"")),))),
     ("an unknown column", ChosenSplits, lambda m: replace(m, splits=first(m.splits, lambda s: replace(s, column=9)))),
     ("a negative column", ChosenSplits, lambda m: replace(m, splits=first(m.splits, lambda s: replace(s, column=-1)))),
-    ("an unknown bin", ChosenSplits, lambda m: replace(m, splits=first(m.splits, lambda s: replace(s, code=500)))),
+    ("an unknown bin", ChosenSplits, lambda m: replace(m, splits=first(m.splits, unknown_bin))),
+    ("an unknown category", ChosenSplits, lambda m: replace(m, splits=first(m.splits, lambda s: categories_of(s, 7)))),
+    ("a negative category", ChosenSplits, lambda m: replace(m, splits=first(m.splits, lambda s: categories_of(s, -1)))),
+    ("categories of numbers", ChosenSplits, lambda m: replace(m, splits=first(m.splits, of_numbers))),
     ("another record", ChosenSplits, lambda m: replace(m, splits=first(m.splits, lambda s: replace(s, record=5)))),
     ("a digest of rows", TreeStart, lambda m: replace(m, gradients=digest(m.gradients))),
+    ("no gradients", TreeStart, lambda m: replace(m, gradients=None)),
     ("fewer rows", TreeStart, lambda m: replace(m, rows=RowMask.pack(np.arange(60) > 3))),
+    ("repeats of other rows", TreeStart, lambda m: replace(m, repeats=b"\1\1")),
+    ("rows that are drawn no times", TreeStart, lambda m: replace(m, repeats=bytes(54))),
+    ("no trees", TreeStart, lambda m: replace(m, together=0)),
+    ("more splits than there are", TrainingEnd, lambda m: replace(m, records=m.records + 1)),
+    ("fewer splits than none", TrainingEnd, lambda m: replace(m, records=-1)),
     ("rows that are not there", PredictRequest, lambda m: replace(m, stop=m.stop + 5) if m.stop > m.start else m),
 ]
+
+
+def unknown_bin(split: Any) -> Any:
+    return replace(split, column=0, code=500, categories=())
+
+
+def categories_of(split: Any, code: int) -> Any:
+    return replace(split, column=2, code=0, categories=(0, code))
+
+
+def of_numbers(split: Any) -> Any:
+    return replace(split, column=0, code=0, categories=(0,))
 
 
 @pytest.mark.parametrize(("kind", "change"), [case[1:] for case in PASSIVE], ids=[case[0] for case in PASSIVE])
@@ -119,6 +191,26 @@ def test_the_active_party_is_named(attempt: Any, kind: type[Message], change: Ch
     error = attempt("active", kind, change)
     assert isinstance(error, PeerError)
     assert error.peer == "active"
+
+
+FOREST = [
+    ("left", "other rows", SplitRows, lambda m: replace(m, splits=first(m.splits, flipped))),
+    ("active", "repeats of other rows", TreeStart, lambda m: replace(m, repeats=m.repeats[:-1])),
+    ("active", "rows that are drawn no times", TreeStart, lambda m: replace(m, repeats=bytes(len(m.repeats)))),
+    ("active", "no gradients at all", TreeStart, lambda m: replace(m, gradients=None)),
+    ("active", "gradients of a bag", TreeStart, lambda m: replace(m, rows=RowMask.pack(np.arange(60) > 60))),
+]
+
+
+@pytest.mark.parametrize(
+    ("who", "kind", "change"),
+    [(who, kind, change) for who, _, kind, change in FOREST],
+    ids=[case[1] for case in FOREST],
+)
+def test_a_party_of_a_forest_is_named(forest_attempt: Any, who: str, kind: type[Message], change: Change) -> None:
+    error = forest_attempt(who, kind, change)
+    assert isinstance(error, PeerError)
+    assert error.peer == who
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -13,21 +14,25 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lossless import NAMES, rich_setting
 
 from labelward.errors import FileFormatError, OutputError, PeerError
 from labelward.messages.tree import PredictAnswers
-from labelward.protocols.tree.params import SecureBoost
 from labelward.protocols.tree.predict import unpack_answers
 from labelward.protocols.tree.share import FILE_NAME, ModelShare, Records, TreeShape
-from wiring import Run, Setting, make_labels, make_parts
-
-NAMES = ("active", "left", "right")
+from wiring import Run, Setting
 
 
 @pytest.fixture(scope="module")
 def setting() -> Setting:
-    parts, test = (make_parts(seed, rows, dict.fromkeys(NAMES, 3)) for seed, rows in ((21, 120), (22, 33)))
-    return Setting(parts, make_labels(21, parts), SecureBoost(trees=3, depth=4, candidates="node"), test=test)
+    """Three classes, gaps, categories: all that a share can hold, an infinite threshold included."""
+    made = rich_setting(
+        21, "classes", rows=120, trees=4, depth=4, candidates="node", multi_strategy="one_output_per_tree"
+    )
+    made.parts["left"][:40, 0] = np.nan
+    labels = np.asarray(made.labels).copy()
+    labels[:40] = 2
+    return replace(made, labels=labels)
 
 
 @pytest.fixture(scope="module")
@@ -39,25 +44,24 @@ def run(setting: Setting) -> Run:
 def folder(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All shares, each in a folder of its own."""
     root = tmp_path_factory.mktemp("model")
-    for party, share in shares(run).items():
+    for party, share in run.shares.items():
         share.save(root / party)
     return root
 
 
-def shares(run: Run) -> dict[str, ModelShare]:
-    return {"active": run.active.share} | {party: out.share for party, out in run.passive.items()}
-
-
 def test_shares_come_back_exactly(run: Run, folder: Path) -> None:
-    for party, share in shares(run).items():
+    thresholds = [threshold for share in run.shares.values() for threshold in share.own.thresholds]
+    assert np.isinf(thresholds).any()
+    for party, share in run.shares.items():
         assert ModelShare.load(folder / party) == share
         assert ModelShare.load(folder / party / FILE_NAME) == share
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
+thresholds_of = st.one_of(finite, st.just(float("inf")))
 
 
-@given(weights=st.lists(finite, max_size=4), thresholds=st.lists(finite, max_size=4), text=st.text(max_size=5))
+@given(weights=st.lists(finite, max_size=4), thresholds=st.lists(thresholds_of, max_size=4), text=st.text(max_size=5))
 def test_any_number_and_name_comes_back(
     weights: list[float], thresholds: list[float], text: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -66,9 +70,11 @@ def test_any_number_and_name_comes_back(
         party=text,
         parties=(text, "b"),
         columns=(text,),
-        own=Records((0,) * len(thresholds), tuple(thresholds)),
+        own=Records((0,) * len(thresholds), tuple(thresholds), tuple(range(len(thresholds)))[::2], {0: (1, 2)}),
         trees=(TreeShape((), (), (), tuple(range(len(weights))), tuple(weights)),),
         classes=(text, "1"),
+        base=tuple(weights) or (0.5,),
+        categories={text: (text, "")},
     )
     folder = tmp_path_factory.getbasetemp() / "any"
     share.save(folder)
@@ -81,11 +87,15 @@ def test_any_number_and_name_comes_back(
 def test_no_share_holds_another_partys_part(run: Run, folder: Path) -> None:
     """Thresholds of an owner at the owner only; shape and weights at the active party only."""
     files = {party: (folder / party / FILE_NAME).read_text() for party in NAMES}
-    for party, share in shares(run).items():
+    for party, share in run.shares.items():
         assert bool(share.trees) == bool(share.classes) == (party == "active")
+        assert share.base == ((0.0, 0.0, 0.0) if party == "active" else (0.0,))
+        finite_ones = [threshold for threshold in share.own.thresholds if len(repr(threshold)) > 8]
+        assert len(finite_ones) > 3
         for other in set(NAMES) - {party}:
-            assert not any(repr(threshold) in files[other] for threshold in share.own.thresholds)
-    assert len({share.model for share in shares(run).values()}) == 1
+            assert not any(repr(threshold) in files[other] for threshold in finite_ones)
+            assert not any(name in files[other] for name in share.columns)
+    assert len({share.model for share in run.shares.values()}) == 1
 
 
 def test_only_the_owner_may_read(folder: Path) -> None:
@@ -111,11 +121,23 @@ rows = len(x["active"])
 
 def make(end):
     peers = tuple(name for name in shares if name != end.party)
-    header = Header(1, "test", end.party, "passive", peers, (0, rows), "plain", 0, (), {})
+    header = Header(
+        format=1,
+        version="test",
+        party=end.party,
+        role="passive",
+        peers=peers,
+        rows=(0, rows),
+        engine="plain",
+        bits=0,
+        insecure=(),
+        job={},
+    )
     return Context(end, active="active", peers=peers, transcript=Transcript(header), seed=0, timeout=30.0)
 
 def lead(ctx):
-    return predict_active(ctx, shares["active"], {"active": (shares["active"].own, x["active"])}, rows)
+    own = {"active": (shares["active"].own, x["active"])}
+    return predict_active(ctx, shares["active"], own, rows, mode=sys.argv[2])
 
 def follow(ctx):
     predict_passive(ctx, shares[ctx.party], x[ctx.party])
@@ -125,11 +147,12 @@ sys.stdout.write(margins.tobytes().hex())
 """
 
 
-def test_prediction_in_a_new_process_from_stored_shares(setting: Setting, run: Run, folder: Path) -> None:
+@pytest.mark.parametrize("mode", ["one-round", "levels"])
+def test_prediction_in_a_new_process_from_stored_shares(setting: Setting, run: Run, folder: Path, mode: str) -> None:
     assert setting.test is not None
     for party, x in setting.test.items():
         np.save(folder / f"{party}.npy", x)
-    script = [sys.executable, "-W", "error", "-c", _PREDICT, str(folder)]
+    script = [sys.executable, "-W", "error", "-c", _PREDICT, str(folder), mode]
     out = subprocess.run(script, capture_output=True, text=True, timeout=60, check=True)
     assert out.stdout == run.active.margins.tobytes().hex()
 
@@ -140,7 +163,7 @@ def test_prediction_in_a_new_process_from_stored_shares(setting: Setting, run: R
 def test_any_altered_byte_is_found(folder: Path, tmp_path: Path) -> None:
     original = (folder / "active" / FILE_NAME).read_bytes()
     rng = np.random.default_rng(1)
-    for at in range(len(original)):
+    for at in [*range(200), *rng.integers(200, len(original), 1500)]:
         data = bytearray(original)
         data[at] ^= int(rng.integers(1, 256))
         (tmp_path / "altered").write_bytes(bytes(data))
