@@ -186,7 +186,7 @@ class TreePrograms(Programs[ModelShare]):
         if self.params.scale_pos_weight != 1 and len(data.classes) != 2:
             found = f"{len(data.classes)} classes" if data.classes else "quantities"
             raise JobError(f"[model] scale_pos_weight: is for two classes; {data.label} has {found}")
-        check_model(self.params, chosen.outputs, len(data.validation_values), len(data.parties[0].columns))
+        check_model(self.params, len(data.validation_values), len(data.parties[0].columns))
         for values in (data.train_values, data.validation_values, data.test_values):
             chosen.check(values)
         start = chosen.start(data.train_values, data.train_weights, self.params.base_score)
