@@ -19,15 +19,17 @@ from _wiring import processor
 from numpy.typing import NDArray
 
 from labelward.kernels.binning import bin_columns, node_candidates, presort
-from labelward.kernels.fixed_point import encode
+from labelward.kernels.candidates import candidates
 from labelward.kernels.gain import GainRule, best_splits
 from labelward.kernels.histogram import groups, level_sums
 from labelward.kernels.information import node_bound
-from labelward.kernels.loss import logistic_gradients
+from labelward.kernels.numbers import Numbers, Scales, encode_rows
+from labelward.kernels.objectives import objective
 
 Floats = NDArray[np.float64]
 
 BINS, DEPTH, TREES, REPEATS = 32, 6, 5, 5
+ONE = Scales(2.0**30, 2.0**30)
 
 
 def xgboost_hist(x: Floats, y: Floats, matrix: type[xgboost.DMatrix]) -> None:
@@ -45,16 +47,21 @@ def jobs(x: Floats, y: Floats) -> dict[str, Callable[[], object]]:
     codes = [bin_columns(half, BINS).codes for half in halves]
     rng = np.random.default_rng(0)
     slots = {nodes: np.asarray(rng.integers(0, nodes, n), dtype=np.int32) for nodes in (1, 32)}
-    g, h = logistic_gradients(np.zeros(n), y)
-    values = np.stack([encode(g, 30), encode(h, 30), np.ones(n, dtype=np.int64)], axis=1)
+    logistic, numbers, scales = objective("binary:logistic", classes=2), Numbers(outputs=1, hessians=1), ONE
+    values = encode_rows(numbers, *logistic.gradients(np.zeros((n, 1)), y), None, scales)
     own = level_sums(codes[0], slots[32], values, 32, BINS)
     totals = np.array([n - y.sum(), y.sum()])
     purities = np.stack([own[..., 2] // 2, own[..., 2] // 2], axis=-1)
+    nodes, kinds = own[0].sum(axis=1), np.zeros(len(own), dtype=np.int8)
     orders = [presort(half) for half in halves]
     pool = ThreadPoolExecutor(2)
 
     def both(work: Callable[[int], object]) -> Callable[[], object]:
         return lambda: list(pool.map(work, range(2)))
+
+    def best() -> object:
+        found = candidates(own, nodes, numbers, scales, GainRule(), kinds=kinds)
+        return best_splits(found, nodes, numbers, scales, GainRule(), kinds=kinds)
 
     return {
         "XGBoost hist, DMatrix: all": lambda: xgboost_hist(x, y, xgboost.DMatrix),
@@ -63,9 +70,9 @@ def jobs(x: Floats, y: Floats) -> dict[str, Callable[[], object]]:
         "histogram of 1 node": both(lambda p: level_sums(codes[p], slots[1], values, 1, BINS)),
         "histogram of 32 nodes": both(lambda p: level_sums(codes[p], slots[32], values, 32, BINS)),
         "groups of 32 nodes": both(lambda p: groups(codes[p], slots[32], BINS)),
-        "best splits of 32 nodes": lambda: best_splits(own, 2.0**30, GainRule()),
+        "best splits of 32 nodes": best,
         "ID-LMID bounds of 32 nodes": lambda: node_bound(purities, totals),
-        "gradients and encoding": lambda: [encode(d, 30) for d in logistic_gradients(np.zeros(n), y)],
+        "gradients and encoding": lambda: encode_rows(numbers, *logistic.gradients(np.zeros((n, 1)), y), None, scales),
         "node candidates of 32 nodes": both(lambda p: node_candidates(halves[p], slots[32], 32, BINS, orders[p])),
     }
 

@@ -150,7 +150,14 @@ def _checked(table: pa.Table, name: str) -> pa.Table:
     _check_names(table.column_names, name)
     if table.num_rows == 0:
         raise DataError(f"{name}: holds no row")
-    return table
+    return table.cast(pa.schema([(field.name, _plain(field.type)) for field in table.schema]))
+
+
+def _plain(kind: Any) -> Any:
+    """Return a type with texts in place of views of texts, which polars gives: Arrow cannot pick rows of these."""
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _plain(kind.value_type), kind.ordered)
+    return pa.string() if pa.types.is_string_view(kind) else kind
 
 
 def _check_names(names: Sequence[str], table: str) -> None:

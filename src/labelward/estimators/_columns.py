@@ -50,7 +50,7 @@ def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> Floats | A
         from labelward.data import as_table
 
         table = as_table(validate_data(estimator, X, reset=reset, skip_check_array=True), "X")
-        return _without_views(table).rename_columns(list(column_names(estimator)))
+        return table.rename_columns(list(column_names(estimator)))
     return validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan", order="C")
 
 
@@ -163,15 +163,3 @@ def column_names(estimator: Any) -> tuple[str, ...]:
     """Return the names of the columns of X: ``x0``, ``x1``, … where it has none."""
     known = getattr(estimator, "feature_names_in_", None)
     return tuple(f"x{place}" for place in range(estimator.n_features_in_)) if known is None else tuple(map(str, known))
-
-
-def _without_views(table: Any) -> Any:
-    """Return a table with texts in place of views of texts, which polars gives: Arrow cannot pick rows of these."""
-    import pyarrow as pa
-
-    def plain(kind: Any) -> Any:
-        if pa.types.is_dictionary(kind):
-            return pa.dictionary(pa.int32(), plain(kind.value_type), kind.ordered)
-        return pa.string() if pa.types.is_string_view(kind) else kind
-
-    return table.cast(pa.schema([(field.name, plain(field.type)) for field in table.schema]))

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 
 from labelward.he import Engine
 from labelward.he import engine as make_engine
@@ -29,7 +28,7 @@ from labelward.protocols.tree.roles import Held, Task, run_active, run_passive
 from labelward.protocols.tree.share import ModelShare
 from labelward.transport.base import Transport
 
-__all__ = ["Plan", "Trained", "ask", "expected", "train"]
+__all__ = ["Plan", "Trained", "ask", "train"]
 
 Floats = NDArray[np.float64]
 
@@ -170,22 +169,6 @@ def ask(shares: Mapping[str, ModelShare], blocks: Mapping[str, Floats], what: st
     answer = run_parties(dict.fromkeys(parties, (make, run)))[active]
     assert answer is not None
     return answer
-
-
-def expected(share: ModelShare, margins: Floats) -> Floats:
-    """Return what margins stand for: the probability of each class [rows, classes], or the mean [rows].
-
-    Args:
-        share: the active party's.
-        margins: float64 [rows, outputs].
-    """
-    if share.objective == "binary:logistic":
-        return np.column_stack([expit(-margins[:, 0]), expit(margins[:, 0])])
-    if share.objective == "multi:softprob":
-        return np.asarray(softmax(margins, axis=1))
-    if share.objective == "gini":
-        return margins
-    return np.exp(margins[:, 0]) if share.objective in ("count:poisson", "reg:tweedie") else margins[:, 0]
 
 
 def _header(party: str, held: Held, agreed: Agreed, engine: Engine) -> Header:

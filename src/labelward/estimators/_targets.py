@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from labelward.estimators._base import FederatedTrees
 from labelward.estimators._errors import UnfitInputError
-from labelward.estimators._federation import expected
+from labelward.protocols.tree.predict import expected
 
 __all__ = ["Classifying", "Quantifying"]
 

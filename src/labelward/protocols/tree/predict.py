@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import InputError, PeerError, unknown_name
+from labelward.kernels.objectives import objective
 from labelward.kernels.walk import route
 from labelward.messages.base import RowMask
 from labelward.messages.explain import PathAnswers, PathRequest
@@ -38,6 +39,7 @@ __all__ = [
     "batches",
     "branches",
     "end_requests",
+    "expected",
     "leaf_weights",
     "leaves_of",
     "leaves_reached",
@@ -80,6 +82,15 @@ def predict_active(ctx: Context, share: ModelShare, own: Own, rows: int, *, mode
     for start, stop, leaves in _routes(ctx, share, own, rows, mode):
         margins[start:stop] = margins_of(share, leaves)
     return margins
+
+
+def expected(share: ModelShare, margins: Floats) -> Floats:
+    """Return what margins [rows, outputs] stand for: probabilities [rows, classes], or means [rows].
+
+    Args:
+        share: the active party's.
+    """
+    return objective(share.objective, classes=len(share.classes)).predicted(margins)
 
 
 def predict_leaves(ctx: Context, share: ModelShare, own: Own, rows: int, *, mode: Mode = "one-round") -> Leaves:
