@@ -108,7 +108,7 @@ def test_text_that_is_no_text() -> None:
 
 
 def test_wire_version_and_magic() -> None:
-    frame = encode(TrainingEnd(3), (3,))
+    frame = encode(TrainingEnd(3, 7), (3,))
     assert frame[:3] == b"LW" + bytes([WIRE_VERSION])
     with pytest.raises(CodecError, match="wire version 02; this is version 01"):
         decode(frame[:2] + b"\x02" + frame[3:])
@@ -120,7 +120,7 @@ def test_wire_version_and_magic() -> None:
 
 
 def test_unknown_and_missing_fields_are_refused() -> None:
-    body = msgspec.msgpack.encode({"type": "TrainingEnd", "trees": 1, "gradient": 0.5})
+    body = msgspec.msgpack.encode({"type": "TrainingEnd", "trees": 1, "records": 1, "gradient": 0.5})
     with pytest.raises(CodecError, match="gradient"):
         decode_fields("TrainingEnd", body)
     with pytest.raises(CodecError, match="trees"):
@@ -143,10 +143,10 @@ def test_keys_rows_and_unsealed_sums_have_no_encoding() -> None:
     rows = private.encrypt(np.ones((3, 1), np.int64), Layout((1,), 3, 1))
     sums = rows.group_sums(np.zeros((3, 1), np.int32), 1)
     for secret in (private, private.public, rows, sums):
-        for message in (LevelSums(0, 0, 1, secret), TreeStart(0, RowMask(0, "bits", b""), secret)):  # type: ignore[arg-type]
+        for message in (LevelSums(0, 0, 0, 1, (0,), (1,), secret), TreeStart(0, RowMask(0, "bits", b""), secret)):  # type: ignore[arg-type]
             with pytest.raises(CodecError, match="may not travel"):
                 encode(message, (0, 0))
-    sealed = LevelSums(0, 0, 1, sums.seal())
+    sealed = LevelSums(0, 0, 0, 1, (0,), (1,), sums.seal())
     assert decode(encode(sealed, (0, 0))) == (sealed, (0, 0))
 
 
@@ -154,10 +154,10 @@ def test_arrays_and_numpy_numbers_have_no_encoding_of_their_own() -> None:
     for value in (np.ones(2), np.float64(0.5), np.int64(1)):
         if isinstance(value, float):  # float64 is a Python float: encoded, and refused on arrival
             with pytest.raises(CodecError):
-                decode(encode(TrainingEnd(value), (0,)))  # type: ignore[arg-type]
+                decode(encode(TrainingEnd(value, 0), (0,)))  # type: ignore[arg-type]
         else:
             with pytest.raises(CodecError, match="may not travel"):
-                encode(TrainingEnd(value), (0,))  # type: ignore[arg-type]
+                encode(TrainingEnd(value, 0), (0,))  # type: ignore[arg-type]
 
 
 def test_redacted_keeps_digest_and_size_of_a_ciphertext() -> None:
