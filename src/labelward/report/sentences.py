@@ -185,7 +185,7 @@ def _leak_sentence(row: SummaryRow, training_rows: int | None) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{decimals(100 * share, 1)} %"
+    return f"{decimals(100 * share, 1)}\N{NO-BREAK SPACE}%"
 
 
 def _other_attacker(row: SummaryRow) -> str:
