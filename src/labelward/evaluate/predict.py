@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from labelward.data import encode_as, origin, read_ids, read_table, refuse_other_rows
-from labelward.errors import DataError, unknown_name
-from labelward.evaluate.kinds import make_programs
 from labelward.evaluate.private import replacing
-from labelward.evaluate.programs import PredictMode, Share
-from labelward.evaluate.shares import load_shares, trained_job
-from labelward.job import Job, PartySection
+from labelward.evaluate.programs import PredictMode
+from labelward.evaluate.trained import Trained
 from labelward.kernels.objectives import Objective
-from labelward.party.context import Context
-from labelward.party.handshake import greet_active, greet_passives
-from labelward.party.local import run_parties
-from labelward.party.transcript import FORMAT, Header, Transcript
-from labelward.transport.base import Transport
 
 __all__ = ["predict"]
 
@@ -54,84 +43,17 @@ def predict(run: Path, tables: Mapping[str, Path], out: Path, *, mode: PredictMo
             different rows.
         HandshakeError: the shares are of different models.
     """
-    job = trained_job(run)
-    names = [party.name for party in job.parties]
-    for name in tables:
-        if name not in names:
-            raise DataError(unknown_name("party", name, names))
-    for name in names:
-        if name not in tables:
-            raise DataError(f"party {name!r}: its table is needed, since the others cannot predict without it")
-    programs = make_programs(job.model)
-    shares = load_shares(programs, run, job)
-    held = {party.name: _rows(job, party, shares[party.name], tables[party.name]) for party in job.parties}
-    for name in names[1:]:
-        refuse_other_rows("bring", (names[0], held[names[0]][0]), (name, held[name][0]))
-
-    def live(name: str, ctx: Context) -> Floats:
-        ids, x = held[name]
-        agreed = {"model": shares[name].model}
-        if name == names[0]:
-            greet_passives(ctx, agreed, (0, len(ids)), ids.tolist())
-            margins: Floats = programs.predict_active(ctx, shares[name], x, mode)
-            return margins
-        greet_active(ctx, agreed, (0, len(ids)), ids.tolist())
-        programs.predict_passive(ctx, shares[name], x)
-        return np.empty((0, 0))
-
-    ids = held[names[0]][0]
-    connect = partial(_context, names=names, rows=len(ids))
-    margins = run_parties({name: (connect, partial(live, name)) for name in names})[names[0]]
-    classes = shares[names[0]].classes
-    _write(out, {"id": pa.array(ids.tolist(), pa.string()), **_columns(programs.objective(classes), margins, classes)})
-    return len(ids)
-
-
-def _rows(job: Job, party: PartySection, share: Share, path: Path) -> tuple[NDArray[np.str_], Floats]:
-    """Return ids and columns of one party's rows, sorted by id where the job names an id column."""
-    place = f"party {party.name!r}, table {str(path)!r}"
-    column = party.id or job.data.id
-    table = read_table(path, text=[column] if column else [])
-    x = encode_as(table, share.columns, share.categories, place)
-    _refuse_strangers(job, party, share, table.column_names, place)
-    if column is None:
-        return np.arange(table.num_rows).astype(np.str_), x
-    ids = read_ids(table, column, place)
-    order = np.argsort(ids)
-    return ids[order], x[order]
-
-
-def _refuse_strangers(job: Job, party: PartySection, share: Share, found: list[str], place: str) -> None:
-    """Refuse columns that the party's own table had not, where it brought all that it had.
-
-    With dummies a column of a single category leaves no trace in the share, so that it cannot be told from a stranger.
-    """
-    if party.table is None or party.columns is not None or job.data.categories == "dummies":
-        return
-    known = {origin(name, found) for name in share.columns} | set(party.roles().values()) | {"id"}
-    strangers = [name for name in found if name not in known]
-    if strangers:
-        more = ", …" if len(strangers) > 5 else ""
-        told = ", ".join(map(repr, strangers[:5])) + more
-        raise DataError(f"{place}: has columns that the model does not know: {told}; leave them out")
-
-
-def _context(transport: Transport, *, names: list[str], rows: int) -> Context:
-    party = transport.party
-    peers = tuple(name for name in names if name != party)
-    header = Header(
-        format=FORMAT,
-        version=version("labelward"),
-        party=party,
-        role="active" if party == names[0] else "passive",
-        peers=peers,
-        rows=(0, rows),
-        engine="none",
-        bits=0,
-        insecure=(),
-        job={},
+    trained = Trained.load(run)
+    rows, programs = trained.bring(tables), trained.programs
+    active = trained.shares[trained.active]
+    margins = trained.converse(
+        rows.ids,
+        lambda ctx: programs.predict_active(ctx, active, rows.columns[ctx.party], mode),
+        lambda ctx: programs.predict_passive(ctx, trained.shares[ctx.party], rows.columns[ctx.party]),
     )
-    return Context(transport, active=names[0], peers=peers, transcript=Transcript(header), seed=0)
+    found = _columns(programs.objective(active.classes), margins, active.classes)
+    _write(out, {"id": pa.array(rows.ids.tolist(), pa.string()), **found})
+    return len(rows.ids)
 
 
 def _columns(objective: Objective, margins: Floats, classes: tuple[str, ...]) -> dict[str, Any]:

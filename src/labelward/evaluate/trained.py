@@ -1,0 +1,191 @@
+"""What a training left of all parties, and how it is put to use: one process, one thread for each party."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.data import encode_as, origin, read_ids, read_table, refuse_other_rows
+from labelward.errors import DataError, unknown_name
+from labelward.evaluate.kinds import make_programs
+from labelward.evaluate.programs import Programs, Share
+from labelward.evaluate.shares import load_shares, trained_job
+from labelward.job import Job, PartySection
+from labelward.party.context import Context
+from labelward.party.handshake import greet_active, greet_passives
+from labelward.party.local import run_parties
+from labelward.party.transcript import FORMAT, Header, Transcript
+from labelward.transport.base import Transport
+
+__all__ = ["Brought", "Trained"]
+
+Floats = NDArray[np.float64]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brought:
+    """The rows that the parties bring.
+
+    Attributes:
+        ids: their ids, the same at all parties.
+        columns: for each party its encoded columns, float64 [rows, columns].
+    """
+
+    ids: NDArray[np.str_]
+    columns: Mapping[str, Floats]
+
+    def followed_by(self, other: Brought) -> Brought:
+        """Return these rows, then the other ones."""
+        return Brought(
+            ids=np.concatenate([self.ids, other.ids]),
+            columns={name: np.concatenate([x, other.columns[name]]) for name, x in self.columns.items()},
+        )
+
+    def some(self, most: int) -> Brought:
+        """Return at most so many of the rows, evenly spaced."""
+        count = len(self.ids)
+        chosen = np.linspace(0, count - 1, min(most, count)).astype(np.int64)
+        return Brought(ids=self.ids[chosen], columns={name: x[chosen] for name, x in self.columns.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A model, as the shares of all its parties.
+
+    Attributes:
+        job: of the training.
+        programs: how its kind of model is run.
+        shares: by party, the active one first.
+    """
+
+    job: Job
+    programs: Programs[Any]
+    shares: Mapping[str, Share]
+
+    @classmethod
+    def load(cls, run: Path) -> Trained:
+        """Read the folder that :func:`labelward.evaluate.train.train` wrote.
+
+        Raises:
+            FileFormatError: it is none, or a share is missing, damaged, of another party or kind.
+        """
+        job = trained_job(run)
+        programs = make_programs(job.model)
+        return cls(job=job, programs=programs, shares=load_shares(programs, run, job))
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """All parties, the active one first."""
+        return tuple(self.shares)
+
+    @property
+    def active(self) -> str:
+        """The party that holds the labels."""
+        return self.parties[0]
+
+    def check_parties(self, names: Iterable[str]) -> None:
+        """Refuse a name that no party has, with a :class:`~labelward.errors.DataError`."""
+        for name in names:
+            if name not in self.shares:
+                raise DataError(unknown_name("party", name, self.parties))
+
+    def bring(self, tables: Mapping[str, Path]) -> Brought:
+        """Read the parties' tables; rows are sorted by id where the job names an id column.
+
+        Raises:
+            DataError: a table cannot be used, lacks a column or has one that its party had not, or the parties bring
+                different rows.
+        """
+        self.check_parties(tables)
+        for name in self.parties:
+            if name not in tables:
+                raise DataError(f"party {name!r}: its table is needed, since the others cannot predict without it")
+        read = {
+            party.name: _rows(self.job, party, self.shares[party.name], tables[party.name])
+            for party in self.job.parties
+        }
+        ids = read[self.active][0]
+        for name in self.parties[1:]:
+            refuse_other_rows("bring", (self.active, ids), (name, read[name][0]))
+        return Brought(ids=ids, columns={name: x for name, (_, x) in read.items()})
+
+    def converse(self, ids: NDArray[np.str_], lead: Callable[[Context], T], follow: Callable[[Context], None]) -> T:
+        """Agree on model and rows, then run the parties' programs; return what the active party's returned.
+
+        Args:
+            ids: of the rows that the parties bring; empty where they talk of the model alone.
+            lead: the active party's program.
+            follow: that of each passive party.
+
+        Raises:
+            HandshakeError: the shares are of different models.
+            LabelwardError: what the programs raise.
+        """
+        rows, told = (0, len(ids)), ids.tolist()
+
+        def live(ctx: Context) -> T | None:
+            agreed = {"model": self.shares[ctx.party].model}
+            if ctx.party == self.active:
+                greet_passives(ctx, agreed, rows, told)
+                return lead(ctx)
+            greet_active(ctx, agreed, rows, told)
+            follow(ctx)
+            return None
+
+        make = partial(_context, parties=self.parties, rows=rows)
+        return cast("T", run_parties(dict.fromkeys(self.parties, (make, live)))[self.active])
+
+
+def _rows(job: Job, party: PartySection, share: Share, path: Path) -> tuple[NDArray[np.str_], Floats]:
+    """Return ids and columns of one party's rows, sorted by id where the job names an id column."""
+    place = f"party {party.name!r}, table {str(path)!r}"
+    column = party.id or job.data.id
+    table = read_table(path, text=[column] if column else [])
+    x = encode_as(table, share.columns, share.categories, place)
+    _refuse_strangers(job, party, share, table.column_names, place)
+    if column is None:
+        return np.arange(table.num_rows).astype(np.str_), x
+    ids = read_ids(table, column, place)
+    order = np.argsort(ids)
+    return ids[order], x[order]
+
+
+def _refuse_strangers(job: Job, party: PartySection, share: Share, found: list[str], place: str) -> None:
+    """Refuse columns that the party's own table had not, where it brought all that it had.
+
+    With dummies a column of a single category leaves no trace in the share, so that it cannot be told from a stranger.
+    """
+    if party.table is None or party.columns is not None or job.data.categories == "dummies":
+        return
+    known = {origin(name, found) for name in share.columns} | set(party.roles().values()) | {"id"}
+    strangers = [name for name in found if name not in known]
+    if strangers:
+        more = ", …" if len(strangers) > 5 else ""
+        told = ", ".join(map(repr, strangers[:5])) + more
+        raise DataError(f"{place}: has columns that the model does not know: {told}; leave them out")
+
+
+def _context(transport: Transport, *, parties: tuple[str, ...], rows: tuple[int, int]) -> Context:
+    party = transport.party
+    peers = tuple(name for name in parties if name != party)
+    header = Header(
+        format=FORMAT,
+        version=version("labelward"),
+        party=party,
+        role="active" if party == parties[0] else "passive",
+        peers=peers,
+        rows=rows,
+        engine="none",
+        bits=0,
+        insecure=(),
+        job={},
+    )
+    return Context(transport, active=parties[0], peers=peers, transcript=Transcript(header), seed=0)
