@@ -18,6 +18,14 @@ from labelward.evaluate.offline import read_guess
     [
         ({"trees = 2": "tress = 2"}, ["[model]", "'tress'", "'trees'"]),
         ({"[run]": "[run]\nthreads = 2"}, ["[run]", "'threads'"]),
+        (
+            {"depth = 3": 'depth = 3\nobjective = "count:poisson"'},
+            ["[model] objective", "'count:poisson'", "2 classes"],
+        ),
+        ({"depth = 3": 'depth = 3\nobjective = "binary"'}, ["[model] objective", "'binary'", "'binary:logistic'"]),
+        ({"depth = 3": "depth = 3\nearly_stopping_rounds = 2"}, ["[model] early_stopping_rounds", "validation"]),
+        ({"trees = 2": 'kind = "forest"\nreg_lambda = 2.0'}, ["[model] reg_lambda", "'forest'"]),
+        ({'label = "label"': 'label = "label"\ntask = "regression"'}, ["'id-lmid'", "quantities"]),
         ({"[run]": "[running]"}, ["'running'", "'run'"]),
         ({"depth = 3": "depth = 0"}, ["[model] depth", "0"]),
         ({'kind = "id-lmid"': 'kind = "id-lmdi"'}, ["[[defense]]", "'id-lmdi'", "'id-lmid'"]),
@@ -333,6 +341,19 @@ def test_a_variant_must_be_chosen(tmp_path: Path, call: Call, job: Path) -> None
     refused(call("train", job, "--out", tmp_path / "run"), "several variants", "none", "id-lmid-xi-0.1")
     refused(call("train", job, "--out", tmp_path / "run", "--defense", "id-lmid"), "'id-lmid'", "id-lmid-xi-0.1")
     assert not (tmp_path / "run").exists()
+
+
+def test_going_on_with_what_does_not_fit(tmp_path: Path, call: Call, trained: Path) -> None:
+    write_table(tmp_path / "table.csv")
+    job, out = write_job(tmp_path), tmp_path / "run"
+    common = ["--out", out, "--defense", "none", "--continue"]
+    refused(call("train", job, *common, trained, "--seed", 9), "trained with seed 1", "seed 9")
+    refused(call("train", job, *common, tmp_path / "nowhere"), "no folder that labelward train wrote")
+    other = write_job(tmp_path, changes={"trees = 2": 'kind = "forest"\ntrees = 2'})
+    refused(call("train", other, *common, trained), "[model] kind", "'secureboost'", "'forest'")
+    fewer = write_job(tmp_path, changes={', "t2"]': "]"})
+    refused(call("train", fewer, *common, trained), "'telco'", "lacks 't2'")
+    assert not out.exists()
 
 
 def test_the_job_of_these_tests_is_a_job(tmp_path: Path, call: Call) -> None:

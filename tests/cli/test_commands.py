@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 from small_jobs import Call, write_job, write_table
@@ -183,6 +185,30 @@ def test_train_then_predict_in_a_new_process(tmp_path: Path, call: Call, job: Pa
     assert right > 72  # by chance 60 ± 5.5 of 120
 
 
+def test_train_with_validation_rows_and_go_on(tmp_path: Path, call: Call, job: Path) -> None:
+    text = job.read_text()
+    for old, new in (
+        ("[parties]", "validation_size = 0.25\n[parties]"),
+        ("depth = 3", 'depth = 3\neval_metric = "auc"'),
+    ):
+        text = text.replace(old, new)
+    job.write_text(text)
+    first, second = tmp_path / "first", tmp_path / "second"
+    result = call("train", job, "--out", first, "--defense", "none", "--seed", 7)
+    assert re.match(r"best round  [12] of 2 \(auc 0\.\d{4} on the validation rows\)\nauc  ", result.stdout), (
+        result.output
+    )
+    result = call("train", job, "--out", second, "--defense", "none", "--continue", first)  # with the seed of the first
+    assert result.exit_code == 0, result.output
+    files = []
+    for mode in ("one-round", "levels"):
+        files.append(tmp_path / f"{mode}.parquet")
+        done = call("predict", second, "--table", tmp_path / "table.csv", "--mode", mode, "--out", files[-1])
+        assert done.exit_code == 0, done.output
+    one, other = (pyarrow.parquet.read_table(file) for file in files)
+    assert one.equals(other)
+
+
 def test_train_needs_force_a_second_time(tmp_path: Path, call: Call, job: Path) -> None:
     arguments = ["train", job, "--out", tmp_path / "run", "--defense", "none", "--quiet"]
     assert call(*arguments).exit_code == 0
@@ -230,9 +256,43 @@ def test_score_for_people(tmp_path: Path, call: Call, audited: Path) -> None:
     assert "(chance " in result.stdout
 
 
+def test_an_audit_of_quantities_and_its_stored_attack(tmp_path: Path, call: Call) -> None:
+    rng = np.random.default_rng(3)
+    write_table(tmp_path / "table.csv", label=rng.gamma(2.0, size=120))
+    changes = {
+        'label = "label"': 'label = "label"\ntask = "regression"',
+        "trees = 2": 'kind = "forest"\ntrees = 2',
+        '[[defense]]\nkind = "id-lmid"\nxi = 0.1\n': "",
+        "seeds = [1, 2]": "seeds = [1]",
+    }
+    out, guess = tmp_path / "audit", tmp_path / "guess.parquet"
+    result = call("audit", write_job(tmp_path, changes=changes), "--out", out, "--json", "--quiet")
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)["summary"][0]
+    assert list(figures["utility"]) == ["rmse", "mae", "r2", "alone", "joined", "primary"]
+    data = out / "data/1"
+    attack = ["--features", data / "telco.parquet", "--attack", "id2graph", "--classes", 4, "--seed", 1, "--out", guess]
+    assert call("attack", out / "runs/none/1/telco/view", *attack).exit_code == 0
+    found = json.loads(call("score", guess, "--truth", data / "truth.parquet", "--bins", 4, "--json").stdout)
+    for name in ("v_measure", "ari", "r2"):
+        assert found[name] == figures["leakage"][name]["mean"]
+    shown = call("report", out)
+    assert shown.exit_code == 0, shown.output
+
+
 def test_list(call: Call) -> None:
     text = call("list").stdout
-    for word in ("models", "secureboost", "defenses", "id-lmid", "xi (required)", "attacks", "id2graph", "paillier"):
+    for word in (
+        "models",
+        "secureboost",
+        "forest",
+        "defenses",
+        "id-lmid",
+        "xi (required)",
+        "attacks",
+        "id2graph",
+        "paillier",
+    ):
         assert word in text
     assert "secureboost" not in call("list", "attacks").stdout
     families = json.loads(call("list", "--json").stdout)
