@@ -59,7 +59,7 @@ def exact_gain(
             gain -= sign * (2 * one * w + (two + lam) * w * w)
     if (kind == 2 and weights[0] > weights[1]) or (kind == 3 and weights[0] < weights[1]):
         return None
-    return gain / 2 - Fraction(rule.gamma)
+    return gain - Fraction(rule.gamma)
 
 
 def prefixes(

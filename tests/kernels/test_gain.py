@@ -112,8 +112,8 @@ def one_node(*columns: list[tuple[int, ...]]) -> np.ndarray:
 def test_a_hand_computed_split() -> None:
     sums = one_node([(1024, 512, 1), (1024, 512, 1), (-2048, 1024, 2)])
     best = found(sums, GainRule(reg_lambda=1.0, gamma=0.5))
-    # bins 0 and 1 left: G = 2, H = 1 and G = -2, H = 1: (4/2 + 4/2 - 0/3) / 2 - 1/2
-    assert (best.gain[0], best.column[0], best.candidate[0]) == (1.5, 0, 1)
+    # bins 0 and 1 left: G = 2, H = 1 and G = -2, H = 1: 4/2 + 4/2 - 0/3 - 1/2
+    assert (best.gain[0], best.column[0], best.candidate[0]) == (3.5, 0, 1)
     assert best.left[0].tolist() == [2048, 1024, 2]
     assert best.weights[0].tolist() == [-1.0, 1.0]
 
@@ -122,7 +122,7 @@ def test_a_hand_computed_split_within_bounds() -> None:
     sums = one_node([(1024, 512, 1), (1024, 512, 1), (-2048, 1024, 2)])
     # weights are -1 and 1 but may be at most 1/2 in size: each side gains 2 * 2 * 1/2 - 2 * 1/4 = 3/2 instead of 2
     best = found(sums, GainRule(max_delta_step=0.5))
-    assert best.gain[0] == 1.5
+    assert best.gain[0] == 3.0
     assert best.weights[0].tolist() == [-0.5, 0.5]
 
 
@@ -139,7 +139,7 @@ def test_several_outputs_gain_the_sum_of_each() -> None:
     assert best.gain[0] == pytest.approx(sum(alone), rel=1e-12)
 
 
-def test_gini_gain_is_half_the_decrease_of_impurity_times_rows() -> None:
+def test_gini_gain_is_the_decrease_of_impurity_times_rows() -> None:
     counts = np.array([[5, 1, 0], [1, 7, 4]])  # classes of the left and of the right bin
     numbers = Numbers(outputs=3, hessians=0, implied="count")
     sums = np.concatenate([-counts[:, :2], counts.sum(axis=1, keepdims=True)], axis=1)[None, None]
@@ -153,7 +153,7 @@ def test_gini_gain_is_half_the_decrease_of_impurity_times_rows() -> None:
         return float(own.sum() * (1 - ((own / own.sum()) ** 2).sum()))
 
     decrease = impurity(counts.sum(axis=0)) - impurity(counts[0]) - impurity(counts[1])
-    assert best.gain[0] == pytest.approx(decrease / 2, rel=1e-12)
+    assert best.gain[0] == pytest.approx(decrease, rel=1e-12)
     np.testing.assert_allclose(leaf_weights(best.left, numbers, scales, rule, 1.0), [[5 / 6, 1 / 6, 0.0]], rtol=1e-15)
 
 

@@ -14,7 +14,7 @@ from labelward.party.context import Context
 from labelward.party.local import run_parties
 from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
-from labelward.protocols.tree.share import ModelShare, Records, TreeShape
+from labelward.protocols.tree.share import EVERYTHING, ModelShare, Records, TreeShape
 from labelward.transport.base import Transport
 
 Floats = NDArray[np.float64]
@@ -164,7 +164,7 @@ def _record(rng: np.random.Generator, kinds: list[int]) -> tuple[int, float, boo
         chosen = np.flatnonzero(rng.random(size) < 0.5).tolist() or [int(rng.integers(size))]
         return column, 0.0, missing_left, tuple(chosen)
     place = rng.random()
-    threshold = float("inf") if place < 0.08 else float(rng.normal())
+    threshold = EVERYTHING if place < 0.08 else float(rng.normal())
     return column, round(threshold, 1) if place < 0.5 else threshold, missing_left, None
 
 

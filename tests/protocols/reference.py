@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from labelward.kernels.binning import bin_columns, node_candidates
 from labelward.kernels.objectives import Objective, metric, objective
 from labelward.protocols.tree.params import TreeModel
+from labelward.protocols.tree.share import EVERYTHING
 from labelward.rng import learning
 from wiring import Setting
 
@@ -441,7 +442,7 @@ class _Grower:
                 yield Split(party, column, 0.0, True, chosen)
             return
         thresholds = self.cuts.of(party, column, rows)
-        for threshold in [*thresholds, math.inf] if missing else thresholds:
+        for threshold in [*thresholds, EVERYTHING] if missing else thresholds:
             yield Split(party, column, threshold)
         for threshold in thresholds if missing else []:
             yield Split(party, column, threshold, True)
@@ -516,7 +517,7 @@ def gain_of(
             plus += sum(max(term, 0.0) for term in terms)
             minus += sum(max(-term, 0.0) for term in terms)
     gain = plus - minus
-    return 0.5 * gain if abs(gain) > NOISE * len(left) * (plus + minus) else None
+    return gain if abs(gain) > NOISE * len(left) * (plus + minus) else None
 
 
 def first_direction(weights: list[list[float]], masses: list[float]) -> Floats:

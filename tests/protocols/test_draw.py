@@ -11,14 +11,14 @@ from random_models import converse, make_model
 from labelward.errors import DataError
 from labelward.protocols.tree.draw import draw_svg, draw_text
 from labelward.protocols.tree.explain import Feature, Features, columns_active, columns_passive
-from labelward.protocols.tree.share import ModelShare, Records, TreeShape
+from labelward.protocols.tree.share import EVERYTHING, ModelShare, Records, TreeShape
 
 SHARE = ModelShare(
     model="m",
     party="bank",
     parties=("bank", "telco"),
     columns=("income", "city"),
-    own=Records((0, 1, 0), (1250.5, 0.0, float("inf")), (1,), {1: (0, 2)}),
+    own=Records((0, 1, 0), (1250.5, 0.0, EVERYTHING), (1,), {1: (0, 2)}),
     trees=(
         TreeShape((0, 1, 2, 3), (0, 1, 0, 0), (0, 0, 1, 2), (4, 5, 6, 7, 8), (0.5, -0.25, 1.0, 2.0, 3.0),
                   gains=(9.0, 4.0, 2.5, 1.0), covers=(40.0, 30.0, 10.0, 20.0, 10.0, 4.0, 6.0, 15.0, 5.0)),

@@ -18,6 +18,7 @@ from random_models import Floats, Model, converse, make_model
 from labelward.errors import OutputError, PeerError, PolicyError
 from labelward.messages.explain import ExportConsent, ExportDecision, ExportRecords, ExportRequest
 from labelward.protocols.tree.export import export_active, export_passive
+from labelward.protocols.tree.share import EVERYTHING
 from labelward.protocols.tree.xgboost_json import above
 
 
@@ -128,7 +129,7 @@ def test_float32_values_go_the_same_way(threshold: float, value: float, near: in
 
 
 HARD = [0.0, -0.0, 0.1, 1e-45, -1e-45, 1e-40, 2.0**24 + 1, 16777217.0, 3.4028234663852886e38, 1e300, -1e300, 1 / 3,
-        float(np.nextafter(1.0, 2)), float(np.nextafter(1.0, 0)), float("inf")]  # fmt: skip
+        float(np.nextafter(1.0, 2)), float(np.nextafter(1.0, 0)), EVERYTHING]  # fmt: skip
 
 
 def test_xgboost_reads_hard_thresholds_exactly(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_gini_by_hand() -> None:
     shape = assert_lossless(given).active.share.trees[0]
     assert shape.weights == (1.0, 0.0, 0.0, 0.0, 0.8, 0.2)
     before, after = 6 * (1 - (1 + 16 + 1) / 36), 5 * (1 - (16 + 1) / 25)
-    assert shape.gains == (pytest.approx((before - after) / 2, rel=1e-14),)
+    assert shape.gains == (pytest.approx(before - after, rel=1e-14),)
     assert shape.covers == (6.0, 1.0, 5.0)
 
 
@@ -53,7 +53,7 @@ def test_variance_by_hand() -> None:
     shape = run.active.share.trees[0]
     assert run.active.share.base == (6.0,)
     assert shape.weights == (-4.5, 4.5)
-    assert shape.gains == (0.5 * 4 * 4.5**2,)
+    assert shape.gains == (4 * 4.5**2,)
     assert run.active.margins[:, 0].tolist() == [1.5, 1.5, 10.5, 10.5]
 
 

@@ -34,7 +34,7 @@ def test_shares_predict_what_they_predicted() -> None:
     parts = make_parts(41, 24, {"active": 1, "left": 2})
     answers = {party: share.own.answers(parts[party]) for party, share in shares.items()}
     active = shares["active"]
-    margins = np.zeros(24)
+    margins = np.zeros((24, 1))
     for tree in active.trees:
         margins += walk(tree, active.parties, answers, 24)
     assert margins.tobytes().hex() == EXPECTED["margins"]

@@ -12,6 +12,7 @@ from lossless import as_reference, assert_lossless, assert_same, encrypted, rich
 from labelward.errors import DataError, InputError
 from labelward.messages.tree import OwnSplit
 from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.tree.share import EVERYTHING
 from wiring import Setting, make_labels, make_parts, with_missing
 
 NAN = math.nan
@@ -41,9 +42,9 @@ def test_being_missing_may_be_all_that_counts() -> None:
     assert margins == [-2.0, -2.0, 2.0]
     run = setting.run()
     own = run.passive["b"].share.own
-    assert own.thresholds == (math.inf,)
+    assert own.thresholds == (EVERYTHING,)
     assert own.missing_left == ()
-    assert [each.threshold for each in run.views["b"].observed(OwnSplit)] == [math.inf]
+    assert [each.threshold for each in run.views["b"].observed(OwnSplit)] == [EVERYTHING]
 
 
 def test_without_missing_values_in_a_node_they_go_right() -> None:

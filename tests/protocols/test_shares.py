@@ -19,7 +19,7 @@ from lossless import NAMES, rich_setting
 from labelward.errors import FileFormatError, OutputError, PeerError
 from labelward.messages.tree import PredictAnswers
 from labelward.protocols.tree.predict import unpack_answers
-from labelward.protocols.tree.share import FILE_NAME, ModelShare, Records, TreeShape
+from labelward.protocols.tree.share import EVERYTHING, FILE_NAME, ModelShare, Records, TreeShape
 from wiring import Run, Setting
 
 
@@ -51,14 +51,14 @@ def folder(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_shares_come_back_exactly(run: Run, folder: Path) -> None:
     thresholds = [threshold for share in run.shares.values() for threshold in share.own.thresholds]
-    assert np.isinf(thresholds).any()
+    assert EVERYTHING in thresholds
     for party, share in run.shares.items():
         assert ModelShare.load(folder / party) == share
         assert ModelShare.load(folder / party / FILE_NAME) == share
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
-thresholds_of = st.one_of(finite, st.just(float("inf")))
+thresholds_of = st.one_of(finite, st.just(EVERYTHING))
 
 
 @given(weights=st.lists(finite, max_size=4), thresholds=st.lists(thresholds_of, max_size=4), text=st.text(max_size=5))

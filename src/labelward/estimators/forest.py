@@ -104,7 +104,7 @@ class FederatedForestClassifier(Classifying, _Forest):
         bootstrap: whether rows are drawn with replacement.
         colsample_bytree: share of each party's columns drawn for each tree. scikit-learn's ``max_features`` draws anew
             in each node, which would tell parties where the nodes are, so it does not exist here.
-        gamma: least gain of a split: half the decrease of Gini impurity times the node's rows.
+        gamma: least gain of a split: the decrease of Gini impurity times the node's rows.
         min_child_weight: least sum of row weights in a leaf.
         trees_at_once: how many trees grow side by side, so that the parties work at the same time.
     """

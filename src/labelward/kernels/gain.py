@@ -1,8 +1,9 @@
 """Which split of each node gains most, and what a leaf weighs, from sums of integers.
 
-The gain is that of XGBoost (Chen and Guestrin 2016, Eq. 7) and SecureBoost: with G and H the sums of first
-and second derivatives, ``gain = 1/2 [GL²/(HL+λ) + GR²/(HR+λ) − G²/(H+λ)] − γ``; a leaf weighs
-``−learning_rate · G/(H+λ)`` (Eq. 5). With several outputs the brackets are summed over them.
+The gain is that of the XGBoost library: with G and H the sums of first and second derivatives,
+``gain = GL²/(HL+λ) + GR²/(HR+λ) − G²/(H+λ) − γ`` (Chen and Guestrin 2016, Eq. 7, halve the squares, so that their γ is
+half the library's); a leaf weighs ``−learning_rate · G/(H+λ)`` (Eq. 5). With several outputs the squares are summed
+over them.
 
 It is computed in a form in which nearly equal terms are not subtracted. With ``a = HL+λ``, ``b = HR+λ`` and
 ``D = GL·b − GR·a``::

@@ -18,7 +18,7 @@ variance              m                        m - y                            
 ====================  =======================  ===========================================  ============================
 
 The last two are for forests: with λ = 0 a leaf's weight is then the share of each class, or the mean, and the gain is
-half the decrease of Gini impurity, or of the variance, times the rows of the node.
+the decrease of Gini impurity, or of the variance, times the rows of the node.
 """
 
 from __future__ import annotations

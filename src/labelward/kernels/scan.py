@@ -163,9 +163,9 @@ def _gain(gl: float, hl: float, gr: float, hr: float, reg_lambda: float) -> floa
 
 @jit
 def _difference(plus: float, minus: float, noise: float) -> float:
-    """Return half the difference, or -inf where it is no more than rounding."""
+    """Return the difference, or -inf where it is no more than rounding."""
     gain = plus - minus
-    return 0.5 * gain if abs(gain) > noise * (plus + minus) else -np.inf
+    return gain if abs(gain) > noise * (plus + minus) else -np.inf
 
 
 @jit

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from labelward.kernels.binning import bin_columns, node_candidates, presort
 from labelward.protocols.tree.params import TreeModel
+from labelward.protocols.tree.share import EVERYTHING
 from labelward.rng import learning
 
 __all__ = ["Columns", "Labels", "LevelCodes", "Splitter", "TreeSplitter"]
@@ -90,11 +91,11 @@ class LevelCodes:
         return not categories and 0 <= code <= len(self._edges(slot, column))
 
     def threshold(self, slot: int, column: int, code: int) -> float:
-        """Return the value at or below which a row goes left: infinite where all known values do; 0 for categories."""
+        """Return the value at or below which a row goes left; the largest float where all known ones do, 0 for a set."""
         if self.kinds[column] == CATEGORICAL:
             return 0.0
         edges = self._edges(slot, column)
-        return float(edges[code]) if code < len(edges) else float("inf")
+        return float(edges[code]) if code < len(edges) else EVERYTHING
 
     def _edges(self, slot: int, column: int) -> NDArray[np.float64]:
         edges = self.edges[slot if len(self.edges) > 1 else 0][column]

@@ -12,7 +12,7 @@ from labelward.errors import DataError
 from labelward.protocols.tree.explain import Features
 from labelward.protocols.tree.partition import children
 from labelward.protocols.tree.predict import leaf_weights
-from labelward.protocols.tree.share import ModelShare, TreeShape
+from labelward.protocols.tree.share import EVERYTHING, ModelShare, TreeShape
 
 __all__ = ["draw_svg", "draw_text"]
 
@@ -143,6 +143,6 @@ class _Drawing:
             told = [names[code] if code < len(names) else str(code) for code in codes]
             listed = ", ".join(told[:_SHOWN]) + (", …" if len(told) > _SHOWN else "")
             return f"{name} in {{{listed}}}" + (" or missing" if missing else "")
-        if own.thresholds[record] == float("inf"):
+        if own.thresholds[record] == EVERYTHING:
             return f"{name} is known or missing" if missing else f"{name} is known"
         return f"{name} ≤ {own.thresholds[record]:.6g}" + (" or missing" if missing else "")

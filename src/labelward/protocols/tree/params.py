@@ -154,7 +154,7 @@ class FederatedForest(TreeModel):
         candidates: ``"global"``: quantiles of the column, cut once; ``"node"``: percentiles within each node;
             ``"all"``: every value of the column, for small data.
         reg_lambda: for boosting only.
-        gamma: least gain of a split: half the decrease of Gini impurity (or of the variance) times the node's rows.
+        gamma: least gain of a split: the decrease of Gini impurity (or of the variance) times the node's rows.
         min_rows: least number of rows in a leaf.
         min_child_weight: least sum of row weights in a leaf.
         max_leaves: most leaves of a tree, those of the largest gains; 0 for no limit.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -17,9 +18,12 @@ from numpy.typing import NDArray
 
 from labelward.errors import FileFormatError, OutputError
 
-__all__ = ["FILE_NAME", "FORMAT", "ModelShare", "Records", "TreeShape"]
+__all__ = ["EVERYTHING", "FILE_NAME", "FORMAT", "ModelShare", "Records", "TreeShape"]
 
 FORMAT = 1
+EVERYTHING = sys.float_info.max
+"""The threshold of a split that sends all known values left."""
+
 FILE_NAME = "share.json"
 
 
@@ -52,8 +56,8 @@ class Records(msgspec.Struct, frozen=True):
 
     Attributes:
         columns: position of each split's column.
-        thresholds: a row goes left where x ≤ threshold; infinite where all that is known goes left, 0 and unused for a
-            set of categories.
+        thresholds: a row goes left where x ≤ threshold; the largest float where all that is known goes left, 0 and
+            unused for a set of categories.
         missing_left: the records where a row goes left whose value is missing (NaN), or a category that training never
             met; elsewhere it goes right.
         categories: for the records of categorical columns the codes that go left.
