@@ -10,6 +10,7 @@ from labelward.cli._guard import Guarded
 from labelward.cli.attack import attack, score
 from labelward.cli.audit import audit, demo, report
 from labelward.cli.doctor import doctor
+from labelward.cli.explain import explain, export
 from labelward.cli.start import init, list_kinds
 from labelward.cli.train import predict, train
 from labelward.cli.view import view
@@ -49,6 +50,8 @@ app.command()(audit)
 app.command()(demo)
 app.command()(train)
 app.command()(predict)
+app.add_typer(explain, name="explain")
+app.command()(export)
 app.command()(attack)
 app.command()(score)
 app.command("list")(list_kinds)

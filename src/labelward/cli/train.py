@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,7 +10,7 @@ import typer
 from labelward.cli._guard import LARGEST_SEED, end, refuse_existing
 from labelward.cli._output import insecure_warning
 from labelward.cli._progress import Board
-from labelward.errors import InputError, unknown_name
+from labelward.cli._tables import parties_in, tables_of
 
 if TYPE_CHECKING:
     from labelward.evaluate.programs import Watched
@@ -87,38 +86,8 @@ def predict(
 ) -> None:
     """Predict new rows with all parties' shares of a model."""
     refuse_existing(out, force=force, ending=".parquet")
-    tables = _tables(_parties(run_dir), table, party or [])
+    tables = tables_of(parties_in(run_dir), table, party or [])
     from labelward.evaluate.predict import predict as run_predict
 
     rows = run_predict(run_dir, tables, out, mode=mode)
     typer.echo(f"wrote {out}: {rows} rows")
-
-
-def _parties(run: Path) -> tuple[str, ...]:
-    if not run.is_dir():
-        raise InputError(f"{run}: no such folder")
-    found = tuple(sorted(folder.parent.name for folder in run.glob("*/model") if folder.is_dir()))
-    if not found:
-        raise InputError(f"{run} holds no model: there is no PARTY/model in it")
-    return found
-
-
-def _tables(parties: Sequence[str], table: Path | None, given: Sequence[str]) -> dict[str, Path]:
-    if (table is None) == (not given):
-        raise InputError("give either --table, or --party NAME=TABLE for every party")
-    if table is not None:
-        return dict.fromkeys(parties, table)
-    found: dict[str, Path] = {}
-    for one in given:
-        name, equals, path = one.partition("=")
-        if not equals or not path:
-            raise InputError(f"--party: must be NAME=TABLE but got {one!r}")
-        if name not in parties:
-            raise InputError(f"--party: {unknown_name('party', name, parties)}")
-        if name in found:
-            raise InputError(f"--party: {name!r} is given twice")
-        found[name] = Path(path)
-    missing = [name for name in parties if name not in found]
-    if missing:
-        raise InputError(f"--party: no table for {', '.join(map(repr, missing))}")
-    return found

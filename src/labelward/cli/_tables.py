@@ -1,0 +1,58 @@
+"""Tables as they are given on the command line: one with all parties' columns, or each party's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from labelward.errors import InputError, unknown_name
+
+__all__ = ["parties_in", "tables_of"]
+
+
+def parties_in(run: Path) -> tuple[str, ...]:
+    """Return whose shares lie in a folder of a training; :class:`InputError` where there are none."""
+    if not run.is_dir():
+        raise InputError(f"{run}: no such folder")
+    found = tuple(sorted(folder.parent.name for folder in run.glob("*/model") if folder.is_dir()))
+    if not found:
+        raise InputError(f"{run} holds no model: there is no PARTY/model in it")
+    return found
+
+
+def tables_of(
+    parties: Sequence[str],
+    table: Path | None,
+    given: Sequence[str],
+    options: tuple[str, str] = ("--table", "--party"),
+) -> dict[str, Path]:
+    """Return each party's table.
+
+    Args:
+        parties: all parties.
+        table: one with all columns.
+        given: each party's own, as ``NAME=TABLE``.
+        options: what the two are called.
+
+    Raises:
+        InputError: both or none are given, or the second not once for every party.
+    """
+    common, own = options
+    if (table is None) == (not given):
+        raise InputError(f"give either {common}, or {own} NAME=TABLE for every party")
+    if table is not None:
+        return dict.fromkeys(parties, table)
+    found: dict[str, Path] = {}
+    for one in given:
+        name, equals, path = one.partition("=")
+        if not equals or not path:
+            raise InputError(f"{own}: must be NAME=TABLE but got {one!r}")
+        if name not in parties:
+            raise InputError(f"{own}: {unknown_name('party', name, parties)}")
+        if name in found:
+            raise InputError(f"{own}: {name!r} is given twice")
+        found[name] = Path(path)
+    missing = [name for name in parties if name not in found]
+    if missing:
+        raise InputError(f"{own}: no table for {', '.join(map(repr, missing))}")
+    return found

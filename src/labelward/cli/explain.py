@@ -1,0 +1,140 @@
+"""``labelward explain`` and ``labelward export``: what a trained model goes by, and the joined model elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from labelward.cli._guard import refuse_existing
+from labelward.cli._output import print_json, print_table
+from labelward.cli._tables import parties_in, tables_of
+
+if TYPE_CHECKING:
+    from labelward.protocols.tree.explain import Importance
+
+__all__ = ["explain", "export"]
+
+explain = typer.Typer(help="Explain a trained model: importance, tree, rows.", no_args_is_help=True)
+
+Run = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="What labelward train wrote.")]
+Names = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PARTY", help="A party that lets the names of its columns be told; may be repeated."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
+
+
+@explain.command("importance")
+def show_importance(
+    run_dir: Run,
+    names: Names = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print how often the model splits on each column, and what these splits gained."""
+    parties_in(run_dir)
+    from labelward.evaluate.explain import column_importance
+
+    found = column_importance(run_dir, names=names or ())
+    if json:
+        print_json({"importance": [_entry(each) for each in found]})
+    elif not found:
+        typer.echo("no tree of this model splits")
+    else:
+        all_gain = sum(each.total_gain for each in found)
+        rows = [
+            (
+                each.feature.party,
+                each.feature.name or f"column {each.feature.number}",
+                f"{each.weight:,}",
+                f"{each.gain:.4g}",
+                f"{each.total_gain:.4g}",
+                f"{each.total_gain / all_gain:.1%}",
+            )
+            for each in found
+        ]
+        print_table("", ("party", "column", "splits", "mean gain", "total gain", "share"), rows, words=2)
+
+
+@explain.command("tree")
+def show_tree(
+    run_dir: Run,
+    number: Annotated[int, typer.Argument(metavar="TREE", min=0, help="Number of the tree, from 0.")],
+    svg: Annotated[Path | None, typer.Option(help="Write a picture, too (.svg).")] = None,
+    names: Names = None,
+    force: Force = False,
+) -> None:
+    """Draw a tree: the active party's splits in words, the others by their owner."""
+    parties_in(run_dir)
+    if svg is not None:
+        refuse_existing(svg, force=force, ending=".svg")
+    from labelward.evaluate.explain import drawn_tree
+    from labelward.evaluate.private import replacing
+
+    text, picture = drawn_tree(run_dir, number, names=names or ())
+    typer.echo(text, nl=False)
+    if svg is not None:
+        with replacing(svg, 0o666) as file:
+            file.write(picture.encode())
+        typer.echo(f"wrote {svg}")
+
+
+@explain.command("rows")
+def explain_rows(
+    run_dir: Run,
+    out: Annotated[Path, typer.Option(help="Where the SHAP values go (.parquet).")],
+    table: Annotated[Path | None, typer.Option(help="One table with all parties' columns.")] = None,
+    party: Annotated[list[str] | None, typer.Option(help="One party's own table, as NAME=TABLE.")] = None,
+    background: Annotated[
+        Path | None, typer.Option(help="One table of rows to compare with; without one, the rows that are explained.")
+    ] = None,
+    background_party: Annotated[
+        list[str] | None, typer.Option(help="One party's own table of rows to compare with, as NAME=TABLE.")
+    ] = None,
+    background_rows: Annotated[
+        int, typer.Option(min=1, help="How many of them: of more, so many are taken, evenly spaced.")
+    ] = 100,
+    names: Names = None,
+    force: Force = False,
+) -> None:
+    """Write SHAP values: what each column adds to the margin of each row, against background rows."""
+    refuse_existing(out, force=force, ending=".parquet")
+    parties = parties_in(run_dir)
+    tables, behind = tables_of(parties, table, party or []), None
+    if background is not None or background_party:
+        behind = tables_of(parties, background, background_party or [], ("--background", "--background-party"))
+    from labelward.evaluate.explain import explain_rows as run_explain
+
+    rows = run_explain(run_dir, tables, out, background=behind, most=background_rows, names=names or ())
+    typer.echo(f"wrote {out}: {rows} rows")
+
+
+def export(
+    run_dir: Run,
+    out: Annotated[Path, typer.Option(help="Where the model goes (.json).")],
+    consent: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PARTY", help="A party that consents and so tells its splits; all others must."),
+    ] = None,
+    names: Names = None,
+    force: Force = False,
+) -> None:
+    """Write the joined model for XGBoost, if every party consents."""
+    refuse_existing(out, force=force, ending=".json")
+    parties_in(run_dir)
+    from labelward.evaluate.explain import export_model
+
+    export_model(run_dir, out, consent=consent or (), names=names or ())
+    typer.echo(f"wrote {out}")
+
+
+def _entry(found: Importance) -> dict[str, object]:
+    return {
+        "party": found.feature.party,
+        "column": found.feature.number,
+        "name": found.feature.name or None,
+        "splits": found.weight,
+        "gain": found.gain,
+        "total_gain": found.total_gain,
+    }
