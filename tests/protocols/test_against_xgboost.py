@@ -143,7 +143,7 @@ CASES = {
     "monotone": Case(given={"monotone_constraints": "(1,0,0,1,0,0)"}, rising=True),
     "monotone with missing values": Case(given={"monotone_constraints": "(1,0,0,1,0,0)"}, rising=True, missing=0.2),
     "few leaves": Case(params={"max_leaves": 3, "depth": 2}, given={"max_leaves": 3, "grow_policy": "lossguide"}),
-    "a least gain": Case(params={"gamma": 6.0}, given={"gamma": 6.0}),
+    "a least gain": Case(params={"gamma": 12.0}, given={"gamma": 12.0}),
 }
 
 

@@ -28,7 +28,7 @@ def setting(seed: int, targets: str = "classes", rows: int = 80, **params: Any) 
 
 
 def test_gini_by_hand() -> None:
-    """Six rows, cut in 1 + 5: shares of the classes in the leaves, half the fall of impurity times the rows as gain."""
+    """Six rows, cut in 1 + 5: shares of the classes in the leaves, the fall of impurity times the rows as gain."""
     x = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])[:, None]
     labels = np.array([0, 1, 1, 2, 1, 1])
     params = FederatedForest(trees=1, depth=1, bins=2)

@@ -37,8 +37,8 @@ def test_missing_values_go_where_they_gain_most() -> None:
 
 
 def test_being_missing_may_be_all_that_counts() -> None:
-    """All known values go left, however large; the threshold is infinite."""
-    setting, margins = stump([1.0, 2.0, 3.0, NAN, NAN], [0, 0, 0, 1, 1], [-1e300, 1e300, NAN])
+    """All known values go left, however large: the threshold is the largest number."""
+    setting, margins = stump([1.0, 2.0, 3.0, NAN, NAN], [0, 0, 0, 1, 1], [-EVERYTHING, EVERYTHING, NAN])
     assert margins == [-2.0, -2.0, 2.0]
     run = setting.run()
     own = run.passive["b"].share.own

@@ -25,7 +25,7 @@ from wiring import Run, Setting
 
 @pytest.fixture(scope="module")
 def setting() -> Setting:
-    """Three classes, gaps, categories: all that a share can hold, an infinite threshold included."""
+    """Three classes, gaps, categories: all that a share can hold."""
     made = rich_setting(
         21, "classes", rows=120, trees=4, depth=4, candidates="node", multi_strategy="one_output_per_tree"
     )
