@@ -288,6 +288,24 @@ class TestBadInput:
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [("two", "every test row of class 'yes' has weight 0"), ("value", "every test row has weight 0")],
+)
+def test_test_rows_that_count_nothing(make: Make, table: Path, tmp_path: Path, label: str, message: str) -> None:
+    rows = pq.read_table(table)
+    tested = set(prepare(completed(make(label)), 1).test_ids.tolist())
+    weights = [
+        0.0 if name in tested and (label == "value" or two == "yes") else 1.0
+        for name, two in zip(rows["id"].to_pylist(), rows["two"].to_pylist(), strict=True)
+    ]
+    weightless = tmp_path / "weightless.parquet"
+    pq.write_table(rows.set_column(rows.column_names.index("weight"), "weight", pa.array(weights)), weightless)
+    with pytest.raises(DataError, match=message):
+        train(make(label, data={"table": str(weightless)}), tmp_path / "run", seed=1)
+    assert not (tmp_path / "run").exists()
+
+
 def test_utility_is_that_of_margins_of_any_shape(make: Make) -> None:
     """A margin for each class, and for quantities one that is the prediction."""
     for label, metric in (("three", "auc"), ("value", "rmse")):

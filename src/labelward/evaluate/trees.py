@@ -187,11 +187,29 @@ class TreePrograms(Programs[ModelShare]):
             found = f"{len(data.classes)} classes" if data.classes else "quantities"
             raise JobError(f"[model] scale_pos_weight: is for two classes; {data.label} has {found}")
         check_model(self.params, len(data.validation_values), len(data.parties[0].columns))
-        for values in (data.train_values, data.validation_values, data.test_values):
+        sides = (
+            ("training", data.train_values, data.train_weights),
+            ("validation", data.validation_values, data.validation_weights),
+            ("test", data.test_values, data.test_weights),
+        )
+        for side, values, weights in sides:
             chosen.check(values)
+            _refuse_weightless(side, values, weights, data.classes)
         start = chosen.start(data.train_values, data.train_weights, self.params.base_score)
         margins = np.tile(start, (len(data.train_values), 1))
         metric(self.params.eval_metric, chosen, margins, data.train_values, data.train_weights)
+
+
+def _refuse_weightless(side: str, values: Floats, weights: Floats, classes: Sequence[str]) -> None:
+    """Refuse rows, or rows of a class, that count nothing: no metric could be worked out."""
+    if not len(values):
+        return
+    if not weights.any():
+        raise DataError(f"every {side} row has weight 0")
+    if classes and side != "training":
+        by_class = np.bincount(values.astype(np.int64), weights, len(classes))
+        if not by_class.all():
+            raise DataError(f"every {side} row of class {classes[int(by_class.argmin())]!r} has weight 0")
 
 
 def _held(party: PartyData) -> Held:
