@@ -41,7 +41,7 @@ def test_every_command_runs(page: Path, tmp_path: Path, call: Call, monkeypatch:
     for code in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
         done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
-        assert "v_measure" in done.stdout
+        assert done.stdout.strip()
 
 
 def _shrink(job: Path) -> None:
