@@ -72,7 +72,7 @@ def gain_of(left: np.ndarray, labels: np.ndarray) -> float:
     def score(rows: np.ndarray) -> float:
         return float(g[rows].sum() ** 2 / (h[rows].sum() + 1.0))
 
-    return (score(left) + score(~left) - score(np.ones(len(g), dtype=bool)))
+    return score(left) + score(~left) - score(np.ones(len(g), dtype=bool))
 
 
 def test_small_sets_only() -> None:

@@ -101,7 +101,7 @@ def test_no_leaf_weighs_more_than_the_largest_step(kind: str) -> None:
     missing=st.sampled_from([0.0, 0.2]),
     step=st.sampled_from([0.0, 0.4]),
 )
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_predictions_rise_and_fall_as_told(seed: int, kind: str, candidates: str, missing: float, step: float) -> None:
     """Moving one value and nothing else; on tables where the truth is the other way round, too."""
     objective = {"counts": "count:poisson"}.get(kind, "auto")

@@ -217,6 +217,17 @@ def test_paillier_equals_plain(candidates: str, parties: int) -> None:
     assert_same(*encrypted(setting, 512))
 
 
+def test_four_parties() -> None:
+    """Two passive parties more than are needed for any mistake in their order to show."""
+    parts = make_parts(8, 60, dict.fromkeys(("z", "b", "y", "a"), 2))
+    setting = Setting(parts, make_labels(8, parts), SecureBoost(trees=3, depth=3, bins=8, row_fraction=0.9))
+    plain, secret = encrypted(setting)
+    assert_same(plain, secret)
+    assert_as_joined(plain, setting)
+    assert_as_reference(plain, setting)
+    assert {owner for tree in plain.active.share.trees for owner in tree.owners} == {0, 1, 2, 3}
+
+
 def test_many_classes_under_encryption() -> None:
     """More numbers to a row than one plaintext of a small key holds."""
     parts = make_parts(7, 120, dict.fromkeys(NAMES, 2))

@@ -125,3 +125,38 @@ def test_kind_and_objective_must_be_those_of_the_share() -> None:
     counts = replace(boosted.params, objective="count:poisson")
     positive = abs(boosted.labels)
     assert "objective" in str(refused(boosted, shares=boosted.run().shares, params=counts, labels=positive))
+
+
+# -- with validation rows ----------------------------------------------------------------------------------------------
+
+
+def watched(seed: int, **params: Any) -> Setting:
+    setting = rich_setting(seed, "binary", rows=90, **{"learning_rate": 1.0, "row_fraction": 0.8} | params)
+    cut = {party: (x[:60], x[60:]) for party, x in setting.parts.items()}
+    return replace(
+        setting,
+        parts={party: each for party, (each, _) in cut.items()},
+        labels=setting.labels[:60],
+        weights=None,
+        validation={party: each for party, (_, each) in cut.items()},
+        validation_labels=setting.labels[60:],
+    )
+
+
+def test_validation_rows_go_on_where_they_were() -> None:
+    setting = watched(130, trees=6)
+    once, first = setting.run(), setting.run(params=replace(setting.params, trees=4))
+    then = setting.run(params=replace(setting.params, trees=2), shares=first.shares)
+    assert first.active.history + then.active.history == once.active.history
+    assert then.shares == once.shares
+
+
+def test_going_on_after_an_early_stop() -> None:
+    """The rounds that were dropped leave no trace in the trees that follow."""
+    setting = watched(131, trees=12, early_stopping_rounds=2)
+    stopped = setting.run()
+    kept = len(stopped.active.share.trees)
+    assert kept < len(stopped.active.history)
+    more = replace(setting.params, trees=2, early_stopping_rounds=0)
+    then = setting.run(params=more, shares=stopped.shares)
+    assert as_reference(then) == as_reference(setting.run(params=replace(more, trees=kept + 2)))
