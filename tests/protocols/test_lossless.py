@@ -219,8 +219,8 @@ def test_paillier_equals_plain(candidates: str, parties: int) -> None:
 
 def test_four_parties() -> None:
     """Two passive parties more than are needed for any mistake in their order to show."""
-    parts = make_parts(8, 60, dict.fromkeys(("z", "b", "y", "a"), 2))
-    setting = Setting(parts, make_labels(8, parts), SecureBoost(trees=3, depth=3, bins=8, row_fraction=0.9))
+    parts = make_parts(8, 90, dict.fromkeys(("z", "b", "y", "a"), 2))
+    setting = Setting(parts, make_labels(8, parts), SecureBoost(trees=3, depth=4, bins=8, row_fraction=0.9))
     plain, secret = encrypted(setting)
     assert_same(plain, secret)
     assert_as_joined(plain, setting)
