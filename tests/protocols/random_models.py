@@ -36,7 +36,7 @@ class Model:
         return self.shares[self.parties[0]]
 
     def table(self, rng: np.random.Generator, rows: int, *, unknown: bool = True) -> dict[str, Floats]:
-        """Draw each party's columns: float32 values as float64, some missing, some categories unknown."""
+        """Draw each party's columns: values of one digit, as half of the thresholds are; some missing or unknown."""
         return {party: _table(rng, rows, kinds, unknown=unknown) for party, kinds in self.kinds.items()}
 
     def leaf(self, tree: TreeShape, row: Mapping[str, Floats]) -> int:
@@ -78,7 +78,7 @@ class Model:
 def _table(rng: np.random.Generator, rows: int, kinds: list[int], *, unknown: bool) -> Floats:
     x = np.empty((rows, len(kinds)))
     for column, size in enumerate(kinds):
-        drawn = rng.integers(0 - unknown, size, rows) if size else rng.normal(size=rows).astype(np.float32).round(1)
+        drawn = rng.integers(0 - unknown, size, rows) if size else rng.normal(size=rows).round(1)
         x[:, column] = drawn
         x[rng.random(rows) < 0.15, column] = np.nan
     return x

@@ -75,7 +75,8 @@ CASES = [
 def test_xgboost_predicts_the_same(
     kind: str, objective: str, outputs: int, each_output: bool, categories: bool, tmp_path: Path
 ) -> None:
-    """With missing values, categories and a base; unknown categories are given to XGBoost as missing."""
+    """With missing values, values that are thresholds and no float32, categories and a base; unknown categories are
+    given to XGBoost as missing."""
     base = (0.0,) * outputs if objective == "gini" else tuple(np.linspace(-1.5, 0.75, outputs).tolist())
     model = make_model(
         outputs, trees=12, depth=5, kind=kind, objective=objective, outputs=outputs, each_output=each_output,
@@ -115,17 +116,19 @@ def test_a_tree_that_does_not_split(tmp_path: Path) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.floats(allow_nan=False), st.floats(width=32, allow_nan=False, allow_infinity=False), st.integers(-2, 2))
-def test_float32_values_go_the_same_way(threshold: float, value: float, near: int) -> None:
-    """Left is x ≤ t in double just where it is x < c in float32: for any x, and for those next to t."""
-    bound = above(np.array([threshold]))[0]
+@given(st.floats(allow_nan=False), st.floats(allow_nan=False), st.integers(-2, 2))
+def test_values_go_the_same_way_in_float32(threshold: float, value: float, near: int) -> None:
+    """Left is x ≤ t just where it is x < c in float32: for any x that float32 can tell from t, for t, for those next
+    to it in float32, and in double for those below."""
     with np.errstate(over="ignore"):
-        close = np.float32(threshold)
+        bound, rounded = above(np.array([threshold]))[0], np.float32(threshold)
+        beside = rounded
         for _ in range(abs(near)):
-            close = np.nextafter(close, np.float32(np.copysign(np.inf, near)))
-    for x in (np.float32(value), close):
-        if np.isfinite(x):
-            assert (x < bound) == (float(x) <= threshold)
+            beside = np.nextafter(beside, np.float32(np.copysign(np.inf, near)))
+        below = float(np.nextafter(threshold, -np.inf))
+        for x in (value, threshold, below, float(beside)):
+            if np.isfinite(np.float32(x)) and (x <= threshold or np.float32(x) != rounded):
+                assert (np.float32(x) < bound) == (x <= threshold)
 
 
 HARD = [0.0, -0.0, 0.1, 1e-45, -1e-45, 1e-40, 2.0**24 + 1, 16777217.0, 3.4028234663852886e38, 1e300, -1e300, 1 / 3,
@@ -133,10 +136,12 @@ HARD = [0.0, -0.0, 0.1, 1e-45, -1e-45, 1e-40, 2.0**24 + 1, 16777217.0, 3.4028234
 
 
 def test_xgboost_reads_hard_thresholds_exactly(tmp_path: Path) -> None:
-    """Each value of float32 that is next to a threshold takes the same side there."""
+    """Each value of float32 that is next to a threshold, in float32 too, takes the same side there."""
     model = make_model(4, parties={"a": 1, "b": 1}, trees=len(HARD), depth=1, fill=1.0, categories=False)
+    with np.errstate(over="ignore"):
+        known = np.clip(np.array(HARD, dtype=np.float32).astype(np.float64), -EVERYTHING, EVERYTHING).tolist()
     for party, share in model.shares.items():
-        numbers = [HARD[t] for t, tree in enumerate(model.active.trees) if model.parties[tree.owners[0]] == party]
+        numbers = [known[t] for t, tree in enumerate(model.active.trees) if model.parties[tree.owners[0]] == party]
         own = msgspec.structs.replace(share.own, thresholds=tuple(numbers))
         model.shares[party] = msgspec.structs.replace(share, own=own)
     with np.errstate(over="ignore"):

@@ -2,8 +2,9 @@
 
 What differs between the two, and what is done about it:
 
-- Left is x ≤ t here, and x < c there, with c and x in float32. c is taken as the least float32 above t, so that every
-  float32 x goes the same way in both, whatever double t is.
+- Left is x ≤ t here, and x < c there, with c and x in float32. Thresholds are values of the training rows, which need
+  not be float32, and such a row must go left there too. So c is the least float32 above t as float32 rounds it: what
+  goes left here goes left there, and what goes right here does so too, unless float32 does not tell it from t.
 - The categories of an XGBoost split go right, and those not in its list left. So both children change places, and with
   them the direction of missing values. XGBoost has no unknown categories: give them as missing.
 - Leaves and sums are float32 there: predictions are the same up to that.
@@ -98,11 +99,9 @@ def xgboost_json(share: ModelShare, records: Mapping[str, ExportRecords]) -> byt
 
 
 def above(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return for each threshold t the least float32 c > t: for every float32 x, x < c where x ≤ t."""
+    """Return for each threshold t the next float32 c after t in float32: where x ≤ t, x in float32 is < c."""
     with np.errstate(over="ignore"):
-        rounded = thresholds.astype(np.float32)
-        upper = np.nextafter(rounded, np.float32(np.inf))
-    return np.where(rounded.astype(np.float64) > thresholds, rounded, upper).astype(np.float32)
+        return np.nextafter(thresholds.astype(np.float32), np.float32(np.inf))
 
 
 def feature_names(share: ModelShare, records: Mapping[str, ExportRecords]) -> list[str]:

@@ -30,9 +30,9 @@ Train = Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Columns of three parties, in float32 as XGBoost reads them, with gaps and a category; labels of all kinds."""
+    """Columns of three parties, with gaps and a category; labels of all kinds."""
     rng = np.random.default_rng(5)
-    age, calls, bill, visits = rng.normal(size=(4, ROWS)).astype(np.float32).astype(np.float64)
+    age, calls, bill, visits = rng.normal(size=(4, ROWS))
     town = rng.choice(TOWNS, ROWS)
     value = age + calls + bill * (visits > 0) + np.isin(town, ("north", "xanten"))
     columns: dict[str, Any] = {
@@ -118,6 +118,7 @@ class TestWhatPredictWrites:
     def test_xgboost_predicts_it_from_the_exported_model(
         self, trained: Train, table: Path, tmp_path: Path, label: str, model: dict[str, Any], margins: list[str]
     ) -> None:
+        """Also at the thresholds, which are values of the table and no float32 as XGBoost reads them."""
         run = trained(label, **model)
         export_model(run, tmp_path / "model.json", consent=["telco", "shop"], names=["telco", "shop"])
         predict(run, all_from(table), tmp_path / "predicted.parquet")
