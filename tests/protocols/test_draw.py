@@ -46,7 +46,7 @@ def test_a_known_tree() -> None:
 def test_names_that_an_owner_has_told() -> None:
     features: Features = {"telco": (Feature("telco", 0, "calls"),)}
     assert "split of telco on calls" in draw_text(SHARE, 0, features)
-    assert "split of telco on telco column 0" in draw_text(SHARE, 0, {"telco": (Feature("telco", 0),)})
+    assert "split of telco on column 0" in draw_text(SHARE, 0, {"telco": (Feature("telco", 0),)})
 
 
 def test_the_picture_says_the_same() -> None:

@@ -168,7 +168,7 @@ def test_columns_of_others_are_numbers_unless_they_consent() -> None:
             assert told.names == (tuple(share.columns[column] for column in used) if names else ())
             labels = [each.label for each in got.features if each.party == party]
             assert labels == [
-                share.columns[column] if names else f"{party} column {number}" for number, column in enumerate(used)
+                share.columns[column] if names else f"column {number}" for number, column in enumerate(used)
             ]
             asked = [each.message for each in views[party].received(PredictRequest)]
             assert asked == [

@@ -46,7 +46,7 @@ def show_importance(
         rows = [
             (
                 each.feature.party,
-                each.feature.name or f"column {each.feature.number}",
+                each.feature.label,
                 f"{each.weight:,}",
                 f"{each.gain:.4g}",
                 f"{each.total_gain:.4g}",

@@ -69,8 +69,8 @@ class Feature:
 
     @property
     def label(self) -> str:
-        """The name, or owner and number."""
-        return self.name or f"{self.party} column {self.number}"
+        """The name, or the number."""
+        return self.name or f"column {self.number}"
 
 
 Features = Mapping[str, tuple[Feature, ...]]
