@@ -61,6 +61,11 @@ class IdLmid(Policy):
         """
         if not setup.classes:
             raise PolicyError("defense 'id-lmid' bounds what is told of classes; the labels are quantities")
+        if setup.sampling != "uniform":
+            raise PolicyError(
+                f"defense 'id-lmid' cannot keep its bound with sampling {setup.sampling!r}: rows are drawn by their "
+                "gradients, so that the drawn rows themselves tell of the labels"
+            )
         if setup.replace:
             raise PolicyError("defense 'id-lmid' cannot keep its bound with replace: rows would count several times")
         if setup.row_fraction < 1 and not self.sampled:

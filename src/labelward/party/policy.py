@@ -55,6 +55,7 @@ class Setup:
         classes: of the labels; 0 for quantities.
         row_fraction: share of the rows that a tree grows on.
         replace: whether rows are drawn with replacement.
+        sampling: how rows are drawn: ``"uniform"``, or ``"goss"``, by their gradients.
     """
 
     model: str
@@ -64,6 +65,7 @@ class Setup:
     passive: tuple[str, ...]
     row_fraction: float
     replace: bool = False
+    sampling: str = "uniform"
 
 
 @dataclass(frozen=True, kw_only=True)

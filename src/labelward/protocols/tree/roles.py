@@ -89,13 +89,10 @@ def setup_of(params: TreeModel, *, classes: int, active_columns: int, passive: t
         classes=classes,
         active_columns=active_columns,
         passive=passive,
-        row_fraction=_sampled(params),
+        row_fraction=params.row_fraction,
         replace=params.replace,
+        sampling=params.sampling,
     )
-
-
-def _sampled(params: TreeModel) -> float:
-    return params.top_rate + params.other_rate if params.sampling == "goss" else params.row_fraction
 
 
 def run_active(
