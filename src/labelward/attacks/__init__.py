@@ -15,5 +15,8 @@ ATTACKS: Registry[Attack] = Registry(
     [
         "clustering:Clustering",
         "id2graph:ID2Graph",
+        "instance_clustering:InstanceClustering",
+        "union:Union",
+        "union:UnionClustering",
     ],
 )

@@ -16,7 +16,7 @@ from labelward.attacks.contract import Attack, Aux, Guess, Own
 from labelward.errors import DataError, InputError
 from labelward.party.view import View
 
-__all__ = ["Clustering", "checked_rows", "clusters", "kmeans_seed"]
+__all__ = ["Clustering", "checked_classes", "checked_rows", "clusters", "kmeans", "kmeans_seed", "same_rows"]
 
 _DENSE_BYTES = 256 * 2**20  # a larger matrix of features and indicators is kept sparse
 
@@ -46,18 +46,29 @@ class Clustering(Attack):
 
 def checked_rows(view: View, own: Own, aux: Aux) -> None:
     """Refuse features that are not the view's rows or cannot be clustered; raises as :class:`Clustering`."""
-    rows, columns = own.features.shape
-    if rows != view.rows:
-        raise DataError(f"the features of party {view.party!r} have {rows} rows but its view has {view.rows}")
-    if columns == 0:
+    same_rows(view, own)
+    if own.features.shape[1] == 0:
         raise DataError(f"party {view.party!r} holds no column to cluster")
     bad = np.argwhere(np.isinf(own.features))
     if len(bad):
         row, column = bad[0]
         value = own.features[row, column]
         raise DataError(f"column {own.columns[column]!r} holds {value} in row {row}; k-means needs finite values")
-    if not 1 <= aux.classes <= rows:
-        raise InputError(f"classes must be from 1 to the number of rows ({rows}) but is {aux.classes}")
+    checked_classes(view, aux)
+
+
+def same_rows(view: View, own: Own) -> None:
+    """Refuse features that are not the view's rows."""
+    if len(own.features) != view.rows:
+        raise DataError(
+            f"the features of party {view.party!r} have {len(own.features)} rows but its view has {view.rows}"
+        )
+
+
+def checked_classes(view: View, aux: Aux) -> None:
+    """Refuse fewer classes than one, and more than rows."""
+    if not 1 <= aux.classes <= view.rows:
+        raise InputError(f"classes must be from 1 to the number of rows ({view.rows}) but is {aux.classes}")
 
 
 def kmeans_seed(rng: np.random.Generator) -> int:
@@ -78,20 +89,28 @@ def clusters(
 ) -> NDArray[np.int64]:
     """Return int64 [rows]: k-means clusters of [min-max scaled features, alpha × indicators of the communities].
 
-    K-means++, 10 starts, at most 300 iterations, tolerance 1e-4. One thread, so that the number of cores
-    cannot change a rounding. A constant column counts as 0; so does a single community, which tells nothing.
+    K-means as :func:`kmeans` does it. A constant column counts as 0; so does a single community, which tells nothing.
     With so many communities that the matrix would exceed 256 MiB, the indicators are kept sparse.
+    """
+    count = 0 if community is None else int(community.max(initial=0)) + 1
+    block = _block(features, community, count, alpha) if community is not None and count > 1 else _scaled(features)
+    return kmeans(block, classes, seed)
+
+
+def kmeans(points: Any, classes: int, seed: int, *, weights: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+    """Return int64 [rows]: clusters of points (a dense or sparse matrix, which may be overwritten), each of its weight.
+
+    K-means++, 10 starts, at most 300 iterations, tolerance 1e-4. One thread, so that the number of cores
+    cannot change a rounding.
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    count = 0 if community is None else int(community.max(initial=0)) + 1
-    block = _block(features, community, count, alpha) if community is not None and count > 1 else _scaled(features)
     model = KMeans(n_clusters=classes, n_init=10, max_iter=300, tol=1e-4, random_state=seed, copy_x=False)
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters: some stay empty
-        labels: NDArray[np.int32] = model.fit(block).labels_
+        labels: NDArray[np.int32] = model.fit(points, sample_weight=weights).labels_
     return labels.astype(np.int64)
 
 

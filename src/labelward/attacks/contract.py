@@ -59,10 +59,13 @@ class Guess:
         values: int64 [rows]: cluster numbers, without names of classes.
         kind: ``"clusters"``.
         notes: what else the attack found out (modularity, number of communities); printed, never scored.
+        known_per_cluster: of so many rows of each cluster the attacker is told the class, and names the cluster after
+            it; which rows, is drawn in scoring. 0: clusters stay without names.
     """
 
     values: NDArray[np.int64]
     kind: Literal["clusters"] = "clusters"
+    known_per_cluster: int = 0
     notes: dict[str, float] = field(default_factory=dict)
 
 

@@ -49,7 +49,11 @@ def own_of(held: PartyData) -> Own:
 
 
 def score_values(
-    values: NDArray[np.int64], labels: Sequence[str], quantities: NDArray[np.float64] | None = None
+    values: NDArray[np.int64],
+    labels: Sequence[str],
+    quantities: NDArray[np.float64] | None = None,
+    *,
+    known_per_cluster: int = 0,
 ) -> dict[str, Any]:
     """Return the metrics of a guess, with ``chance`` beside them.
 
@@ -58,9 +62,14 @@ def score_values(
         labels: the true labels of the same rows, or the bins that they are cut into, as text: numbered here, so that it
             does not matter which table they come from.
         quantities: the labels themselves, where they are quantities.
+        known_per_cluster: as the guess has it.
     """
     truth = np.unique(np.asarray(labels, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
-    return {**score(values, truth, quantities), "chance": chance(values, truth, quantities)}
+    known = known_per_cluster
+    return {
+        **score(values, truth, quantities, known_per_cluster=known),
+        "chance": chance(values, truth, quantities, known_per_cluster=known),
+    }
 
 
 def attack_and_score(attack: Attack, view: View, data: Rehearsal, *, seed: int) -> Attacked:
@@ -71,6 +80,8 @@ def attack_and_score(attack: Attack, view: View, data: Rehearsal, *, seed: int) 
     seconds = time.perf_counter() - start
     leakage = {**_score(guess, data), "primary": attack.primary}
     auxiliary = {"classes" if data.classes else "bins of the labels": classes}
+    if guess.known_per_cluster:
+        auxiliary["known rows of each cluster"] = guess.known_per_cluster
     return Attacked(leakage=leakage, auxiliary=auxiliary, notes=guess.notes, seconds=seconds)
 
 
@@ -90,6 +101,9 @@ def _known(view: View, data: Rehearsal) -> tuple[Own, int]:
 
 def _score(guess: Guess, data: Rehearsal) -> dict[str, Any]:
     """Compare a guess with the true labels of the training rows."""
+    known = guess.known_per_cluster
     if data.classes:
-        return score_values(guess.values, np.asarray(data.classes)[data.train_labels].tolist())
-    return score_values(guess.values, data.train_labels.astype(np.str_).tolist(), data.train_values)
+        names = np.asarray(data.classes)[data.train_labels].tolist()
+        return score_values(guess.values, names, known_per_cluster=known)
+    bins = data.train_labels.astype(np.str_).tolist()
+    return score_values(guess.values, bins, data.train_values, known_per_cluster=known)

@@ -41,11 +41,13 @@ class StoredGuess:
     Attributes:
         ids: text [rows].
         values: int64 [rows].
+        known_per_cluster: known rows of each cluster.
         about: what its writer noted: ``attack``, ``party``, ``seed``, ``view``.
     """
 
     ids: tuple[str, ...]
     values: NDArray[np.int64]
+    known_per_cluster: int
     about: dict[str, Any]
 
 
@@ -112,7 +114,8 @@ def write_guess(path: Path, ids: Sequence[str], guess: Guess, about: Mapping[str
     Raises:
         OutputError: the file cannot be written.
     """
-    text = json.dumps({"format": FORMAT, "kind": guess.kind, **about, "notes": guess.notes})
+    more = {"notes": guess.notes, "known_per_cluster": guess.known_per_cluster}
+    text = json.dumps({"format": FORMAT, "kind": guess.kind, **about, **more})
     table = pa.table({"id": pa.array(list(ids), pa.string()), "guess": pa.array(guess.values, pa.int64())})
     with replacing(path, 0o666) as file:
         pq.write_table(table.replace_schema_metadata({_METADATA: text}), file)
@@ -134,7 +137,8 @@ def read_guess(path: Path) -> StoredGuess:
         if version != FORMAT:
             raise FileFormatError(f"{path}: a guess of format {version!r}; this version reads format {FORMAT}")
         values = table.column("guess").cast(pa.int64()).to_numpy().astype(np.int64)
-        return StoredGuess(ids=tuple(table.column("id").cast(pa.string()).to_pylist()), values=values, about=about)
+        ids = tuple(table.column("id").cast(pa.string()).to_pylist())
+        return StoredGuess(ids=ids, values=values, known_per_cluster=int(about["known_per_cluster"]), about=about)
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
         raise FileFormatError(f"{path}: is no guess that labelward attack wrote ({error})") from error
 
@@ -171,13 +175,14 @@ def score_guess(
             told += f"; it has no column 'id', so that its rows count from 0 (its columns: {columns}); give --id"
         raise DataError(told)
     rows = [row_of[name] for name in stored.ids]
+    known = stored.known_per_cluster
     if bins is None:
-        return score_values(stored.values, np.asarray(classes)[numbers[rows]].tolist())
+        return score_values(stored.values, np.asarray(classes)[numbers[rows]].tolist(), known_per_cluster=known)
     values = quantities[rows]
     if np.ptp(values) == 0:
         raise DataError(f"{place}, label column {label!r}: all rows of the guess have the label {values[0]:g}")
     numbers = np.searchsorted(label_bins(values, bins), values)
-    return score_values(stored.values, numbers.astype(np.str_).tolist(), values)
+    return score_values(stored.values, numbers.astype(np.str_).tolist(), values, known_per_cluster=known)
 
 
 def _ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import DataError
+from labelward.evaluate.naming import expected_accuracy, majority_accuracy, majority_chance, table_of
 
 __all__ = ["chance", "score"]
 
@@ -15,18 +16,24 @@ Clusters = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def score(guess: Clusters, truth: NDArray[Any], quantities: Floats | None = None) -> dict[str, float]:
+def score(
+    guess: Clusters, truth: NDArray[Any], quantities: Floats | None = None, *, known_per_cluster: int = 0
+) -> dict[str, float]:
     """Return the agreement of clusters with labels, whatever either are called.
 
     Args:
         guess: int64 [rows].
         truth: [rows], classes; where labels are quantities the bins that they are cut into.
         quantities: float64 [rows], the labels themselves where they are quantities.
+        known_per_cluster: known rows of each cluster, which name it; 0: clusters have no names.
 
     Returns:
         ``v_measure``: harmonic mean of homogeneity and completeness, 0 to 1 (Rosenberg and Hirschberg 2007);
         ``ari``: Rand index adjusted for chance, at most 1 (Hubert and Arabie 1985). With quantities ``r2`` besides: the
-        share of their variance that the means of the clusters explain, 0 to 1; 0 where they do not vary.
+        share of their variance that the means of the clusters explain, 0 to 1; 0 where they do not vary. With known
+        rows ``accuracy``: the mean recall of the classes where each cluster takes the most frequent class of its known
+        rows, as the exact mean over the draws of these, which are not scored; ``accuracy_majority``: the mean recall
+        where each cluster takes the class that serves it best, the most that any knowledge of names could give.
 
     Raises:
         DataError: no rows, or not one label a row.
@@ -38,17 +45,25 @@ def score(guess: Clusters, truth: NDArray[Any], quantities: Floats | None = None
     if quantities is not None:
         _check(guess, quantities)
         found["r2"] = _explained(guess, quantities)
+    if known_per_cluster:
+        table = table_of(guess, truth)
+        found["accuracy"] = expected_accuracy(table, known_per_cluster)
+        found["accuracy_majority"] = majority_accuracy(table)
     return found
 
 
-def chance(guess: Clusters, truth: NDArray[Any], quantities: Floats | None = None) -> dict[str, float]:
+def chance(
+    guess: Clusters, truth: NDArray[Any], quantities: Floats | None = None, *, known_per_cluster: int = 0
+) -> dict[str, float]:
     """Return the exact mean of :func:`score` over all permutations of the truth.
 
     A permutation changes neither entropy, so that the mean V-measure is 2 · E[mutual information] /
     (H(clusters) + H(labels)), with the expectation of the hypergeometric model. The adjusted Rand index has
     mean 0 by construction. Where all permutations give the same partition (a single cluster and a single
     label, or each row its own in both), it and the V-measure are 1. The mean ``r2`` of k clusters of n rows is
-    (k - 1) / (n - 1), as in the analysis of variance.
+    (k - 1) / (n - 1), as in the analysis of variance. The mean ``accuracy`` is 1 / classes: known labels say nothing of
+    the others (exact where every class has more rows than are known in all). ``accuracy_majority`` gains from the best
+    of all namings; its mean has no short form and is taken over 2,000 permutations of a fixed seed.
 
     Raises:
         DataError: as :func:`score`.
@@ -67,6 +82,10 @@ def chance(guess: Clusters, truth: NDArray[Any], quantities: Floats | None = Non
         _check(guess, quantities)
         varies = bool(np.ptp(quantities))
         found["r2"] = (len(np.unique(guess)) - 1) / (len(guess) - 1) if varies else 0.0
+    if known_per_cluster:
+        named = table_of(guess, truth)
+        found["accuracy"] = 1 / named.shape[1]
+        found["accuracy_majority"] = majority_chance(named)
     return found
 
 

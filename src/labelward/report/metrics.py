@@ -40,6 +40,7 @@ _METRICS = {
     "r2": Metric(name="R²"),
     "auc": Metric(name="AUC"),
     "accuracy": Metric(name="accuracy"),
+    "accuracy_majority": Metric(name="accuracy, clusters named by the majority"),
     "f1": Metric(name="F1"),
     "logloss": Metric(name="log loss", larger=False, share=False),
     "rmse": Metric(name="RMSE", larger=False, share=False),

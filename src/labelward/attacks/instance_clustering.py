@@ -1,0 +1,77 @@
+"""Instance clustering: rows that meet in leaves are alike; spectral clusters of them, named by a few known rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from labelward.attacks.clustering import checked_classes, kmeans, kmeans_seed, same_rows
+from labelward.attacks.contract import Attack, Aux, Guess, Own
+from labelward.attacks.visible import visible_leaves
+from labelward.errors import JobError
+from labelward.kernels.signatures import merge
+from labelward.kernels.spectral import embed
+from labelward.party.view import View
+
+__all__ = ["InstanceClustering"]
+
+_MOST_KNOWN = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceClustering(Attack):
+    """Spectral clusters of rows by the share of trees in which they share a leaf, named by a few known rows of each.
+
+    1. Two rows are similar by the share of the visible trees in which they share a visible leaf.
+    2. Spectral clustering gives as many clusters as there are classes.
+    3. The class of some rows of each cluster is known; the cluster takes the most frequent one.
+
+    Step 3 is part of scoring (``accuracy``), as an attack never sees a label. Rows with the same visible leaves share a
+    cluster.
+
+    Setting: a curious passive party; its own columns serve only to route rows that a tree's sample left out through
+        its own splits. Auxiliary knowledge: the number of classes, and the class of ``known_per_cluster`` rows of each
+        cluster. A view without trees gives one cluster.
+
+    Reference: the instance clustering attack (ICA) of the CMOSB paper, Section V-B, Algorithm 2 and Equation 3.
+
+    Differences from the paper: the leaves are those that the party can tell apart, not the model's; no matrix of rows
+        by rows is made, so that it is exact at any size; spectral clustering is that of scikit-learn (a row is not
+        similar to itself, the eigenvectors are those of the random walk).
+
+    Attributes:
+        known_per_cluster: rows of each cluster whose class the attacker knows, 1 to 100.
+    """
+
+    kind: ClassVar[str] = "instance-clustering"
+    primary: ClassVar[str] = "accuracy"
+
+    known_per_cluster: int = 1
+
+    def __post_init__(self) -> None:
+        known = self.known_per_cluster
+        if isinstance(known, bool) or not isinstance(known, int) or not 1 <= known <= _MOST_KNOWN:
+            raise JobError(f"known_per_cluster must be a whole number from 1 to {_MOST_KNOWN} but is {known!r}")
+
+    def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
+        """Return a cluster for every training row; notes give visible trees, groups of rows, and connected parts.
+
+        Raises:
+            DataError: ``own`` does not hold the view's rows.
+            FileFormatError: records of the view contradict each other.
+            InputError: fewer classes than one, or more than rows.
+        """
+        same_rows(view, own)
+        checked_classes(view, aux)
+        seed = kmeans_seed(rng)
+        leaves = visible_leaves(view, own)
+        signatures = merge(leaves)
+        groups = len(signatures.size)
+        embedding = embed(signatures, aux.classes, rng=rng)
+        values = np.arange(groups)
+        if groups > aux.classes:
+            values = kmeans(embedding.points, aux.classes, seed, weights=signatures.size.astype(np.float64))
+        notes = {"trees": float(len(leaves)), "groups": float(groups), "parts": float(embedding.parts)}
+        return Guess(values=values[signatures.group], notes=notes, known_per_cluster=self.known_per_cluster)
