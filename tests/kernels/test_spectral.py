@@ -1,0 +1,101 @@
+"""Parts and spectral embeddings of merged rows, against graphs whose edges are written down."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.sparse.csgraph import connected_components
+
+from labelward.kernels import spectral
+from labelward.kernels.signatures import merge
+from labelward.kernels.spectral import embed
+from labelward.kernels.unions import unions
+
+ROUNDING = 1e-9  # eigenvalues of matrices of up to 400 rows
+
+
+def shapes(trees, rows, leaves):
+    return st.tuples(st.integers(*trees), st.integers(*rows)).flatmap(
+        lambda shape: arrays(np.int32, shape, elements=st.integers(-1, leaves))
+    )
+
+
+def shared(leaves):
+    """How many leaves two rows share; a row shares none with itself."""
+    matrix = np.zeros((leaves.shape[1],) * 2)
+    for leaf in leaves:
+        matrix += (leaf[:, None] == leaf[None, :]) & (leaf >= 0)
+    np.fill_diagonal(matrix, 0)
+    return matrix
+
+
+def normalized(leaves):
+    """The matrix whose eigenvectors are wanted, and the degrees of its rows, 1 in place of 0."""
+    matrix = shared(leaves)
+    degree = np.where(matrix.any(axis=0), matrix.sum(axis=0), 1.0)
+    return matrix / np.sqrt(degree[:, None] * degree[None, :]), degree
+
+
+@given(shapes((0, 4), (1, 30), 8))
+def test_unions_are_the_connected_components(leaves):
+    signatures = merge(leaves)
+    part = unions(signatures)[signatures.group]
+    together = shared(leaves) > 0
+    nowhere = np.flatnonzero((leaves < 0).all(axis=0))
+    together[np.ix_(nowhere, nowhere)] = True  # rows in no leaf are one part
+    _, expected = connected_components(together, directed=False)
+    np.testing.assert_array_equal(part[:, None] == part[None, :], expected[:, None] == expected[None, :])
+    assert list(dict.fromkeys(part.tolist())) == list(range(part.max() + 1))
+
+
+def test_a_long_chain_is_one_part():
+    """Pairs 0-1, 2-3, ... in one tree and 1-2, 3-4, ... in the other."""
+    rows = np.arange(100_001, dtype=np.int32)
+    assert unions(merge(np.array([rows // 2, (rows + 1) // 2]))).max() == 0
+
+
+@settings(deadline=None)
+@given(shapes((1, 4), (1, 25), 4), st.integers(1, 4))
+def test_points_are_eigenvectors_with_the_largest_eigenvalues(leaves, dimensions):
+    """Of rows: by definition, and by the largest eigenvalues that a dense solver finds, as far as they are positive."""
+    signatures = merge(leaves)
+    found = embed(signatures, dimensions, rng=np.random.default_rng(1))
+    matrix, degree = normalized(leaves)
+    vectors = found.points[signatures.group] * np.sqrt(degree)[:, None]
+    assert vectors.shape == (leaves.shape[1], min(dimensions, len(signatures.size)))
+    np.testing.assert_allclose(matrix @ vectors, vectors * found.values, atol=ROUNDING)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(vectors.shape[1]), atol=ROUNDING)
+    expected = np.linalg.eigvalsh(matrix)[::-1][: len(found.values)]
+    np.testing.assert_allclose(np.maximum(found.values, 0), np.maximum(expected, 0), atol=ROUNDING)
+    # as many eigenvalues of 1 as parts with an edge
+    assert found.parts == np.count_nonzero(np.linalg.eigvalsh(matrix) > 1 - ROUNDING)
+
+
+@pytest.mark.parametrize("kept_apart", [1, 3])
+def test_iterations_find_what_the_dense_solver_finds(kept_apart, monkeypatch):
+    """Of more groups than are handed over as a matrix; some parts stay apart, as eigenvalue 1 has several vectors."""
+    rng = np.random.default_rng(2)
+    leaves = rng.integers(-1, 8, size=(4, 400)).astype(np.int32)
+    leaves = np.where(leaves >= 0, 8 * (np.arange(400) * kept_apart // 400) + leaves, -1).astype(np.int32)
+    signatures = merge(leaves)
+    assert len(signatures.size) > spectral._DENSE
+    iterated = embed(signatures, 5, rng=np.random.default_rng(3))
+    monkeypatch.setattr(spectral, "_DENSE", 1000)
+    dense = embed(signatures, 5, rng=np.random.default_rng(3))
+    assert iterated.parts == dense.parts == kept_apart
+    np.testing.assert_allclose(iterated.values, dense.values, atol=ROUNDING)
+    signs = np.sign(np.sum(iterated.points * dense.points, axis=0))
+    np.testing.assert_allclose(iterated.points * signs, dense.points, atol=1e-7)  # vectors lose half of the digits
+
+
+def test_of_more_parts_than_dimensions_the_largest_are_taken():
+    signatures = merge(np.array([[0] * 2 + [1] * 4 + [2] * 3 + [-1]], np.int32))
+    found = embed(signatures, 2, rng=np.random.default_rng(1))
+    assert found.parts == 3
+    np.testing.assert_array_equal(found.points != 0, [[False, False], [True, False], [False, True], [False, False]])
+
+
+def test_no_dimension_is_refused():
+    with pytest.raises(ValueError, match="dimensions must be 1 or more but is 0"):
+        embed(merge(np.zeros((1, 3), np.int32)), 0, rng=np.random.default_rng(1))
