@@ -1,0 +1,74 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labelward.errors import JobError, PolicyError
+from labelward.privacy import Budget, Spend, parallel, sequential
+
+
+def test_disjoint_rows_cost_the_dearest_release() -> None:
+    budget = Budget(epsilon=1.0, rows=10)
+    assert (budget.spent, budget.unused, budget.spends) == (0.0, 10, [])
+    budget.spend(np.arange(5), 0.5)
+    budget.spend(np.array([9, 7]), 1)
+    assert budget.spends == [Spend(epsilon=0.5, rows=5), Spend(epsilon=1.0, rows=2)]
+    assert (budget.spent, budget.unused) == (1.0, 3)
+
+
+def test_no_label_is_used_twice_and_a_refusal_records_nothing() -> None:
+    budget = Budget(epsilon=1.0, rows=10)
+    budget.spend(np.array([3, 4, 5]), 0.1)
+    with pytest.raises(PolicyError, match=r"labels of 2 rows \(such as row 4\) were used by a release before"):
+        budget.spend(np.array([6, 5, 4]), 0.1)
+    with pytest.raises(PolicyError, match=r"epsilon 1\.5 exceeds the budget of 1\.0"):
+        budget.spend(np.array([6]), 1.5)
+    with pytest.raises(JobError, match=r"epsilon must be .* but got nan"):
+        budget.spend(np.array([6]), math.nan)
+    assert (budget.spent, budget.unused) == (0.1, 7)
+    budget.spend(np.array([6]), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "at least one"),
+        ([1.0], "whole numbers"),
+        ([[1]], "whole numbers"),
+        ([0, 10], "rows must be from 0 to 9 but go from 0 to 10"),
+        ([-1, 3], "rows must be from 0 to 9 but go from -1 to 3"),
+        ([3, 4, 3, 3], "row 3 is named 3 times"),
+    ],
+    ids=str,
+)
+def test_rows_are_rows_of_the_table(rows: list[int], message: str) -> None:
+    budget = Budget(epsilon=1.0, rows=10)
+    with pytest.raises(ValueError, match=message):
+        budget.spend(np.array(rows), 0.1)
+    assert budget.unused == 10
+
+
+def test_a_budget_has_no_default_and_is_checked() -> None:
+    with pytest.raises(TypeError, match="epsilon"):
+        Budget(rows=3)  # type: ignore[call-arg]
+    with pytest.raises(JobError, match=r"epsilon must be .* but got inf"):
+        Budget(epsilon=math.inf, rows=3)
+    for rows in (0, True, 2.0):
+        with pytest.raises(JobError, match="rows must be a whole number from 1 on but got"):
+            Budget(epsilon=1.0, rows=rows)  # type: ignore[arg-type]
+
+
+@given(st.lists(st.floats(0, 50), max_size=8))
+def test_composition(epsilons: list[float]) -> None:
+    assert parallel(epsilons) == max([0.0, *epsilons])
+    exact, total = sum(map(Fraction, epsilons)), sequential(epsilons)
+    assert exact <= Fraction(total) <= exact + Fraction(math.ulp(total)), "never understated, by rounding neither"
+
+
+def test_composition_checks_what_it_adds() -> None:
+    for rule in (parallel, sequential):
+        with pytest.raises(JobError, match=r"epsilon must be .* but got -1"):
+            rule([0.5, -1])
