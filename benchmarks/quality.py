@@ -160,7 +160,7 @@ def boosted(params: TreeModel, table: Table, base: tuple[float, ...]) -> Side:
         "lambda": params.reg_lambda,
         "gamma": params.gamma,
         "min_child_weight": params.min_child_weight,
-        "max_cat_to_onehot": params.max_cat_to_onehot + 1,  # theirs is for fewer categories, ours for at most so many
+        "max_cat_to_onehot": params.max_cat_to_onehot,
         "max_cat_threshold": params.max_cat_threshold,
         "objective": fitted_objective(params, table.classes).name,
         "base_score": start,

@@ -78,7 +78,7 @@ def prefixes(
     size = bins if size is None else size
     if kind != 1:
         return [list(range(a + 1)) for a in range(bins)]
-    if size <= onehot:
+    if size < onehot:
         return [[a] if a < size else None for a in range(bins)]
 
     def key(c: int) -> Fraction:

@@ -84,10 +84,10 @@ def test_one_category_against_the_rest() -> None:
     cells = [(300, 256, 3), (-900, 256, 3), (200, 256, 3)]
     sums = np.array(cells, dtype=np.int64)[None, None]
     totals, kinds, rule = sums[0].sum(axis=1), np.ones(1, np.int8), GainRule()
-    offered = candidates(sums, totals, ONE, SCALES, rule, kinds=kinds, onehot=3)
+    offered = candidates(sums, totals, ONE, SCALES, rule, kinds=kinds, onehot=4)
     best = best_splits(offered, totals, ONE, SCALES, rule, kinds=kinds)
     assert offered.chosen(0, 0, int(best.candidate[0])) == (0, False, (1,))
-    as_sets = candidates(sums, totals, ONE, SCALES, rule, kinds=kinds, onehot=2)
+    as_sets = candidates(sums, totals, ONE, SCALES, rule, kinds=kinds, onehot=3)
     best = best_splits(as_sets, totals, ONE, SCALES, rule, kinds=kinds)
     assert as_sets.chosen(0, 0, int(best.candidate[0])) == (0, False, (0, 2))  # weights ascend: 0, 2, then 1
 

@@ -382,7 +382,7 @@ class _Grower:
         """Return the sets that may go left: single categories, or the first ones in the order of their weights."""
         values = self.parts[party][:, column]
         many = len(self.setting.categories[party][column])
-        if many <= self.params.max_cat_to_onehot:
+        if many < self.params.max_cat_to_onehot:
             return [(code,) for code in range(many)]
         here = sorted({int(values[row]) for row in rows if not math.isnan(values[row])})
         order = self._gradient_order({code: [row for row in rows if values[row] == code] for code in here})

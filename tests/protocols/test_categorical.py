@@ -85,8 +85,8 @@ def test_small_sets_only() -> None:
 
 def test_as_many_categories_as_onehot_allows() -> None:
     codes, labels = [0, 1, 2, 3] * 6, [0, 1, 0, 1] * 6
-    by_one = assert_lossless(categorical(codes, labels, [0.0], max_cat_to_onehot=4, reg_lambda=1.0))
-    by_set = assert_lossless(categorical(codes, labels, [0.0], max_cat_to_onehot=3, reg_lambda=1.0))
+    by_one = assert_lossless(categorical(codes, labels, [0.0], max_cat_to_onehot=5, reg_lambda=1.0))
+    by_set = assert_lossless(categorical(codes, labels, [0.0], max_cat_to_onehot=4, reg_lambda=1.0))
     assert by_one.passive["b"].share.own.categories == {0: (0,)}
     assert by_set.passive["b"].share.own.categories == {0: (0, 2)}
 

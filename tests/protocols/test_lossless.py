@@ -118,7 +118,7 @@ def test_equals_the_reference_on_generated_targets_and_columns(setting: Setting,
     modes = ["standard", "mixed", *(["layered"] if parts["active"].shape[1] and setting.params.depth > 1 else [])]
     given_params = setting.params.parameters() | {
         # sets for several classes follow a direction, which rounding decides on tables as small as these
-        "max_cat_to_onehot": 6 if vectors else data.draw(st.sampled_from([1, 3])),
+        "max_cat_to_onehot": 7 if vectors else data.draw(st.sampled_from([1, 3])),
         "max_cat_threshold": data.draw(st.sampled_from([1, 2, 64])),
         "scale_pos_weight": data.draw(st.sampled_from([1.0, 1.0, 0.3])) if targets == "binary" else 1.0,
         "mode": data.draw(st.sampled_from(modes)),

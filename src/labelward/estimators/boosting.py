@@ -172,7 +172,7 @@ class SecureBoostClassifier(Classifying, _Boosted):
         tweedie_variance_power: for :class:`SecureBoostRegressor`.
         multi_strategy: several classes: ``"multi_output_tree"``: one tree a round, with a weight for each class in its
             leaves; ``"one_output_per_tree"``: one tree for each class.
-        max_cat_to_onehot: columns of at most so many categories are split one category against the rest.
+        max_cat_to_onehot: columns of fewer categories than this are split one category against the rest.
         max_cat_threshold: most categories in the smaller side of a set.
         monotone_constraints: for some columns (by name or position) 1 or -1: predictions may only rise, or fall.
         sampling_method: ``"uniform"``, or ``"goss"``: rows of large gradients, and some of the others.

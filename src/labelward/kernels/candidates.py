@@ -89,7 +89,7 @@ def candidates(
         rule: its λ has a part in the order of categories.
         kinds: int8 [F], see :mod:`labelward.kernels.scan`.
         sizes: int32 [F]: how many bins or categories each column has; None: B for all.
-        onehot: columns of at most so many categories are split one against the rest.
+        onehot: columns of fewer categories than this are split one against the rest.
         threshold: of the two sides of a set the smaller has at most so many categories.
 
     Raises:
@@ -112,7 +112,7 @@ def candidates(
     if missing or _ordered(sums, totals, ordered, numbers.count, left):
         left = np.empty((nodes, columns, 2 * bins, k), dtype=np.int64)
         _ordered(sums, totals, ordered, numbers.count, left)
-    one_hot = categorical & (sizes <= onehot)
+    one_hot = categorical & (sizes < onehot)
     for f in np.flatnonzero(one_hot):
         each = np.broadcast_to(np.arange(bins, dtype=np.int32), (nodes, bins))
         size = np.full(nodes, min(int(sizes[f]), bins), dtype=np.int64)

@@ -77,7 +77,7 @@ class Judge:
         rule: valid candidates and regularization.
         numbers: what the integers of a row mean.
         scales: what stands for 1.
-        onehot: most categories of a column that are split one against the rest.
+        onehot: columns of fewer categories than this are split one against the rest.
         threshold: most categories on the smaller side of a set.
     """
 

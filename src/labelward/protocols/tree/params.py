@@ -120,8 +120,8 @@ class SecureBoost(TreeModel):
         tweedie_variance_power: strictly between 1 (like Poisson) and 2 (like gamma).
         multi_strategy: several classes: one tree a round with a weight for each class in its leaves, or one tree for
             each class.
-        max_cat_to_onehot: columns of at most so many categories are split one category against the rest; columns of
-            more by sets, found in the order of their gradients.
+        max_cat_to_onehot: columns of fewer categories than this are split one category against the rest; the others
+            by sets, found in the order of their gradients.
         max_cat_threshold: most categories in the smaller side of a set.
         sampling: ``"uniform"``, or ``"goss"``: the rows of the largest gradients, and some of the others.
         top_rate: for ``"goss"``: share of the rows that are kept for their gradients.
@@ -164,8 +164,8 @@ class FederatedForest(TreeModel):
         scale_pos_weight: factor of the weights of the second of two classes.
         tweedie_variance_power: for boosting only.
         multi_strategy: for boosting only.
-        max_cat_to_onehot: columns of at most so many categories are split one category against the rest; columns of
-            more by sets, found in the order of their class shares.
+        max_cat_to_onehot: columns of fewer categories than this are split one category against the rest; the others
+            by sets, found in the order of their class shares.
         max_cat_threshold: most categories in the smaller side of a set.
         sampling: for boosting only.
         top_rate: for boosting only.
