@@ -25,6 +25,7 @@ from labelward.protocols.tree.columns import Columns, Labels
 from labelward.protocols.tree.params import SecureBoost, TreeModel
 from labelward.protocols.tree.roles import ActiveOutcome, Held, PassiveOutcome, Task, run_active, run_passive
 from labelward.protocols.tree.share import ModelShare
+from labelward.rng import Protection
 from labelward.transport.base import Transport
 from labelward.transport.inprocess import connect
 
@@ -94,6 +95,7 @@ class Setting:
         categories: for some parties, for some columns by position, the names of their categories.
         monotone: for some parties, for some columns by position, 1 or -1.
         shares: of an earlier training, for a warm start.
+        noise: seeds the draws that protect something, so that two runs meet the same noise.
     """
 
     parts: Mapping[str, Floats]
@@ -117,6 +119,7 @@ class Setting:
     timeout: float = 60.0
     job: Mapping[str, str] = field(default_factory=dict)
     nap: Callable[[], float] | None = None
+    noise: int | None = None
 
     def run(self, **changes: Any) -> Run:
         return _run(replace(self, **changes) if changes else self)
@@ -213,6 +216,7 @@ def _run(setting: Setting) -> Run:
                 peers=tuple(other for other in names if other != party),
                 transcript=transcripts[party],
                 seed=setting.seed,
+                protection=Protection(setting.noise),
                 policies=PolicyChain(setting.policies if party == active else ()),
                 timeout=setting.timeout,
             )

@@ -9,16 +9,21 @@ import numpy as np
 import pytest
 
 from labelward.defenses import DEFENSES
+from labelward.defenses.grafting import Grafting
 from labelward.defenses.id_lmid import IdLmid
+from labelward.defenses.label_dp import LpMst, RandomizedLabels
 from labelward.defenses.local_trees import LocalTrees
+from labelward.defenses.purity_threshold import PurityThreshold
 from labelward.errors import JobError, PolicyError
 from labelward.messages.codec import decode
 from labelward.party.policy import (
     POINTS,
     CandidateSplits,
+    FinishedTree,
     LeafWeights,
     Policy,
     PolicyChain,
+    Repair,
     Schedule,
     Setup,
     SplitReveal,
@@ -39,6 +44,34 @@ class TestLocalTrees(PolicyContract):
     @classmethod
     def make(cls) -> Policy:
         return LocalTrees(count=2)
+
+
+class TestPurityThreshold(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return PurityThreshold(threshold=0.7)
+
+
+class TestRandomizedResponse(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return RandomizedLabels(epsilon=1.0)
+
+
+class TestLpMst(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return LpMst(epsilon=0.5, stages=3)
+
+
+class TestGrafting(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return Grafting(unrepaired="relabel")
+
+    @classmethod
+    def before(cls) -> tuple[Policy, ...]:
+        return (LpMst(epsilon=1.0),)
 
 
 class TestAddedTrees(PolicyContract):
@@ -68,7 +101,8 @@ class TestDoubled(PolicyContract):
 
 
 def test_every_listed_defense_is_tested_here() -> None:
-    tested = {case.make().kind for case in (TestIdLmid, TestLocalTrees, TestAddedTrees)}
+    cases = (TestIdLmid, TestLocalTrees, TestPurityThreshold, TestRandomizedResponse, TestLpMst, TestGrafting)
+    tested = {case.make().kind for case in cases}
     assert set(DEFENSES.classes()) == tested
 
 
@@ -110,6 +144,14 @@ class Generous(Doubled):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Restless(Doubled):
+    kind: ClassVar[str] = "restless"
+
+    def after_tree(self, tree: FinishedTree) -> Repair:
+        return Repair(regrow=frozenset({tree.leaves[0], 99}))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Forgetful(Doubled):
     kind: ClassVar[str] = "forgetful"
 
@@ -125,6 +167,7 @@ class Forgetful(Doubled):
         (Numbers, "test_candidates"),
         (Generous, "test_viewers"),
         (Generous, "test_it_asks_for_the_counts_that_it_needs"),
+        (Restless, "test_repairs"),
         (Forgetful, "test_its_parameters_are_frozen_and_come_back"),
     ],
 )
@@ -182,6 +225,7 @@ def setting(*policies: Policy, columns: int = 2) -> Setting:
     [
         (OneAnswer(), "'one-answer' did not answer for every leaf"),
         (Numbers(), "'numbers' did not answer for every cand"),
+        (Restless(), "'restless' repairs nodes that the tree does not have"),
     ],
 )
 def test_answers_of_a_wrong_shape_stop_the_run(wrong: Policy, message: str) -> None:
@@ -281,6 +325,10 @@ class Broken(Policy):
         self._fail("before_leaf_weights", leaves)
         return leaves.weights
 
+    def after_tree(self, tree: FinishedTree) -> Repair:
+        self._fail("after_tree", tree)
+        return Repair()
+
 
 @pytest.mark.parametrize("tree", [0, 1])
 @pytest.mark.parametrize(
@@ -291,6 +339,7 @@ class Broken(Policy):
         ("split_candidates", "Level"),
         ("before_instance_space", "Level"),
         ("before_leaf_weights", "Level"),
+        ("after_tree", "Level"),
     ],
 )
 def test_a_policy_that_cannot_act_stops_the_run_before_anything_else_leaves(

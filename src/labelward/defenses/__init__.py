@@ -11,5 +11,9 @@ DEFENSES: Registry[Policy] = Registry(
     [
         "local_trees:LocalTrees",
         "id_lmid:IdLmid",
+        "purity_threshold:PurityThreshold",
+        "label_dp:RandomizedLabels",
+        "label_dp:LpMst",
+        "grafting:Grafting",
     ],
 )

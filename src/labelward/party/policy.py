@@ -7,21 +7,26 @@ raises :class:`~labelward.errors.PolicyError`: nothing unprotected leaves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
+from labelward.rng import Protection
 
 __all__ = [
     "POINTS",
+    "READS_CLASSES",
     "CandidateSplits",
+    "FinishedTree",
     "LeafWeights",
+    "Learner",
     "Policy",
     "PolicyChain",
+    "Repair",
     "Schedule",
     "Setup",
     "SplitReveal",
@@ -38,12 +43,15 @@ POINTS = (
     "split_candidates",
     "before_instance_space",
     "before_leaf_weights",
+    "after_tree",
 )
+READS_CLASSES = frozenset({"split_candidates", "before_instance_space", "before_leaf_weights"})
+"""The points at which a policy reads true classes and changes what others see, or what later trees are fitted to."""
 
 
-TALLIES = ("refused_candidates", "hidden_splits", "given_up_splits")
-"""How often a policy acted: candidates that may not be chosen, splits whose children some party may not see, and
-splits that their owner may not know."""
+TALLIES = ("refused_candidates", "hidden_splits", "given_up_splits", "regrown_nodes")
+"""How often a policy acted: candidates that may not be chosen, splits whose children some party may not see, splits
+that their owner may not know, and nodes below which a finished tree was grown anew."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +64,9 @@ class Setup:
         row_fraction: share of the rows that a tree grows on.
         replace: whether rows are drawn with replacement.
         sampling: how rows are drawn: ``"uniform"``, or ``"goss"``, by their gradients.
+        stops_early: whether validation rows decide how many trees are kept.
+        continues: whether an earlier training goes on.
+        chain: all policies of the run, in order.
     """
 
     model: str
@@ -66,6 +77,9 @@ class Setup:
     row_fraction: float
     replace: bool = False
     sampling: str = "uniform"
+    stops_early: bool = False
+    continues: bool = False
+    chain: tuple[Policy, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,21 +89,44 @@ class Schedule:
     participants: tuple[frozenset[str], ...]
 
 
+class Learner(Protocol):
+    """The model of a run, as the active party can train it on its own columns alone."""
+
+    def probabilities(self, values: Floats, rows: NDArray[np.bool_]) -> Floats:
+        """Return float64 [n, C]: class probabilities of all training rows, from a model of some of them.
+
+        Args:
+            values: float64 [n]: class numbers; those outside of ``rows`` are not read.
+            rows: bool [n]: the rows to learn from.
+        """
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Targets:
     """What the model is fitted to, before anything derived from it leaves.
 
     Attributes:
         values: float64 [n], class numbers (or real values).
-        weights: float64 [n].
+        weights: float64 [n], without the weights of classes: these follow the values that are fitted in the end.
         offset: float64 [n], added to the margin in training and at prediction.
         loss: name of the loss.
+        classes: how many there are; 0 for quantities.
+        learner: trains the same model on the active party's own columns alone.
+        draw: returns the generator of learning draws for a purpose.
+        protection: source of the draws that protect something, such as noise.
+        account: what the policy that answers wants to stand in its account.
     """
 
     values: Floats
     weights: Floats
     offset: Floats
     loss: str
+    classes: int
+    learner: Learner
+    draw: Callable[[str], np.random.Generator]
+    protection: Protection
+    account: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,16 +185,52 @@ class LeafWeights:
     counts: Counts
 
 
+@dataclass(frozen=True, kw_only=True)
+class FinishedTree:
+    """A tree of which nothing will leave any more; what is changed now stays with the active party.
+
+    Attributes:
+        nodes: numbers of the split nodes, ascending; the children of node i are 2i + 1 and 2i + 2.
+        leaves: numbers of the leaves, ascending.
+        clean: int64 [leaves, C]: true classes of the rows that the tree grew on.
+        fitted: int64 [leaves, C]: the classes that it was fitted to.
+        alone: whether no other tree was fitted to what this one left over, so that parts can be grown anew.
+    """
+
+    tree: int
+    nodes: tuple[int, ...]
+    leaves: tuple[int, ...]
+    clean: Counts
+    fitted: Counts
+    alone: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repair:
+    """What becomes of a finished tree.
+
+    Attributes:
+        regrow: nodes below which all is erased and grown anew, on true labels and the active party's columns alone.
+        refit: whether all leaf weights are worked out again from true labels.
+    """
+
+    regrow: frozenset[int] = frozenset()
+    refit: bool = False
+
+
 class Policy:
     """The identity at every point; a defense overrides some.
 
     Attributes:
         kind: the name in a job file.
         purities: whether the points need class counts; they then travel packed beside g and h (Algorithm 6).
+        label_private: whether its targets are differentially private in each label; nothing else that leaves may
+            then depend on labels.
     """
 
     kind: ClassVar[str] = "none"
     purities: ClassVar[bool] = False
+    label_private: ClassVar[bool] = False
 
     @property
     def points(self) -> frozenset[str]:
@@ -187,6 +260,10 @@ class Policy:
         """Return the weights that the tree gets."""
         return leaves.weights
 
+    def after_tree(self, tree: FinishedTree) -> Repair:
+        """Return what of a finished tree is to be repaired on the active party's side."""
+        return Repair()
+
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as the transcript keeps them."""
         return {}
@@ -198,6 +275,7 @@ class PolicyChain:
     def __init__(self, policies: Iterable[Policy] = ()) -> None:
         self.policies = tuple(policies)
         self._tallies = [dict.fromkeys(TALLIES, 0) for _ in self.policies]
+        self._told: list[Mapping[str, Any]] = [{} for _ in self.policies]
 
     @property
     def purities(self) -> bool:
@@ -209,10 +287,10 @@ class PolicyChain:
         return tuple(policy for policy in self.policies if point in policy.points)
 
     def accounts(self) -> list[dict[str, Any]]:
-        """Return what each policy did: kind, parameters, points, and how often it acted."""
+        """Return what each policy did: kind, parameters, points, how often it acted, and what it tells itself."""
         return [
-            {"kind": policy.kind, "parameters": policy.parameters(), "points": sorted(policy.points), **tally}
-            for policy, tally in zip(self.policies, self._tallies, strict=True)
+            {"kind": policy.kind, "parameters": policy.parameters(), "points": sorted(policy.points), **tally, **told}
+            for policy, tally, told in zip(self.policies, self._tallies, self._told, strict=True)
         ]
 
     def tally(self) -> dict[str, int]:
@@ -230,9 +308,12 @@ class PolicyChain:
 
     def before_targets(self, targets: Targets) -> Targets:
         """See :meth:`Policy.before_targets`."""
-        for policy in self.at("before_targets"):
+        for position, policy in enumerate(self.policies):
+            if "before_targets" not in policy.points:
+                continue
             rows = targets.values.shape
             targets = policy.before_targets(targets)
+            self._told[position], targets = dict(targets.account), replace(targets, account={})
             for name in ("values", "weights", "offset"):
                 given = getattr(targets, name)
                 if given.shape != rows or not np.isfinite(given).all():
@@ -271,13 +352,36 @@ class PolicyChain:
             leaves = LeafWeights(tree=leaves.tree, weights=weights, counts=leaves.counts)
         return leaves.weights
 
+    def after_tree(self, tree: FinishedTree) -> Repair:
+        """See :meth:`Policy.after_tree`; what any policy wants is done, and nothing below a node that is regrown."""
+        regrow, refit = frozenset[int](), False
+        for policy, tally in zip(self.policies, self._tallies, strict=True):
+            answer = policy.after_tree(tree)
+            if not answer.regrow <= {*tree.nodes, *tree.leaves}:
+                raise PolicyError(f"defense {policy.kind!r} repairs nodes that the tree does not have")
+            if answer.regrow and not tree.alone:
+                raise PolicyError(f"defense {policy.kind!r} regrows a tree that later ones were fitted to")
+            tally["regrown_nodes"] += len(answer.regrow)
+            regrow, refit = regrow | answer.regrow, refit or answer.refit
+        return Repair(regrow=frozenset(node for node in regrow if not _above(node) & regrow), refit=refit)
+
 
 def require_points(policies: Iterable[Policy], visited: frozenset[str], setup: Setup) -> None:
     """Raise :class:`PolicyError` unless every policy's points are visited and its own check passes."""
-    for policy in policies:
+    setup = replace(setup, chain=tuple(policies))
+    for policy in setup.chain:
         missing = policy.points - visited
         if missing:
             raise PolicyError(
                 f"defense {policy.kind!r} acts at {', '.join(sorted(missing))}, which {setup.model} never reaches"
             )
         policy.check(setup)
+
+
+def _above(node: int) -> set[int]:
+    """Return all nodes on the way from a node's parent to the root."""
+    found = set()
+    while node > 0:
+        node = (node - 1) // 2
+        found.add(node)
+    return found

@@ -28,17 +28,28 @@ from labelward.errors import PolicyError
 from labelward.party.policy import (
     POINTS,
     CandidateSplits,
+    FinishedTree,
     LeafWeights,
     Policy,
     PolicyChain,
+    Repair,
     Schedule,
     Setup,
     SplitReveal,
     Targets,
     require_points,
 )
+from labelward.rng import Protection, learning
 
-__all__ = ["PolicyContract", "candidate_splits", "leaf_weights", "schedules", "split_reveals", "targets"]
+__all__ = [
+    "PolicyContract",
+    "candidate_splits",
+    "finished_trees",
+    "leaf_weights",
+    "schedules",
+    "split_reveals",
+    "targets",
+]
 
 _PASSIVE = ("left", "right")
 _SETUP = Setup(model="model", trees=5, classes=2, active_columns=3, passive=_PASSIVE, row_fraction=1.0)
@@ -55,12 +66,33 @@ def schedules(draw: st.DrawFn) -> Schedule:
     return Schedule(participants=(frozenset(draw(st.sets(st.sampled_from(_PASSIVE)))),) * _SETUP.trees)
 
 
+class _Shares:
+    """A learner that predicts for every row the shares of the classes among the rows that it was shown."""
+
+    def __init__(self, classes: int) -> None:
+        self.classes = classes
+
+    def probabilities(self, values: NDArray[np.float64], rows: NDArray[np.bool_]) -> NDArray[np.float64]:
+        counts = np.bincount(values[rows].astype(np.int64), minlength=self.classes)
+        return np.tile((counts + 1) / (counts + 1).sum(), (len(values), 1))
+
+
 @st.composite
 def targets(draw: st.DrawFn) -> Targets:
-    """Draw binary targets with weights and an offset."""
-    rng, n = np.random.default_rng(draw(_SEEDS)), draw(st.integers(2, 12))
-    values = rng.integers(0, 2, n).astype(np.float64)
-    return _frozen(Targets(values=values, weights=rng.random(n), offset=rng.normal(size=n), loss="logistic"))
+    """Draw targets of two to four classes with weights and an offset."""
+    seed, n, classes = draw(_SEEDS), draw(st.integers(2, 12)), draw(st.integers(2, 4))
+    rng = np.random.default_rng(seed)
+    given = Targets(
+        values=rng.integers(0, classes, n).astype(np.float64),
+        weights=rng.random(n),
+        offset=rng.normal(size=n),
+        loss="logistic",
+        classes=classes,
+        learner=_Shares(classes),
+        draw=lambda purpose: learning(seed, "active", 0, purpose),
+        protection=Protection(seed),
+    )
+    return _frozen(given)
 
 
 @st.composite
@@ -115,6 +147,26 @@ def leaf_weights(draw: st.DrawFn) -> LeafWeights:
     return _frozen(LeafWeights(tree=draw(st.integers(0, 3)), weights=rng.normal(size=leaves), counts=counts))
 
 
+@st.composite
+def finished_trees(draw: st.DrawFn) -> FinishedTree:
+    """Draw a tree of up to three levels, with true classes and those that it was fitted to."""
+    rng, splits = np.random.default_rng(draw(_SEEDS)), {0}
+    for node in draw(st.sets(st.integers(1, 6))):
+        splits |= {node} if (node - 1) // 2 in splits else set()
+    leaves = sorted({child for node in splits for child in (2 * node + 1, 2 * node + 2)} - splits)
+    clean = rng.integers(0, 9, (len(leaves), 3))
+    return _frozen(
+        FinishedTree(
+            tree=draw(st.integers(0, 3)),
+            nodes=tuple(sorted(splits)),
+            leaves=tuple(leaves),
+            clean=clean,
+            fitted=rng.permuted(clean, axis=1),
+            alone=draw(st.booleans()),
+        )
+    )
+
+
 class _Closed(Policy):
     """One passive party sees nothing, and no first bin is chosen."""
 
@@ -137,6 +189,11 @@ class PolicyContract:
     def make(cls) -> Policy:
         """Return the policy under test; called anew for each test."""
         raise NotImplementedError
+
+    @classmethod
+    def before(cls) -> tuple[Policy, ...]:
+        """Return the policies without which it is refused in a chain; none where it stands by itself."""
+        return ()
 
     # -- what it is ------------------------------------------------------------------------------------------------
 
@@ -175,7 +232,7 @@ class PolicyContract:
     def test_an_unvisited_point_is_refused(self) -> None:
         """A protocol that does not reach each of its points cannot run it."""
         policy = self.make()
-        require_points([policy], frozenset(POINTS), _SETUP)
+        require_points([*self.before(), policy], frozenset(POINTS), _SETUP)
         for point in policy.points:
             with pytest.raises(PolicyError, match=f"{policy.kind}.*{point}"):
                 require_points([policy], frozenset(POINTS) - {point}, _SETUP)
@@ -205,6 +262,7 @@ class PolicyContract:
                 assert np.isfinite(got).all()
             assert (answer.weights >= 0).all()
             assert answer.loss == question.loss
+            msgspec.msgpack.encode(answer.account)
 
     @given(question=candidate_splits())
     @settings(_INHERITED, max_examples=50)
@@ -231,6 +289,16 @@ class PolicyContract:
         if answer is not None:
             assert (answer.dtype, answer.shape) == (np.float64, question.weights.shape)
             assert np.isfinite(answer).all()
+
+    @given(question=finished_trees())
+    @settings(_INHERITED, max_examples=50)
+    def test_repairs(self, question: FinishedTree) -> None:
+        """Nodes that the tree has, and none where later trees were fitted to what it left over."""
+        answer = self._ask("after_tree", question)
+        if answer is not None:
+            assert isinstance(answer, Repair)
+            assert answer.regrow <= {*question.nodes, *question.leaves}
+            assert question.alone or not answer.regrow
 
     @given(reveal=split_reveals(), candidates=candidate_splits())
     @settings(_INHERITED, max_examples=25)

@@ -16,7 +16,7 @@ This module goes from tree to tree; :mod:`.growth` grows them, :mod:`.rows` make
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,59 +25,30 @@ from labelward.errors import JobError, PolicyError
 from labelward.he.contract import EncryptedRows, Layout, PrivateKey
 from labelward.kernels.objectives import metric
 from labelward.messages.base import RowMask
-from labelward.messages.tree import PredictAnswers, TrainingEnd, TreeStart
+from labelward.messages.tree import TrainingEnd, TreeStart
 from labelward.party.context import Context
-from labelward.party.policy import Schedule, Targets
+from labelward.party.policy import POINTS, Schedule, Targets
 from labelward.protocols.tree.columns import Columns, Labels, Splitter
-from labelward.protocols.tree.fit import check_model, check_targets, fitted_objective, gain_rule
+from labelward.protocols.tree.fit import check_model, check_targets, class_weighted, fitted_objective, gain_rule
+from labelward.protocols.tree.graft import Clean, repaired
 from labelward.protocols.tree.growth import Growth, grow_together
+from labelward.protocols.tree.learner import OwnLearner
 from labelward.protocols.tree.level import Judge
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.plan import Ensemble, Plan
-from labelward.protocols.tree.predict import unpack_answers, walk
+from labelward.protocols.tree.predict import leaf_weights
 from labelward.protocols.tree.records import RecordBook
-from labelward.protocols.tree.rows import Drawn, Encoded, Encoder, draw_rows
-from labelward.protocols.tree.share import ModelShare, Records, TreeShape
+from labelward.protocols.tree.routing import reached_leaves
+from labelward.protocols.tree.rows import Encoded, Encoder, draw_rows
+from labelward.protocols.tree.trained import Trained, Warm
+from labelward.rng import learning
 
 __all__ = ["VISITED", "Trained", "Warm", "train_active"]
 
-VISITED = frozenset({"schedule", "before_targets", "split_candidates", "before_instance_space", "before_leaf_weights"})
+VISITED = frozenset(POINTS)
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What training leaves at the active party.
-
-    Attributes:
-        trees: shape and leaf weights.
-        owners: names in the order of ``TreeShape.owners``.
-        own: for each block of own columns the records of its splits.
-        tally: how often policies acted: candidates refused, splits hidden, splits given up.
-        objective: what was fitted.
-        base: margin of each output before any tree.
-        grown: in how many trees the first block took part.
-        history: the metric of the validation rows after each round; empty without them.
-    """
-
-    trees: tuple[TreeShape, ...]
-    owners: tuple[str, ...]
-    own: dict[str, Records]
-    tally: dict[str, int]
-    objective: str
-    base: tuple[float, ...]
-    grown: int
-    history: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Warm:
-    """An earlier training that goes on: the active party's share, and its margins of all rows: float64 [rows, K]."""
-
-    share: ModelShare
-    margins: Floats
 
 
 def train_active(
@@ -142,7 +113,7 @@ class _Trainer:
         self.n, self.labels, self.classes = len(labels.values) - validation, labels, len(labels.classes)
         self.objective = fitted_objective(params, self.classes)
         check_model(params, validation, len(next(iter(blocks.values())).names))
-        self.targets = self._targets()
+        self.targets = self._targets(precision)
         with ctx.phase("binning"):
             self.splitters = {
                 name: Splitter(name, columns.first(self.n), params, ctx.seed) for name, columns in blocks.items()
@@ -152,13 +123,16 @@ class _Trainer:
         self.trees = list(warm.share.trees) if warm else []
         self.base = self._base(warm)
         self.margins = np.tile(self.base, (len(labels.values), 1)) if warm is None else warm.margins.copy()
+        self.clean = self._clean()
+        self.repairs = (self.clean is not None and params.kind == "forest") or bool(warm and warm.share.records)
+        self.grafted = len(warm.share.own.columns) - warm.share.records_of(ctx.party) if warm else 0
         grown = warm.share.grown if warm else 0
         self.taken_part = dict.fromkeys(ctx.peers, 0) | dict.fromkeys(blocks, grown)
         self.encoder = self._encoder(precision)
         self.forest: tuple[Encoded, EncryptedRows | None] | None = None
         self.has_rows: set[str] = set()
         self.history: list[float] = []
-        self.larger, self.rounds = False, [len(self.trees)]
+        self.larger, self.rounds = False, [(len(self.trees), dict(self.ensemble.records))]
 
     @property
     def stopped(self) -> bool:
@@ -170,17 +144,19 @@ class _Trainer:
         """Grow one tree, or one for each class, with these peers, and update all margins."""
         n, objective = self.n, self.objective
         g, h = objective.gradients(self.margins[:n], self.targets.values)
+        if self.clean:
+            self.clean.gradients = objective.gradients(self.clean.margins[:n], self.clean.values)
         apart = self.params.multi_strategy == "one_output_per_tree" and objective.outputs > 1
         for output in range(objective.outputs) if apart else (-1,):
             chosen = slice(output, output + 1) if apart else slice(None)
             self._boost(g[:, chosen], h[:, chosen], output, participants)
-        self.rounds.append(len(self.trees))
+        self.rounds.append((len(self.trees), dict(self.ensemble.records)))
         if n < len(self.margins):
             rest = slice(n, None)
             value, larger = metric(
                 self.params.eval_metric,
                 objective,
-                self.margins[rest],
+                (self.clean or self).margins[rest],
                 self.labels.values[rest],
                 self.labels.weights[rest],
             )
@@ -204,15 +180,25 @@ class _Trainer:
             for position, (each, participants) in enumerate(zip(drawn, batch, strict=True))
         ]
         self._start(plans, rows, encoded.layout)
-        self.trees += grow_together([Growth(self.ensemble, plan) for plan in plans])
+        growths = [Growth(self.ensemble, plan) for plan in plans]
+        shapes = grow_together(growths)
+        if self.clean:
+            own = len(self.ensemble.own[self.ctx.party])
+            g, h = self.objective.gradients(self.margins[: self.n], self.clean.values)
+            clean = self.encoder.encode(g, h, self.clean.weights, np.arange(self.n), self.objective.outputs)
+            shapes = [
+                repaired(each, shape, self._clean_plan(each.plan, clean))
+                for each, shape in zip(growths, shapes, strict=True)
+            ]
+            self.grafted += len(self.ensemble.own[self.ctx.party]) - own
+        self.trees += shapes
 
     def finish(self) -> Trained:
         """Tell all peers that training ends, record what policies did, and return what stays here."""
-        kept = self.trees
+        kept, owned = len(self.trees), self.ensemble.records
         if self.params.early_stopping_rounds and self.history:
-            kept = self.trees[: self.rounds[self._best_round() + 1]]
+            kept, owned = self.rounds[self._best_round() + 1]
         ensemble = self.ensemble
-        owned = {name: sum(tree.owners.count(at) for tree in kept) for at, name in enumerate(ensemble.owners)}
         for peer in self.ctx.peers:
             trees = self.taken_part[peer]
             self.ctx.send(peer, TrainingEnd(trees, owned[peer]), (trees,))
@@ -220,7 +206,7 @@ class _Trainer:
             self.ctx.applied({"stage": "end", **account})
         own = {name: ensemble.own[name].records().first(owned[name]) for name in self.blocks}
         return Trained(
-            trees=tuple(kept),
+            trees=tuple(self.trees[:kept]),
             owners=ensemble.owners,
             own=own,
             tally=self.ctx.policies.tally(),
@@ -228,24 +214,39 @@ class _Trainer:
             base=tuple(self.base.tolist()),
             grown=self.taken_part[next(iter(self.blocks))],
             history=tuple(-value if self.larger else value for value in self.history),
+            records=owned | {self.ctx.party: owned[self.ctx.party] - self.grafted} if self.repairs else {},
         )
 
     def _best_round(self) -> int:
         return int(np.argmin(self.history))
 
-    def _targets(self) -> Targets:
+    def _targets(self, precision: int) -> Targets:
         """Return what is fitted, after the policies have had their say, the weights of classes included."""
-        n, policies = self.n, self.ctx.policies
-        values, weights = self.labels.values[:n], self.labels.weights[:n].copy()
+        n, policies, ctx, params = self.n, self.ctx.policies, self.ctx, self.params
+        values, weights = self.labels.values[:n], self.labels.weights[:n]
         self.objective.check(self.labels.values)
-        if self.params.scale_pos_weight != 1.0:
-            if self.classes != 2:
-                raise JobError("[model] scale_pos_weight: is for two classes only")
-            weights[values == 1] *= self.params.scale_pos_weight
         if policies.purities and not self.classes:
             raise PolicyError("a defense that bounds class counts cannot act where the labels are quantities")
-        given = Targets(values=values, weights=weights, offset=np.zeros(n), loss=self.objective.name)
+        given = Targets(
+            values=values,
+            weights=weights.copy(),
+            offset=np.zeros(n),
+            loss=self.objective.name,
+            classes=self.classes,
+            learner=OwnLearner(
+                ctx=ctx,
+                params=params,
+                columns=self.blocks[ctx.party].first(n),
+                weights=weights,
+                classes=self.labels.classes,
+                precision=precision,
+                train=train_active,
+            ),
+            draw=lambda purpose: learning(ctx.seed, ctx.party, 0, purpose),
+            protection=ctx.protection,
+        )
         targets = policies.before_targets(given)
+        targets = replace(targets, weights=class_weighted(params, targets.weights, targets.values, self.classes))
         check_targets(self.params, self.objective, targets, self.classes)
         for account in policies.accounts():
             self.ctx.applied({"stage": "start", **account})
@@ -261,7 +262,6 @@ class _Trainer:
             params=self.params,
             blocks=tuple(self.blocks),
             private=self.private,
-            classes=self.targets.values if self.classes else None,
             labels=true,
             class_totals=totals,
             own=own,
@@ -283,7 +283,8 @@ class _Trainer:
         flags = np.zeros((self.n, 0), dtype=np.int64)
         if true is not None and purities:
             flags = (true[:, None] == np.arange(1, self.classes)).astype(np.int64)
-        weighted = bool((self.targets.weights != 1.0).any()) or self.params.sampling == "goss"
+        weighted = bool((self.targets.weights != 1.0).any())
+        weighted |= self.params.sampling == "goss" or self.params.scale_pos_weight != 1.0
         return Encoder(self.objective, flags, precision, weighted=weighted)
 
     def _boost(self, g: Floats, h: Floats, output: int, participants: frozenset[str]) -> None:
@@ -300,11 +301,35 @@ class _Trainer:
         growth = Growth(self.ensemble, plan)
         shape = grow_together([growth])[0]
         into = slice(output, output + 1) if output >= 0 else slice(None)
-        weight = np.array(shape.weights).reshape(len(shape.leaves), -1)
-        for leaf, row in zip(shape.leaves, weight, strict=True):
-            self.margins[growth.partition.rows(leaf), into] += row
-        self._route_others(shape, drawn, plan.seen_as, before, into)
+        reached = reached_leaves(growth, shape, before, self.blocks)
+        self.margins[:, into] += leaf_weights(shape)[reached]
+        if self.clean:
+            g, h = (each[:, into] for each in self.clean.gradients)
+            weights = self.clean.weights if drawn.factors is None else self.clean.weights * drawn.factors
+            clean = self.encoder.encode(g, h, weights, sample, g.shape[1])
+            shape = repaired(growth, shape, self._clean_plan(plan, clean))
+            self.clean.margins[:, into] += leaf_weights(shape)[reached]
         self.trees.append(shape)
+
+    def _clean(self) -> Clean | None:
+        """Return what repairs go by, where a policy may want some."""
+        if not self.ctx.policies.at("after_tree"):
+            return None
+        values, weights = self.labels.values[: self.n], self.labels.weights[: self.n]
+        weights = class_weighted(self.params, weights, values, self.classes)
+        return Clean(values, weights, self.margins.copy())
+
+    def _clean_plan(self, plan: Plan, encoded: Encoded) -> Plan:
+        """Return the plan of a tree on true labels and own columns."""
+        return replace(
+            plan,
+            values=encoded.values * plan.counts[:, None] if self.params.kind == "forest" else encoded.values,
+            classes=self.clean.values if self.clean and self.classes else None,
+            judge=replace(plan.judge, numbers=encoded.numbers, scales=encoded.scales),
+            layout=None,
+            seen_as={},
+            turns=(frozenset(self.blocks),),
+        )
 
     def _plan(self, tree: int, encoded: Encoded, counts: Integers, participants: frozenset[str], output: int) -> Plan:
         turns = self._turns(tree, participants)
@@ -327,6 +352,7 @@ class _Trainer:
         return Plan(
             tree=tree,
             values=encoded.values * counts[:, None] if self.params.kind == "forest" else encoded.values,
+            classes=self.targets.values if self.classes else None,
             counts=counts,
             judge=judge,
             learning_rate=1.0 if self.params.kind == "forest" else self.params.learning_rate,
@@ -375,27 +401,3 @@ class _Trainer:
                     plan.counts[sample].astype(np.uint8).tobytes() if plan.counts.max() > 1 else b"",
                 )
                 self.ctx.send(peer, start, (start.tree,))
-
-    def _route_others(
-        self, shape: TreeShape, drawn: Drawn, seen_as: dict[str, int], before: dict[str, int], into: slice
-    ) -> None:
-        """Update the margins of the rows that the tree did not grow on, which every owner routes at its own splits."""
-        others = np.ones(len(self.margins), dtype=np.bool_)
-        others[: self.n] = drawn.counts == 0
-        rows = int(others.sum())
-        if not rows:
-            return
-        answers = {}
-        for name, columns in self.blocks.items():
-            bits = self.ensemble.own[name].records().answers(columns.x[others], before[name])
-            answers[name] = _behind(before[name], bits)
-        for peer, number in seen_as.items():
-            new = self.ensemble.records[peer] - before[peer]
-            bits = unpack_answers(peer, self.ctx.recv(peer, PredictAnswers, (number,)), new, rows)
-            answers[peer] = _behind(before[peer], bits)
-        self.margins[others, into] += walk(shape, self.ensemble.owners, answers, rows)
-
-
-def _behind(before: int, bits: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the answers for new records at their record numbers."""
-    return np.concatenate([np.zeros((before, bits.shape[1]), dtype=np.bool_), bits])

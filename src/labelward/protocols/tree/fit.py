@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labelward.errors import DataError, JobError, PolicyError
 from labelward.kernels.gain import GainRule
@@ -10,7 +11,9 @@ from labelward.kernels.objectives import Objective, objective
 from labelward.party.policy import Targets
 from labelward.protocols.tree.params import TreeModel
 
-__all__ = ["check_model", "check_targets", "fitted_objective", "gain_rule", "objective_name"]
+__all__ = ["check_model", "check_targets", "class_weighted", "fitted_objective", "gain_rule", "objective_name"]
+
+Floats = NDArray[np.float64]
 
 
 def objective_name(params: TreeModel, classes: int) -> str:
@@ -53,6 +56,15 @@ def gain_rule(params: TreeModel, fitted: str) -> GainRule:
         min_child_weight=params.min_child_weight,
         max_delta_step=_step_limit(params, fitted),
     )
+
+
+def class_weighted(params: TreeModel, weights: Floats, values: Floats, classes: int) -> Floats:
+    """Return the weights of rows with those of their classes; :class:`JobError` where there are not two of these."""
+    if params.scale_pos_weight == 1.0:
+        return weights
+    if classes != 2:
+        raise JobError("[model] scale_pos_weight: is for two classes only")
+    return np.where(values == 1, weights * params.scale_pos_weight, weights)
 
 
 def check_targets(params: TreeModel, fitted: Objective, targets: Targets, classes: int) -> None:

@@ -5,13 +5,14 @@ before the split's owner is told, since an owner learns its split's children; wh
 active party goes on with the best of its own columns.
 
 Trees of a forest grow side by side, level by level, so that one party sums for one tree while another decides on the
-other.
+other. So do the grafts of a tree that is repaired (:mod:`.graft`): parts of it that are grown anew.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +27,12 @@ from labelward.party.policy import LeafWeights
 from labelward.protocols.tree.columns import FALLING, RISING, LevelCodes
 from labelward.protocols.tree.consultation import Consultation
 from labelward.protocols.tree.gather import Asked, receive_sums, same_columns
-from labelward.protocols.tree.level import LevelSums, Source, Winner, builds, complete, winners
+from labelward.protocols.tree.level import Judge, LevelSums, Source, Winner, builds, complete, winners
 from labelward.protocols.tree.partition import Partition, children, parent
 from labelward.protocols.tree.plan import Ensemble, Plan
 from labelward.protocols.tree.share import TreeShape
 
-__all__ = ["Growth", "grow_together"]
+__all__ = ["Graft", "Growth", "grow_together"]
 
 Integers = NDArray[np.int64]
 Bounds = tuple[float, float]
@@ -54,31 +55,51 @@ def grow_together(growths: Sequence[Growth]) -> list[TreeShape]:
     return [growth.weigh() for growth in growths]
 
 
+@dataclass(frozen=True)
+class Graft:
+    """A part of a grown tree that is to be grown anew.
+
+    Attributes:
+        onto: the tree; the node is a leaf of its partition.
+        node: where the graft begins.
+        leaves: how many leaves it may have at most; 0 for no limit.
+    """
+
+    onto: Growth
+    node: int
+    leaves: int
+
+
 class Growth:
-    """A tree that grows.
+    """A tree that grows, or a graft.
 
     Attributes:
         partition: which rows lie in which node.
+        bounded: whether weights have bounds, since columns are monotone.
         level: the nodes that may be split next.
         listening: the peers that wait for the next level.
     """
 
-    def __init__(self, ensemble: Ensemble, plan: Plan) -> None:
+    partition: Partition
+    bounded: bool
+
+    def __init__(self, ensemble: Ensemble, plan: Plan, graft: Graft | None = None) -> None:
         self.ensemble, self.plan, self.ctx = ensemble, plan, ensemble.ctx
-        sample = np.flatnonzero(plan.counts)
         self.policies = Consultation(ensemble, plan)
-        self.partition = Partition(len(plan.values), sample)
-        self.viewers: dict[int, frozenset[str]] = {0: frozenset(plan.seen_as)}
-        self.totals: dict[int, Integers] = {0: plan.values[sample].sum(axis=0)}
-        self.bounds: dict[int, Bounds] = {0: (-math.inf, math.inf)}
-        self.bounded = False
+        self.whole, root = graft is None, graft.node if graft else 0
+        self.root, self.most = root, graft.leaves if graft else ensemble.params.max_leaves
+        self.partition = graft.onto.partition if graft else Partition(len(plan.values), np.flatnonzero(plan.counts))
+        self.viewers: dict[int, frozenset[str]] = {root: frozenset(plan.seen_as)}
+        self.totals: dict[int, Integers] = {root: plan.values[self.partition.rows(root)].sum(axis=0)}
+        self.bounds: dict[int, Bounds] = graft.onto.bounds if graft else {root: (-math.inf, math.inf)}
+        self.bounded = graft is not None and graft.onto.bounded
         self.sources: dict[str, Source] = {}
         self.codes: dict[str, LevelCodes] = {}
         self.splits: dict[int, tuple[str, int, float]] = {}
         self.told: dict[int, RowMask] = {}
         self.chosen: dict[int, Winner] = {}
-        self.depth, self.listening = 0, list(plan.seen_as)
-        self.level = self._open([0])
+        self.depth, self.listening = (root + 1).bit_length() - 1, list(plan.seen_as)
+        self.level = self._open([root])
 
     def announce(self) -> None:
         """Tell each party the rows that it needs and the nodes to sum; those that have none go on no further."""
@@ -133,7 +154,7 @@ class Growth:
                 of_peer.setdefault(winner.owner, {})[node] = winner
         for peer, mine in of_peer.items():
             self._hear(peer, mine)
-        if self.chosen:
+        if self.chosen and self.whole:
             spaces = tuple(NodeSplit(node, self.told[node]) for node in self.chosen)
             owners = tuple(winner.owner for winner in self.chosen.values())
             self.ctx.observe(InstanceSpaces(self.plan.tree, self.depth, spaces, owners))
@@ -144,13 +165,8 @@ class Growth:
         """Return the finished tree; the policies have the last word on leaf weights."""
         ensemble, judge = self.ensemble, self.plan.judge
         nodes = tuple(sorted(self.splits))
-        leaves = sorted({child for node in nodes for child in children(node)} - self.splits.keys()) or [0]
-        totals = np.stack([self.totals[leaf] for leaf in leaves])
-        bounds = np.array([self.bounds[leaf] for leaf in leaves]) if self.bounded else None
-        weights = leaf_weights(totals, judge.numbers, judge.scales, judge.rule, self.plan.learning_rate, bounds=bounds)
-        counts = self._class_counts(leaves)
-        tree = self.plan.tree
-        weights = self.ctx.policies.before_leaf_weights(LeafWeights(tree=tree, weights=weights, counts=counts))
+        leaves = sorted({self.root, *(child for node in nodes for child in children(node))} - self.splits.keys())
+        weights = self.weights(leaves, np.stack([self.totals[leaf] for leaf in leaves]), judge)
         hessians = judge.numbers.full(np.stack([self.totals[node] for node in (*nodes, *leaves)]))[1]
         return TreeShape(
             nodes=nodes,
@@ -163,7 +179,14 @@ class Growth:
             covers=tuple((hessians.mean(axis=1) / judge.scales.h).tolist()),
         )
 
-    def _class_counts(self, leaves: list[int]) -> Integers:
+    def weights(self, leaves: Sequence[int], totals: Integers, judge: Judge) -> NDArray[np.float64]:
+        """Return float64 [leaves, outputs] of sums int64 [leaves, k]; the policies have the last word."""
+        bounds = np.array([self.bounds[leaf] for leaf in leaves]) if self.bounded else None
+        found = leaf_weights(totals, judge.numbers, judge.scales, judge.rule, self.plan.learning_rate, bounds=bounds)
+        asked = LeafWeights(tree=self.plan.tree, weights=found, counts=self._class_counts(leaves))
+        return self.ctx.policies.before_leaf_weights(asked)
+
+    def _class_counts(self, leaves: Sequence[int]) -> Integers:
         labels, classes = self.ensemble.labels, len(self.ensemble.class_totals)
         if labels is None:
             return np.zeros((len(leaves), 0), dtype=np.int64)
@@ -178,8 +201,7 @@ class Growth:
 
     def _room(self) -> int | None:
         """Return how many more splits the tree may have; None for no limit."""
-        most = self.ensemble.params.max_leaves
-        return max(0, most - 1 - len(self.splits)) if most else None
+        return max(0, self.most - 1 - len(self.splits)) if self.most else None
 
     def _splittable(self, node: int) -> bool:
         splitters, depth = self.plan.splitters, self.depth
@@ -189,9 +211,9 @@ class Growth:
         count = int(self.totals[node][self.plan.judge.numbers.count])
         if not (mine or theirs) or count < 2 * self.ensemble.params.min_rows:
             return False
-        if self.ensemble.classes is None:
+        if self.plan.classes is None:
             return True
-        classes = self.ensemble.classes[rows]
+        classes = self.plan.classes[rows]
         return bool(classes.min() != classes.max())
 
     def _wanted(self, owner: str) -> list[int]:
@@ -201,9 +223,8 @@ class Growth:
         return [node for node in self.level if owner not in self.ctx.peers or owner in self.viewers[node]]
 
     def _builds(self, owner: str, wanted: list[int]) -> tuple[int, ...]:
-        size = {
-            node: self.partition.size(node) for above in map(parent, wanted) for node in children(above) if above >= 0
-        }
+        above = {parent(node) for node in wanted if node != self.root}
+        size = {node: self.partition.size(node) for each in above for node in children(each)}
         subtract = self.ensemble.params.candidates != "node" and owner in self.sources
         return builds(wanted, size, subtract=subtract)
 

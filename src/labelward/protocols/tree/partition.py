@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import PeerError
 
-__all__ = ["Partition", "children", "parent", "sibling"]
+__all__ = ["Partition", "children", "is_below", "parent", "sibling"]
 
 Rows = NDArray[np.int32]
 
@@ -27,6 +27,15 @@ def parent(node: int) -> int:
 def sibling(node: int) -> int:
     """Return the number of the other child of a node's parent."""
     return node + 1 if node % 2 else node - 1
+
+
+def is_below(node: int, other: int) -> bool:
+    """Whether the way from the root to a node leads over another one."""
+    while node > other:
+        node = parent(node)
+        if node == other:
+            return True
+    return False
 
 
 class Partition:
@@ -60,6 +69,12 @@ class Partition:
         rows = self._rows.pop(node)
         for child, mask in zip(children(node), (left, ~left), strict=True):
             self._rows[child] = rows[mask]
+
+    def join(self, node: int) -> None:
+        """Undo all splits below a node."""
+        below = [other for other in self._rows if is_below(other, node)]
+        if below:
+            self._rows[node] = np.sort(np.concatenate([self._rows.pop(other) for other in below]))
 
     def slots(self, nodes: Sequence[int]) -> NDArray[np.int32]:
         """Return int32 [total]: the position in ``nodes`` of each row's node, -1 where it lies in none of them."""

@@ -25,7 +25,6 @@ class Ensemble:
 
     Attributes:
         blocks: names of the blocks of own columns.
-        classes: float64 [rows], classes as the model sees them (a node of one class is not split); None for quantities.
         labels: int64 [rows], the true classes; policies see counts of them. None for quantities.
         class_totals: int64 [C] of all training rows.
         owners: all that may own a split, in party order.
@@ -37,7 +36,6 @@ class Ensemble:
     params: TreeModel
     blocks: tuple[str, ...]
     private: PrivateKey | None
-    classes: NDArray[np.float64] | None
     labels: Integers | None
     class_totals: Integers
     own: dict[str, RecordBook]
@@ -56,6 +54,8 @@ class Plan:
     Attributes:
         tree: its number.
         values: int64 [training rows, k]: what is summed; rows that were drawn several times count so often.
+        classes: float64 [training rows], as the tree is fitted to them (a node of one class is not split); None for
+            quantities.
         counts: int64 [training rows]: how often each row was drawn.
         judge: how candidates are compared.
         learning_rate: factor of leaf weights.
@@ -68,6 +68,7 @@ class Plan:
 
     tree: int
     values: Integers
+    classes: NDArray[np.float64] | None
     counts: Integers
     judge: Judge
     learning_rate: float

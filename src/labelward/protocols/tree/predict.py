@@ -21,7 +21,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import InputError, PeerError, unknown_name
+from labelward.errors import InputError, PeerError, PolicyError, unknown_name
 from labelward.kernels.objectives import objective
 from labelward.kernels.walk import route
 from labelward.messages.base import RowMask
@@ -77,6 +77,7 @@ def predict_active(ctx: Context, share: ModelShare, own: Own, rows: int, *, mode
     Raises:
         InputError: an unknown mode.
         PeerError: a peer failed, or its answers do not fit.
+        PolicyError: ``"levels"`` for a model that was repaired on true labels.
     """
     margins = np.empty((rows, share.outputs))
     for start, stop, leaves in _routes(ctx, share, own, rows, mode):
@@ -218,7 +219,7 @@ def margins_of(share: ModelShare, leaves: Leaves) -> Floats:
 
 def batches(share: ModelShare, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Yield start and stop of each batch of rows, so that the answers of all parties fit in bounded memory."""
-    splits = sum(len(tree.nodes) for tree in share.trees)
+    splits = sum(map(share.records_of, share.parties))
     size = max(8, min(BATCH, ANSWERS // max(1, splits)))
     for first in range(start, stop, size):
         yield first, min(first + size, stop)
@@ -251,6 +252,11 @@ def _routes(ctx: Context, share: ModelShare, own: Own, rows: int, mode: Mode) ->
     """Yield start, stop and the leaves that the rows reach, int32 [trees, rows], batch by batch."""
     if mode not in get_args(Mode):
         raise InputError(unknown_name("mode of prediction", mode, get_args(Mode)))
+    if mode == "levels" and share.records:
+        raise PolicyError(
+            "a repaired model predicts in one round only: level by level its passive parties would learn which of "
+            "their splits are still in use, and that depends on true labels"
+        )
     numbers = dict.fromkeys(ctx.peers, 0)
     for number, (start, stop) in enumerate(batches(share, 0, rows)):
         if mode == "one-round":

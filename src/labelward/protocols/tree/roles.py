@@ -5,7 +5,7 @@ Every party calls its role with the same :class:`Task`; the handshake refuses an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,14 @@ from labelward.messages.setup import KeyOffer
 from labelward.party.context import Context
 from labelward.party.handshake import Agreed, greet_active, greet_passives
 from labelward.party.policy import Setup, require_points
-from labelward.protocols.tree.active import VISITED, Trained, Warm, train_active
+from labelward.protocols.tree.active import VISITED, train_active
 from labelward.protocols.tree.columns import Columns, Labels
 from labelward.protocols.tree.fit import objective_name
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.passive import train_passive
 from labelward.protocols.tree.predict import predict_active, predict_passive
 from labelward.protocols.tree.share import ModelShare, Records
+from labelward.protocols.tree.trained import Trained, Warm
 
 __all__ = ["ActiveOutcome", "Held", "PassiveOutcome", "Task", "run_active", "run_passive", "setup_of"]
 
@@ -92,6 +93,7 @@ def setup_of(params: TreeModel, *, classes: int, active_columns: int, passive: t
         row_fraction=params.row_fraction,
         replace=params.replace,
         sampling=params.sampling,
+        stops_early=params.early_stopping_rounds > 0,
     )
 
 
@@ -116,7 +118,7 @@ def run_active(
     params, train = task.params, held.train
     objective_name(params, len(labels.classes))
     setup = setup_of(params, classes=len(labels.classes), active_columns=len(train.names), passive=ctx.peers)
-    require_points(ctx.policies.policies, VISITED, setup)
+    require_points(ctx.policies.policies, VISITED, replace(setup, continues=share is not None))
     greet_passives(ctx, task.agreed.job | _started(share), task.agreed.rows, task.agreed.ids)
     with ctx.phase("key"):
         private = engine.generate(task.agreed.bits, protection=ctx.protection, insecure=task.agreed.insecure)
@@ -173,6 +175,7 @@ def _active_share(
         base=trained.base,
         categories=train.category_names(),
         grown=trained.grown,
+        records=trained.records,
     )
 
 

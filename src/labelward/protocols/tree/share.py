@@ -111,6 +111,8 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
         base: the margin of each output before any tree; the active party's part.
         categories: for each of the party's categorical columns its categories, by code.
         grown: in how many trees the party took part; further training goes on from there.
+        records: the active party's part, where trees were repaired: for each party how many splits the trees had of it
+            as they were grown together; not all of these are still in use, and no party is told which.
     """
 
     format: int = FORMAT
@@ -126,6 +128,7 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
     base: tuple[float, ...] = (0.0,)
     categories: dict[str, tuple[str, ...]] = {}
     grown: int = 0
+    records: dict[str, int] = {}
 
     @property
     def outputs(self) -> int:
@@ -134,6 +137,8 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
 
     def records_of(self, party: str) -> int:
         """Return how many splits a party owns, as the active party's share has it."""
+        if self.records:
+            return self.records[party]
         owner = self.parties.index(party)
         return sum(tree.owners.count(owner) for tree in self.trees)
 

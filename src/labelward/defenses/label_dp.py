@@ -1,0 +1,161 @@
+"""Label differential privacy: train on noisy labels, so that all that leaves hides each single label up to epsilon.
+
+Setting: the passive parties are curious, and may know everything but one label. The active party draws noisy labels
+once, before anything derived from labels leaves, and whatever is encrypted, chosen or shown follows from the noisy
+ones alone (post-processing). What the active party keeps (metrics, a tree that it repairs afterwards) may use the
+true ones.
+
+What it does not cover: row weights of the user (they count as public), how many classes there are, which rows are in
+training, and labels of validation and test rows, from which nothing leaves. So early stopping is refused, since it
+tells passive parties how many trees the validation rows want. The model that the active party ends up with is private
+only as long as nobody repairs it on true labels; see :mod:`.grafting`.
+
+Reference: Ghazi et al., "Deep Learning with Label Differential Privacy" (NeurIPS 2021), Algorithms 1 to 3, with the
+model of the run, trained on the active party's columns alone, as the source of priors (ID2Graph paper, Section 5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import JobError, PolicyError
+from labelward.party.policy import READS_CLASSES, Policy, Setup, Targets
+from labelward.privacy import Budget, RandomizedResponse, multi_stage
+from labelward.privacy.stages import Prior
+
+__all__ = ["LpMst", "NoisyLabels", "RandomizedLabels"]
+
+Classes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyLabels(Policy):
+    """What both kinds of noise have in common.
+
+    Attributes:
+        epsilon: the privacy of each label. No default: it is the choice that only the user can make.
+    """
+
+    label_private: ClassVar[bool] = True
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        Budget(epsilon=self.epsilon, rows=1)
+
+    def check(self, setup: Setup) -> None:
+        """Refuse quantities, and what would let labels past the noise."""
+        if not setup.classes:
+            raise PolicyError(f"defense {self.kind!r} draws among classes; the labels are quantities")
+        if setup.stops_early:
+            raise PolicyError(
+                f"defense {self.kind!r} does not go with early_stopping_rounds: the number of trees would tell of the "
+                "validation rows' labels, which carry no noise"
+            )
+        if setup.continues:
+            raise PolicyError(
+                f"defense {self.kind!r} does not go with an earlier training: what that told of the labels adds up"
+            )
+        for other in setup.chain:
+            if other is not self and other.label_private:
+                raise PolicyError(f"defense {self.kind!r} does not go with {other.kind!r}: noise is there already")
+            if other.purities or other.points & READS_CLASSES:
+                raise PolicyError(
+                    f"defense {self.kind!r} does not go with {other.kind!r}, which decides by true classes what is "
+                    "shown: the labels would not be hidden up to epsilon"
+                )
+
+    def before_targets(self, targets: Targets) -> Targets:
+        """Replace the classes by noisy ones, and tell what was spent on how many labels."""
+        values = targets.values.astype(np.int64)
+        if not targets.classes or (values != targets.values).any():
+            raise PolicyError(f"defense {self.kind!r} draws among classes; the targets are quantities")
+        budget = Budget(epsilon=self.epsilon, rows=len(values))
+        noisy = self._noisy(values, targets, budget)
+        account = {"spent": budget.spent, "labels_used": [spend.rows for spend in budget.spends]}
+        return replace(targets, values=noisy.astype(np.float64), account=account)
+
+    def _noisy(self, values: Classes, targets: Targets, budget: Budget) -> Classes:
+        """Return noisy classes, int64 [n], and record in the budget what they cost."""
+        raise NotImplementedError
+
+    def parameters(self) -> dict[str, Any]:
+        """Return epsilon, and stages where there are some."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomizedLabels(NoisyLabels):
+    """Randomized response: keep each label with odds e^epsilon to 1 against each other class (LP-1ST).
+
+    Attributes:
+        epsilon: the privacy of each label. No default: it is the choice that only the user can make.
+    """
+
+    kind: ClassVar[str] = "randomized-response"
+
+    def _noisy(self, values: Classes, targets: Targets, budget: Budget) -> Classes:
+        budget.spend(np.arange(len(values)), self.epsilon)
+        return RandomizedResponse(epsilon=self.epsilon, classes=targets.classes).release(values, targets.protection)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LpMst(NoisyLabels):
+    """Noisy labels in stages, each with priors from a model of the stages before (LP-MST).
+
+    The rows are split at random into as many equal parts. The first gets plain randomized response. For each further
+    part the run's kind of model is trained on all noisy labels so far, with the active party's columns alone; its
+    probabilities say among which classes each label is drawn. Then training starts from scratch on all noisy labels.
+
+    Attributes:
+        epsilon: the privacy of each label. No default: it is the choice that only the user can make. Each label is
+            used in one stage, so that the stages cost epsilon together, not each.
+        stages: how many; 1 is randomized response.
+    """
+
+    kind: ClassVar[str] = "lp-mst"
+
+    stages: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.stages, bool) or not isinstance(self.stages, int) or self.stages < 1:
+            raise JobError(f"stages must be a whole number from 1 on but got {self.stages!r}")
+
+    def check(self, setup: Setup) -> None:
+        """Refuse, besides what :class:`NoisyLabels` refuses, priors without a column to learn them from."""
+        super().check(setup)
+        if self.stages > 1 and not setup.active_columns:
+            raise PolicyError(
+                "defense 'lp-mst': without columns of the active party there are no priors; set stages to 1"
+            )
+
+    def _noisy(self, values: Classes, targets: Targets, budget: Budget) -> Classes:
+        if self.stages > len(values):
+            raise PolicyError(f"defense 'lp-mst': {len(values)} rows cannot be split into {self.stages} stages")
+        order = targets.draw("stages").permutation(len(values))
+        return multi_stage(
+            values,
+            targets.classes,
+            np.array_split(order, self.stages),
+            _prior(targets, len(values)),
+            budget=budget,
+            protection=targets.protection,
+        )
+
+
+def _prior(targets: Targets, total: int) -> Prior:
+    """Return what asks the learner for priors; it is given noisy labels only."""
+
+    def prior(rows: Classes, noisy: Classes, following: Classes) -> NDArray[np.float64]:
+        values, known = np.zeros(total), np.zeros(total, dtype=np.bool_)
+        values[rows], known[rows] = noisy, True
+        found = np.maximum(targets.learner.probabilities(values, known)[following], 0.0)
+        found /= found.sum(axis=1, keepdims=True)
+        return found
+
+    return prior

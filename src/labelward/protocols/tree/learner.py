@@ -1,0 +1,65 @@
+"""The model of a run, trained by the active party on its own columns alone: where policies have their priors from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.party.context import Context
+from labelward.party.transcript import FORMAT, Header, Transcript
+from labelward.protocols.tree.columns import Columns, Labels
+from labelward.protocols.tree.params import TreeModel
+from labelward.protocols.tree.predict import expected, predict_active
+from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.tree.trained import Trained
+from labelward.transport.inprocess import connect
+
+__all__ = ["OwnLearner"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnLearner:
+    """Trains with the parameters and the learning draws of the run, undefended and without a word to anyone.
+
+    Attributes:
+        columns: of the training rows.
+        weights: float64 [training rows].
+        classes: names of the classes.
+        train: :func:`~labelward.protocols.tree.active.train_active`.
+    """
+
+    ctx: Context
+    params: TreeModel
+    columns: Columns
+    weights: Floats
+    classes: tuple[str, ...]
+    precision: int
+    train: Callable[..., Trained]
+
+    def probabilities(self, values: Floats, rows: NDArray[np.bool_]) -> Floats:
+        """See :class:`labelward.party.policy.Learner`."""
+        party, here = self.ctx.party, self.columns
+        transcript = Transcript(Header(FORMAT, "", party, "active", (), (len(rows), 0), "none", 0, (), {}))
+        alone = Context(connect([party])[party], active=party, peers=(), transcript=transcript, seed=self.ctx.seed)
+        some = Columns(here.names, here.x[rows], here.categories, here.monotone)
+        labels = Labels(values=values[rows], weights=self.weights[rows], classes=self.classes)
+        params = replace(self.params, early_stopping_rounds=0)
+        fitted = self.train(alone, params, {party: some}, labels, None, precision=self.precision)
+        share = ModelShare(
+            kind=params.kind,
+            model="",
+            party=party,
+            parties=fitted.owners,
+            columns=here.names,
+            own=fitted.own[party],
+            trees=fitted.trees,
+            classes=self.classes,
+            objective=fitted.objective,
+            base=fitted.base,
+        )
+        return expected(share, predict_active(alone, share, {party: (share.own, here.x)}, len(here.x)))
