@@ -12,6 +12,7 @@ from labelward.cli.audit import audit, demo, report
 from labelward.cli.doctor import doctor
 from labelward.cli.explain import explain, export
 from labelward.cli.start import init, list_kinds
+from labelward.cli.study import study
 from labelward.cli.train import predict, train
 from labelward.cli.view import view
 
@@ -58,3 +59,4 @@ app.command("list")(list_kinds)
 app.command()(report)
 app.command()(doctor)
 app.add_typer(view, name="view")
+app.add_typer(study, name="study")

@@ -1,0 +1,288 @@
+"""What a study is made of: data sets, models, attacks and settings by name, and the parts of a paper that show them.
+
+A study trains once for every *task*: a setting, a data set, a model and a seed. Each is an audit in a folder of its
+own, with all defenses and attacks of its setting, so that parts which share a setting share its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from labelward.errors import InputError, unknown_name
+from labelward.job import DataSection, EncryptionSection, Job, Kind, PartySection, RunSection, Variant
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "ATTACKER",
+    "NONE",
+    "SUMS",
+    "UTILITY",
+    "Column",
+    "DataSet",
+    "Defended",
+    "Expected",
+    "Part",
+    "Place",
+    "Printed",
+    "Setting",
+    "Study",
+    "Task",
+]
+
+ATTACKER = "telco"
+NONE = "none"
+UTILITY, SUMS = "utility", "sums"
+
+Place = tuple[str, str, str, str]
+"""Where a figure stands: data set, model, defense (:attr:`Defended.name`), and column (or utility, or sums)."""
+
+Form = Literal["grid", "rates", "curves", "trade-off", "information"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DataSet:
+    """A data set of a study.
+
+    Attributes:
+        name: in the catalogue, or what a generated one is called.
+        title: what the paper calls it.
+        substitute: how it differs from the paper's set, where it only stands for it.
+        active: the active party's share of the columns.
+        image: width of the images whose pixels the columns are, row by row; the attacker gets the left of them.
+        utility: the metric that the paper takes.
+        generate: makes the table of a seed, for sets that are drawn anew for each.
+    """
+
+    name: str
+    title: str
+    substitute: str = ""
+    active: float = 0.5
+    image: int = 0
+    utility: str = "auc"
+    generate: Callable[[int], pa.Table] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A measure of leakage: an attack, and one of the metrics by which it is scored."""
+
+    title: str
+    attack: Kind
+    metric: str = "v_measure"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Defended:
+    """A defense as the paper calls it.
+
+    Attributes:
+        family: its name.
+        strength: its parameter, if it has one.
+        chain: how it is configured.
+        symbol: of the parameter.
+    """
+
+    family: str
+    chain: tuple[Kind, ...]
+    strength: float | None = None
+    symbol: str = ""
+
+    @property
+    def name(self) -> str:
+        """Family and parameter: ``ID-LMID 0.5``."""
+        return self.family if self.strength is None else f"{self.family} {self.strength:g}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Setting:
+    """What all parties do alike in some trainings.
+
+    Attributes:
+        name: of its folder.
+        value: its place on the axis of a figure.
+        model: parameters that differ from the study's.
+        attacker: the attacker's share of the columns; None: what the active party's leaves.
+        partition: as in a job.
+        defenses: beside the undefended run, by model.
+        attacked: whether the attacks are run; else only views are kept.
+        reference: whether reference figures were measured so.
+    """
+
+    name: str
+    value: float | None = None
+    model: Mapping[str, Any] = field(default_factory=dict)
+    attacker: float | None = None
+    partition: str = "random"
+    defenses: Mapping[str, tuple[Defended, ...]] = field(default_factory=dict)
+    attacked: bool = True
+    reference: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A table or a figure of a paper.
+
+    Attributes:
+        name: ``"table 2"``.
+        title: what it shows.
+        form: how it is drawn.
+        settings: names, in the order of the axis.
+        columns: titles of the columns that it shows.
+        axis: what the settings' values are.
+        about: what is ours in it, where the paper's text leaves things open.
+        defenses: families that it shows; empty: all.
+        models: names that it shows; empty: all.
+    """
+
+    name: str
+    title: str
+    form: Form
+    settings: tuple[str, ...]
+    columns: tuple[str, ...]
+    axis: str = ""
+    about: str = ""
+    defenses: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed:
+    """A figure that a paper prints, and its spread where it does."""
+
+    mean: float
+    std: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """A figure of an implementation that shares no code with this one.
+
+    Attributes:
+        mean: over the study's seeds.
+        std: its spread, where it is known.
+        within: how far a mean over as many seeds may be off; None where no mean can be expected.
+    """
+
+    mean: float
+    std: float | None = None
+    within: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One audit of a study, of one seed."""
+
+    setting: Setting
+    table: DataSet
+    model: str
+    seed: int
+
+    @property
+    def path(self) -> str:
+        """Its folder within that of the study."""
+        return f"{self.setting.name}/{self.table.name}/{self.model}/{self.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A paper's tables and figures.
+
+    Attributes:
+        name: on the command line.
+        title: of the page.
+        tables: data sets, in the paper's order.
+        absent: data sets of the paper of which no copy is known, by name: their titles.
+        models: by name.
+        columns: what is measured.
+        settings: what the parts are made of.
+        parts: in the paper's order.
+        test_size: share of the rows that are tested on.
+        first: the first seed.
+        seeds: how many there are.
+        printed: by part and place: what the paper prints.
+        expected: by place: the reference figures.
+        metric: what the columns hold, in words.
+    """
+
+    name: str
+    title: str
+    tables: tuple[DataSet, ...]
+    models: Mapping[str, Kind]
+    columns: tuple[Column, ...]
+    settings: tuple[Setting, ...]
+    parts: tuple[Part, ...]
+    absent: Mapping[str, str] = field(default_factory=dict)
+    test_size: float = 0.2
+    first: int = 1
+    seeds: int = 5
+    printed: Mapping[tuple[str, Place], Printed] = field(default_factory=dict)
+    expected: Mapping[Place, Expected] = field(default_factory=dict)
+    metric: str = "V-measure"
+
+    def chosen(self, names: Sequence[str]) -> tuple[Part, ...]:
+        """Return the parts of these names, all for none of them; :class:`InputError` for an unknown one."""
+        known = {part.name: part for part in self.parts}
+        for name in names:
+            if name not in known:
+                raise InputError(f"study {self.name!r}: {unknown_name('part', name, known)}")
+        return tuple(part for part in self.parts if not names or part.name in names)
+
+    def data(self, names: Sequence[str]) -> tuple[DataSet, ...]:
+        """Return the data sets of these names, all for none of them; :class:`InputError` for an unknown one."""
+        known = {table.name: table for table in self.tables}
+        for name in names:
+            if name not in known and name not in self.absent:
+                raise InputError(f"study {self.name!r}: {unknown_name('data set', name, [*known, *self.absent])}")
+        return tuple(table for table in self.tables if not names or table.name in names)
+
+    def tasks(self, parts: Sequence[Part], tables: Sequence[DataSet], seeds: int) -> tuple[Task, ...]:
+        """Return what the parts need, in the order in which it is run."""
+        wanted: dict[str, set[str]] = {}
+        for part in parts:
+            for setting in part.settings:
+                wanted.setdefault(setting, set()).update(part.models or self.models)
+        return tuple(
+            Task(setting=setting, table=table, model=model, seed=seed)
+            for setting in self.settings
+            for table in tables
+            for model in self.models
+            for seed in range(self.first, self.first + seeds)
+            if model in wanted.get(setting.name, ())
+        )
+
+    def job(self, task: Task, source: str, columns: Sequence[str] = ()) -> Job:
+        """Return the job of a task.
+
+        Args:
+            task: of this study.
+            source: the table, as a job names it.
+            columns: of the table in order, where it holds images.
+        """
+        setting, model = task.setting, self.models[task.model]
+        share = 1.0 - task.table.active if setting.attacker is None else setting.attacker
+        parties = [PartySection(name="active", share=1.0 - share), PartySection(name=ATTACKER, share=share)]
+        if task.table.image:
+            left = [name for at, name in enumerate(columns) if at % task.table.image < round(share * task.table.image)]
+            rest = tuple(name for name in columns if name not in set(left))
+            parties = [PartySection(name="active", columns=rest), PartySection(name=ATTACKER, columns=tuple(left))]
+        data: dict[str, Any] = {"partition": "random" if task.table.image else setting.partition}
+        return Job(
+            data=DataSection(
+                table=source,
+                label="label",
+                test_size=self.test_size,
+                split="reference",
+                categories="dummies",
+                **data,
+            ),
+            parties=tuple(parties),
+            model=Kind(model.kind, {**model.params, **setting.model}),
+            encryption=EncryptionSection(engine="plain", insecure=True, workers=1),
+            defenses=tuple(Variant(each.chain) for each in setting.defenses.get(task.model, ())),
+            attacks=tuple(dict.fromkeys(each.attack for each in self.columns)) if setting.attacked else (),
+            run=RunSection(seeds=(task.seed,)),
+        )

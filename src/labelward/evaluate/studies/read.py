@@ -1,0 +1,90 @@
+"""The figures of a study, from the results of its audits: nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.attacks.visible import visible_leaves
+from labelward.evaluate.folder import data_folder
+from labelward.evaluate.kinds import completed
+from labelward.evaluate.rehearse import VIEW
+from labelward.evaluate.results import RESULTS_FILE, ResultRow, read_rows, run_folder
+from labelward.job import Job
+from labelward.kernels.information import joint_information
+from labelward.party.view import View
+
+from .plan import ATTACKER, NONE, SUMS, UTILITY, Place, Study, Task
+from .run import Outcome
+
+__all__ = ["Figures", "figures", "information_by_tree", "versions"]
+
+Figures = dict[tuple[str, Place], dict[int, float]]
+"""By setting and place: each seed's figure."""
+
+
+def figures(outcome: Outcome, out: Path) -> Figures:
+    """Return all figures that the tasks of an outcome stored.
+
+    Raises:
+        FileFormatError: stored results are damaged.
+    """
+    found: Figures = {}
+    for task, job in outcome.jobs.items():
+        done = completed(job) if (out / task.path / RESULTS_FILE).exists() else None
+        if done is None:
+            continue
+        names = [NONE, *(each.name for each in task.setting.defenses.get(task.model, ()))]
+        defenses = {_key(each.as_list()): name for each, name in zip(done.variants(), names, strict=True)}
+        attacks = {_key(full.as_dict()): given for full, given in zip(done.attacks, job.attacks, strict=True)}
+        for row in read_rows(out / task.path):
+            defense = defenses[_key(list(row.defense))]
+            for column, value in _told(outcome.study, task, row, attacks).items():
+                place = task.table.name, task.model, defense, column
+                found.setdefault((task.setting.name, place), {})[task.seed] = value
+    return found
+
+
+def versions(outcome: Outcome, out: Path) -> dict[str, str]:
+    """Return the versions of what made the figures; where rows differ, all that occur."""
+    found: dict[str, dict[str, None]] = {}
+    for task in outcome.jobs:
+        rows = read_rows(out / task.path) if (out / task.path / RESULTS_FILE).exists() else []
+        for row in rows:
+            for name, version in row.versions.items():
+                found.setdefault(name, {})[version] = None
+    return {name: ", ".join(each) for name, each in found.items()}
+
+
+def information_by_tree(task: Task, job: Job, out: Path) -> NDArray[np.float64]:
+    """Return float64 [trees]: the mutual information, in nats, of the leaves that the attacker knows with the labels.
+
+    Of each tree on its sample's rows, in the undefended run of a task.
+
+    Raises:
+        FileFormatError: the stored view is damaged.
+    """
+    import pyarrow.parquet as pq
+
+    folder = out / task.path
+    truth = pq.read_table(data_folder(folder, task.seed) / "truth.parquet")["label"].to_numpy(zero_copy_only=False)
+    _, labels = np.unique(truth, return_inverse=True)
+    leaves = visible_leaves(View.load(run_folder(folder, [], task.seed) / ATTACKER / VIEW))
+    return np.array([joint_information(tree[tree >= 0], labels[tree >= 0]) for tree in leaves])
+
+
+def _told(study: Study, task: Task, row: ResultRow, attacks: Mapping[bytes, Any]) -> dict[str, float]:
+    told: dict[str, Any] = {UTILITY: row.utility[task.table.utility], SUMS: row.cost.logical_sums}
+    if row.attack is not None and row.leakage is not None:
+        attack = attacks[_key(row.attack)]
+        told |= {each.title: row.leakage[each.metric] for each in study.columns if each.attack == attack}
+    return {column: float(value) for column, value in told.items()}
+
+
+def _key(configured: Any) -> bytes:
+    return msgspec.json.encode(configured, order="deterministic")

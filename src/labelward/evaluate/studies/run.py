@@ -1,0 +1,211 @@
+"""Running a study: its tasks one after another or several at once, each an audit that goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from labelward.data.catalogue import load
+from labelward.errors import DataError, LabelwardError, OutputError
+from labelward.evaluate.audit import audit
+from labelward.evaluate.private import LOCK_FILE, locked, output_errors, private_folder, replacing
+from labelward.evaluate.watch import Watch, silent
+from labelward.job import Job
+
+from .plan import DataSet, Part, Study, Task
+
+__all__ = ["STUDY_FILE", "Outcome", "run_study"]
+
+STUDY_FILE = "study.json"
+_TABLES = "tables"
+_UNKNOWN = "no copy of it is known"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a study was asked for, and what became of it.
+
+    Attributes:
+        study: the study.
+        parts: that were asked for.
+        tables: that were asked for and are at hand.
+        seeds: how many were asked for.
+        jobs: of all tasks.
+        missing: why data sets that were asked for are not there, by title.
+        failed: why tasks did not end, by path.
+    """
+
+    study: Study
+    parts: tuple[Part, ...]
+    tables: tuple[DataSet, ...]
+    seeds: int
+    jobs: Mapping[Task, Job]
+    missing: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_study(
+    study: Study,
+    out: Path,
+    *,
+    parts: Sequence[str] = (),
+    datasets: Sequence[str] = (),
+    seeds: int | None = None,
+    jobs: int = 1,
+    watch: Watch = silent,
+) -> Outcome:
+    """Run what parts of a study need, or what is missing of it.
+
+    A task whose job cannot be, or whose training fails, is told of, and the others go on.
+
+    Args:
+        study: what is run.
+        out: a new folder, or that of the same study, which is gone on with, whatever parts it was begun for.
+        parts: their names; all where there are none.
+        datasets: their names; all where there are none.
+        seeds: how many; the study's own number where None.
+        jobs: how many tasks run at once, each in a process of its own; 1 runs them in this one.
+        watch: hears of tasks as of an audit's ``"runs"``.
+
+    Raises:
+        InputError: an unknown part or data set.
+        OutputError: the folder holds something else, or cannot be written, or another process has it; or the system
+            ended a worker process.
+    """
+    chosen, wanted = study.chosen(parts), study.data(datasets)
+    number = study.seeds if seeds is None else seeds
+    missing = {title: _UNKNOWN for name, title in study.absent.items() if not datasets or name in datasets}
+    with _claimed(out, study):
+        columns: dict[str, tuple[str, ...]] = {}
+        for table in wanted:
+            try:
+                columns[table.name] = () if table.generate else tuple(load(table.name).column_names[:-1])
+            except DataError as error:
+                missing[table.title] = str(error)
+        at_hand = tuple(table for table in wanted if table.name in columns)
+        made = {
+            task: study.job(task, _source(out, task), columns[task.table.name])
+            for task in study.tasks(chosen, at_hand, number)
+        }
+        failed = _run({out / task.path: job for task, job in made.items()}, jobs, watch)
+    return Outcome(
+        study=study,
+        parts=chosen,
+        tables=at_hand,
+        seeds=number,
+        jobs=made,
+        missing=missing,
+        failed={str(path.relative_to(out)): reason for path, reason in failed.items()},
+    )
+
+
+@contextmanager
+def _claimed(out: Path, study: Study) -> Iterator[None]:
+    """Keep the folder of a study to this process; refuse one that holds something else."""
+    marker = out / STUDY_FILE
+    with output_errors(out):
+        if out.exists() and not out.is_dir():
+            raise OutputError(f"{out}: is a file, not a folder")
+        held = {path.name for path in out.iterdir()} - {LOCK_FILE} if out.exists() else set()
+        if held and _name(marker) != study.name:
+            raise OutputError(f"{out}: exists already and does not hold study {study.name!r}; choose another folder")
+        out.parent.mkdir(parents=True, exist_ok=True)
+    with locked(private_folder(out)):
+        if not marker.exists():
+            with replacing(marker) as file:
+                file.write(json.dumps({"format": 1, "study": study.name}).encode())
+        yield
+
+
+def _name(marker: Path) -> str | None:
+    """Return which study a folder holds, as its marker says; None without a readable one."""
+    try:
+        return str(json.loads(marker.read_text(encoding="utf-8"))["study"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _source(out: Path, task: Task) -> str:
+    """Return the table of a task as a job names it; a generated one is written first, where it is not there yet."""
+    if task.table.generate is None:
+        return task.table.name
+    import pyarrow.parquet as pq
+
+    path = private_folder(out / _TABLES).resolve() / f"{task.table.name}-{task.seed}.parquet"
+    if not path.exists():
+        with replacing(path) as file:
+            pq.write_table(task.table.generate(task.seed), file)
+    return str(path)
+
+
+def _run(tasks: Mapping[Path, Job], jobs: int, watch: Watch) -> dict[Path, str]:
+    """Run all audits; return why some failed, by folder."""
+    failed: dict[Path, str] = {}
+    for done, (folder, reason) in enumerate(_results(tasks, jobs, watch), start=1):
+        if reason is not None:
+            failed[folder] = reason
+        watch("runs", done, len(tasks), "")
+    return failed
+
+
+def _results(tasks: Mapping[Path, Job], jobs: int, watch: Watch) -> Iterator[tuple[Path, str | None]]:
+    """Yield each folder with the reason of its failure, or None, as they end."""
+    if jobs == 1:
+        for done, (folder, job) in enumerate(tasks.items()):
+            watch("runs", done, len(tasks), _words(folder))
+            yield folder, _audit(job, folder)
+        return
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_serve)
+    try:
+        running = {pool.submit(_audit, job, folder): folder for folder, job in tasks.items()}
+        watch("runs", 0, len(tasks), f"{len(tasks)} trainings, {jobs} at once")
+        for each in as_completed(running):
+            yield running[each], each.result()
+    except BrokenProcessPool as error:
+        raise OutputError(
+            "a worker process was ended from outside (no memory?); what is finished stays, and the same command goes on"
+        ) from error
+    except BaseException:
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.terminate()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _audit(job: Job, folder: Path) -> str | None:
+    """Run one audit, or what is missing of it; return why it failed."""
+    try:
+        audit(job, folder)
+    except (LabelwardError, MemoryError) as error:
+        return str(error) or "out of memory"
+    return None
+
+
+def _serve() -> None:
+    """Leave interrupts to the parent process, and end when it does, however it does: it holds the study's folder."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_follow, daemon=True).start()
+
+
+def _follow() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _words(folder: Path) -> str:
+    """Return what a task is, from its folder."""
+    setting, table, model, seed = folder.parts[-4:]
+    return f"{table}, {model}, {setting}, seed {seed}"

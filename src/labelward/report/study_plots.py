@@ -1,0 +1,153 @@
+"""The plots of a study in the form of the paper's, as SVG that a page holds in an image."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from labelward.errors import DependencyError
+from labelward.report.numbers import decimals
+from labelward.report.summary import Spread
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Image", "Mark", "curves", "trade_off"]
+
+_SIZE = (3.5, 2.7)  # inches
+_COLORS = ("#0067a5", "#c2410c", "#00795a", "#a3337c", "#8a6100", "#4b5fc1")
+_MARKERS = ("o", "s", "^", "D", "v", "P")
+_AREA = 28.0  # square points of a mark without a budget, and of the smallest budget
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """A drawing: a ``data:`` address, and what it shows in words."""
+
+    title: str
+    address: str
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """One defense in a trade-off plot; larger for a larger budget."""
+
+    family: str
+    name: str
+    utility: Spread
+    leakage: Spread
+    budget: float | None
+
+
+def curves(
+    title: str, values: Sequence[float], lines: Mapping[str, Sequence[Spread]], axis: str, leakage: str
+) -> Image:
+    """Return lines of leakage over what a figure varies, with the spread over the seeds as bars.
+
+    Args:
+        title: of the drawing.
+        values: on the axis.
+        lines: by name, one spread for each value.
+        axis: what the values are.
+        leakage: what the lines are.
+
+    Raises:
+        DependencyError: matplotlib is not installed.
+    """
+
+    def draw(axes: Axes) -> None:
+        for number, (name, line) in enumerate(lines.items()):
+            axes.errorbar(
+                values,
+                [each.mean for each in line],
+                yerr=[each.std or 0.0 for each in line],
+                label=name,
+                color=_COLORS[number % len(_COLORS)],
+                marker=_MARKERS[number % len(_MARKERS)] if len(values) <= 12 else None,
+                markersize=4,
+                linewidth=1.2,
+                elinewidth=0.7,
+                capsize=2,
+            )
+        axes.set_xlabel(axis)
+        axes.set_ylabel(leakage)
+
+    told = [f"{name} {', '.join(decimals(each.mean, 3) for each in line)}" for name, line in lines.items()]
+    places = ", ".join(f"{value:g}" for value in values)
+    return Image(title=title, address=_drawn(draw), words=f"{leakage} over {axis} ({places}): {'; '.join(told)}.")
+
+
+def trade_off(
+    title: str, marks: Sequence[Mark], *, utility: str, leakage: str, undefended: Mark, floor: Spread | None
+) -> Image:
+    """Return utility against leakage: a mark for each defense, and the undefended utility as a vertical line.
+
+    Args:
+        title: of the drawing.
+        marks: of the defenses.
+        utility: the metric's name.
+        leakage: what the other axis is.
+        undefended: where nothing defends.
+        floor: what the attacker's own columns give, as a horizontal line.
+
+    Raises:
+        DependencyError: matplotlib is not installed.
+    """
+    families = list(dict.fromkeys(mark.family for mark in marks))
+
+    def draw(axes: Axes) -> None:
+        axes.axvline(undefended.utility.mean, color="black", linewidth=0.9)
+        if floor is not None:
+            axes.axhline(floor.mean, color="black", linewidth=0.9)
+        axes.scatter([undefended.utility.mean], [undefended.leakage.mean], s=_AREA, color="black", label="undefended")
+        for number, family in enumerate(families):
+            own = [mark for mark in marks if mark.family == family]
+            axes.scatter(
+                [mark.utility.mean for mark in own],
+                [mark.leakage.mean for mark in own],
+                s=[_AREA * (1 + rank) for rank in _ranks(own)],
+                color=_COLORS[number % len(_COLORS)],
+                marker=_MARKERS[number % len(_MARKERS)],
+                alpha=0.75,
+                label=family,
+            )
+        axes.set_xlabel(f"{utility} on the test rows")
+        axes.set_ylabel(leakage)
+
+    told = [
+        f"{mark.name}: {decimals(mark.utility.mean, 3)}, {decimals(mark.leakage.mean, 3)}"
+        for mark in (undefended, *marks)
+    ]
+    words = f"{utility} and {leakage}. {'; '.join(told)}."
+    return Image(title=title, address=_drawn(draw), words=words)
+
+
+def _ranks(marks: Sequence[Mark]) -> list[int]:
+    """Return the rank of each budget among a family's."""
+    budgets = sorted({mark.budget or 0.0 for mark in marks})
+    return [budgets.index(mark.budget or 0.0) for mark in marks]
+
+
+def _drawn(draw: Callable[[Axes], None]) -> str:
+    try:
+        import matplotlib as mpl
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise DependencyError("the page needs matplotlib: pip install 'labelward[report]'") from error
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "study", "font.size": 8, "text.parse_math": False}):
+        figure = Figure(figsize=_SIZE)
+        FigureCanvasSVG(figure)
+        axes = figure.add_subplot()
+        draw(axes)
+        axes.grid(True, linewidth=0.4, alpha=0.5)
+        axes.margins(0.08, 0.1)
+        if len(axes.get_legend_handles_labels()[0]) > 1:
+            axes.legend(fontsize=6.5, framealpha=0.7)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -1,0 +1,44 @@
+"""``labelward study``: it ends in a table and a page with our figures and the paper's; bad requests are one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_jobs import Call, refused
+
+
+@pytest.mark.slow
+def test_a_study_ends_in_a_page(tmp_path: Path, call: Call) -> None:
+    out = tmp_path / "study"
+    asked = ("--table", 2, "--datasets", "breast_cancer,pucrio", "--seeds", 1, "--out", out)
+    result = call("study", "id2graph", *asked)
+    assert result.exit_code == 0, result.output
+    assert "Pucrio is missing" in result.stderr
+    assert f"page: {out / 'study.html'}" in result.stdout
+    page = (out / "study.html").read_text(encoding="utf-8")
+    assert '<span class="ours">0.634</span><span class="other">paper 0.554 ± 0.084</span>' in page  # CL of seed 1
+    assert "paper 0.751 ± 0.106" in page
+    assert "Pucrio" in page
+    again = call("study", "id2graph", *asked, "--quiet")
+    assert again.exit_code == 0
+    assert again.stdout == result.stdout
+
+
+def test_bad_requests_are_refused(tmp_path: Path, call: Call) -> None:
+    out = tmp_path / "study"
+    refused(call("study", "id2graph", "--table", 9, "--out", out), "table 9", "table 2")
+    refused(call("study", "ica", "--figure", 4, "--out", out), "figure 4")
+    refused(call("study", "ica", "--datasets", "synthetic3", "--out", out), "synthetic3", "synthetic1")
+    assert call("study", "ica", "--seeds", 0, "--out", out).exit_code == 2
+    assert not out.exists()
+
+
+def test_an_interrupted_study_says_how_to_go_on(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("labelward.evaluate.studies.run.run_study", stop)
+    result = call("study", "ica", "--out", tmp_path / "study")
+    assert result.exit_code == 2
+    assert "interrupted: what is finished stays in" in result.stderr
