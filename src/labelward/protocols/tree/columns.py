@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.kernels.binning import bin_columns, node_candidates, presort
+from labelward.kernels.scan import CATEGORICAL, FALLING, RISING
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.share import EVERYTHING
 from labelward.rng import learning
 
-__all__ = ["Columns", "Labels", "LevelCodes", "Splitter", "TreeSplitter"]
+__all__ = ["Columns", "Labels", "LevelCodes", "Splitter", "TreeSplitter", "like_sizes"]
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
-ORDERED, CATEGORICAL, RISING, FALLING = range(4)
 
 
 @dataclass(frozen=True)
@@ -76,10 +77,13 @@ class LevelCodes:
     kinds: NDArray[np.int8]
     edges: tuple[tuple[NDArray[np.float64], ...], ...]
 
-    @property
-    def bins(self) -> int:
-        """Bins of the largest column."""
-        return int(self.sizes.max(initial=1))
+    @cached_property
+    def blocks(self) -> tuple[tuple[NDArray[np.int64], Codes], ...]:
+        """Columns of like size together: their positions, and their codes."""
+        found = like_sizes(self.sizes)
+        if len(found) == 1:
+            return ((found[0], self.codes),)
+        return tuple((columns, cast("Codes", np.ascontiguousarray(self.codes[:, columns]))) for columns in found)
 
     def offers(self, slot: int, column: int, code: int, categories: tuple[int, ...]) -> bool:
         """Whether there is such a candidate: a code up to the number of edges (all known values), or a set of codes."""
@@ -101,6 +105,15 @@ class LevelCodes:
         edges = self.edges[slot if len(self.edges) > 1 else 0][column]
         known: NDArray[np.float64] = edges[~np.isnan(edges)]
         return known
+
+
+def like_sizes(sizes: NDArray[np.int32]) -> list[NDArray[np.int64]]:
+    """Return the positions of columns whose numbers of bins have one power of two above them, class by class.
+
+    One wide column would else make all columns wide where their sums lie in one array.
+    """
+    classes = np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64)
+    return [np.flatnonzero(classes == each) for each in np.unique(classes)]
 
 
 class Splitter:
@@ -145,9 +158,12 @@ class TreeSplitter:
 
     def __init__(self, whole: Splitter, sample: NDArray[np.int64]) -> None:
         self.sample, self._whole = sample, whole
+        everything = len(sample) == len(whole.names)
         if whole.params.candidates == "node":
+            self._x = whole.x if everything else np.ascontiguousarray(whole.x[:, sample])
+            self._order = whole.order if everything else np.ascontiguousarray(whole.order[sample])
             return
-        binned, everything = whole.binned, len(sample) == len(whole.names)
+        binned = whole.binned
         codes = binned.codes if everything else np.ascontiguousarray(binned.codes[:, sample])
         edges = (tuple(binned.edges[column] for column in sample),)
         self._level = LevelCodes(cast("Codes", codes), binned.sizes[sample], whole.kinds[sample], edges)
@@ -157,10 +173,8 @@ class TreeSplitter:
         whole, sample = self._whole, self.sample
         if whole.params.candidates != "node":
             return self._level
-        x = np.ascontiguousarray(whole.x[:, sample])
-        order = np.ascontiguousarray(whole.order[sample])
         categories = {at: whole.categories[column] for at, column in enumerate(sample) if column in whole.categories}
-        codes, cuts = node_candidates(x, slot, slots, whole.params.bins, order, categories)
+        codes, cuts = node_candidates(self._x, slot, slots, whole.params.bins, self._order, categories)
         sizes = np.full(len(sample), whole.params.bins, dtype=np.int32)
-        sizes[list(categories)] = list(categories.values())
+        sizes[list(categories)] = [max(1, size) for size in categories.values()]
         return LevelCodes(codes, sizes, whole.kinds[sample], tuple(tuple(by_column) for by_column in cuts))

@@ -23,29 +23,31 @@ class Consultation:
     def __init__(self, ensemble: Ensemble, plan: Plan) -> None:
         self._policies, self._ensemble, self._plan = ensemble.ctx.policies, ensemble, plan
 
-    def allowed(self, sources: Mapping[str, Source], totals: Totals, depth: int) -> dict[str, NDArray[np.bool_]]:
-        """Return for each owner bool [nodes, columns, candidates]: which of them may be chosen; empty where all may.
+    def allowed(self, sources: Mapping[str, Source], totals: Totals, depth: int) -> dict[str, list[NDArray[np.bool_]]]:
+        """Return for each owner and block bool [nodes, columns, candidates]: which may be chosen; empty where all may.
 
         Args:
             totals: int64 [k] of each node.
         """
         if not self._policies.at("split_candidates"):
             return {}
-        allowed, numbers = {}, self._plan.judge.numbers
+        allowed: dict[str, list[NDArray[np.bool_]]] = {}
+        numbers = self._plan.judge.numbers
         for owner, source in sources.items():
-            if len(source.level.sums):
-                nodes = source.level.nodes
+            nodes = source.level.nodes
+            of_nodes = np.stack([numbers.class_counts(totals[node]) for node in nodes])
+            for offered in source.candidates:
                 candidates = CandidateSplits(
                     tree=self._plan.tree,
                     depth=depth,
                     owner=owner,
                     owner_is_active=owner in self._ensemble.blocks,
                     nodes=nodes,
-                    left=left_counts(source, numbers),
-                    node=np.stack([numbers.class_counts(totals[node]) for node in nodes]),
+                    left=left_counts(offered, numbers),
+                    node=of_nodes,
                     totals=self._ensemble.class_totals,
                 )
-                allowed[owner] = self._policies.split_candidates(candidates)
+                allowed.setdefault(owner, []).append(self._policies.split_candidates(candidates))
         return allowed
 
     def viewers(

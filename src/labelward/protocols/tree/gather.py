@@ -14,9 +14,10 @@ from labelward.messages.base import Array
 from labelward.messages.tree import DecryptedSums
 from labelward.messages.tree import LevelSums as LevelSumsMessage
 from labelward.party.context import Context
-from labelward.protocols.tree.level import LevelSums
+from labelward.protocols.tree.columns import like_sizes
+from labelward.protocols.tree.level import Block, LevelSums
 
-__all__ = ["Asked", "parts", "receive_sums", "same_columns"]
+__all__ = ["Asked", "parts", "receive_sums"]
 
 Integers = NDArray[np.int64]
 
@@ -34,10 +35,8 @@ def parts(sizes: NDArray[np.int32], slots: int, rows: int) -> list[list[int]]:
         rows: that are summed. No part asks for more than some 65,000 sums or 64 MiB of group numbers, but for one
             column's.
     """
-    classes = np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64)
     found: list[list[int]] = []
-    for size_class in np.unique(classes):
-        columns = np.flatnonzero(classes == size_class)
+    for columns in like_sizes(sizes):
         largest = int(sizes[columns].max())
         most = max(1, min(_SUMS_AT_ONCE // (slots * largest), _CELLS_AT_ONCE // max(1, rows)))
         found += [columns[start : start + most].tolist() for start in range(0, len(columns), most)]
@@ -72,17 +71,25 @@ def receive_sums(ctx: Context, asked: Asked, private: PrivateKey) -> LevelSums:
     columns = [column for message, _ in received for column in message.columns]
     if sorted(columns) != list(range(len(columns))):
         raise _wrong(asked, "sent sums that leave out columns or repeat them", 0)
-    bins = max((max(message.sizes, default=1) for message, _ in received), default=1)
-    k = len(asked.layout.bounds)
-    sums = np.zeros((len(columns), len(asked.nodes), bins, k), dtype=np.int64)
     sizes, kinds = np.ones(len(columns), dtype=np.int32), np.zeros(len(columns), dtype=np.int8)
+    sums_of: dict[int, Integers] = {}
     for message, part in received:
         at = list(message.columns)
-        sums[at, :, : part.shape[2]] = part
         sizes[at] = message.sizes
         if message.kinds:
             kinds[at] = np.frombuffer(message.kinds, dtype=np.int8)
-    return LevelSums(asked.nodes, sums, sizes, kinds)
+        sums_of.update(zip(at, part, strict=True))
+    return LevelSums(asked.nodes, tuple(_block(each, sums_of, sizes, kinds) for each in like_sizes(sizes)))
+
+
+def _block(columns: Integers, sums_of: dict[int, Integers], sizes: NDArray[np.int32], kinds: NDArray[np.int8]) -> Block:
+    """Return the sums of some columns in one array; bins that a column does not have are empty."""
+    own, first = sizes[columns], sums_of[int(columns[0])]
+    sums = np.zeros((len(columns), first.shape[0], int(own.max()), first.shape[2]), dtype=np.int64)
+    for position, column in enumerate(columns.tolist()):
+        given = sums_of[column][:, : own[position]]
+        sums[position, :, : given.shape[1]] = given
+    return Block(columns, sums, own, kinds[columns])
 
 
 def _receive(ctx: Context, asked: Asked, private: PrivateKey) -> Iterator[tuple[LevelSumsMessage, Integers]]:
@@ -123,15 +130,3 @@ def _check(asked: Asked, message: LevelSumsMessage, part: int, total: int) -> No
 
 def _wrong(asked: Asked, reason: str, part: int) -> PeerError:
     return PeerError(asked.peer, reason, message="LevelSums", step=(asked.tree, asked.depth, part))
-
-
-def same_columns(now: LevelSums, before: LevelSums | None) -> bool:
-    """Whether a level's sums are of the columns of the level above."""
-    if before is None:
-        return True
-    return (
-        now.sums.shape[0] == before.sums.shape[0]
-        and now.sums.shape[2] == before.sums.shape[2]
-        and np.array_equal(now.sizes, before.sizes)
-        and np.array_equal(now.kinds, before.kinds)
-    )

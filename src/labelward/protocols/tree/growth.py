@@ -21,13 +21,14 @@ from labelward.errors import DataError, PeerError
 from labelward.kernels.gain import leaf_weights
 from labelward.kernels.histogram import level_sums
 from labelward.kernels.histogram import partition as goes_left
+from labelward.kernels.scan import FALLING, RISING
 from labelward.messages.base import RowMask
 from labelward.messages.tree import ChosenSplit, ChosenSplits, InstanceSpaces, Level, NodeSplit, SplitRows
 from labelward.party.policy import LeafWeights
-from labelward.protocols.tree.columns import FALLING, RISING, LevelCodes
+from labelward.protocols.tree.columns import LevelCodes
 from labelward.protocols.tree.consultation import Consultation
-from labelward.protocols.tree.gather import Asked, receive_sums, same_columns
-from labelward.protocols.tree.level import Judge, LevelSums, Source, Winner, builds, complete, winners
+from labelward.protocols.tree.gather import Asked, receive_sums
+from labelward.protocols.tree.level import Block, Judge, LevelSums, Source, Winner, builds, complete, winners
 from labelward.protocols.tree.partition import Partition, children, parent
 from labelward.protocols.tree.plan import Ensemble, Plan
 from labelward.protocols.tree.share import TreeShape
@@ -236,8 +237,12 @@ class Growth:
         build = self._builds(name, self.level)
         slot = self.partition.slots(build)
         codes = self.codes[name] = self.plan.splitters[name].level(slot, len(build))
-        sums = level_sums(codes.codes, slot, self.plan.values, len(build), codes.bins)
-        return complete(self.level, LevelSums(build, sums, codes.sizes, codes.kinds), self._before(name))
+        blocks = []
+        for columns, own in codes.blocks:
+            sizes = codes.sizes[columns]
+            sums = level_sums(own, slot, self.plan.values, len(build), int(sizes.max()))
+            blocks.append(Block(columns, sums, sizes, codes.kinds[columns]))
+        return complete(self.level, LevelSums(build, tuple(blocks)), self._before(name))
 
     def _peer_sums(self, peer: str) -> LevelSums:
         wanted, params = self._wanted(peer), self.ensemble.params
@@ -247,21 +252,21 @@ class Growth:
         build = self._builds(peer, wanted)
         asked = Asked(peer, self.plan.seen_as[peer], self.depth, build, self.plan.layout, most)
         built, before = receive_sums(self.ctx, asked, self.ensemble.private), self._before(peer)
-        if not same_columns(built, before):
+        if before is not None and not built.same_columns(before):
             step = (asked.tree, asked.depth)
             raise PeerError(peer, "sent sums of other columns than before", message="LevelSums", step=step)
         self._check_directions(peer, built)
         return complete(wanted, built, before)
 
     def _check_directions(self, owner: str, level: LevelSums) -> None:
-        if self.plan.judge.numbers.outputs > 1 and np.isin(level.kinds, (RISING, FALLING)).any():
+        if self.plan.judge.numbers.outputs > 1 and level.monotone:
             raise DataError(f"party {owner!r}: monotone constraints need a model of one output, not of several classes")
 
     def _winners(self) -> dict[int, Winner]:
         """Return the winners that stand, and record who may see their children and what these weigh at most."""
         for name in self.plan.splitters.keys() & self.sources.keys():
             self._check_directions(name, self.sources[name].level)
-        self.bounded |= any(np.isin(each.level.kinds, (RISING, FALLING)).any() for each in self.sources.values())
+        self.bounded |= any(each.level.monotone for each in self.sources.values())
         allowed = self.policies.allowed(self.sources, self.totals, self.depth)
         chosen, room = self._best(self.sources, allowed), self._room()
         if room is not None and len(chosen) > room:
@@ -285,7 +290,7 @@ class Growth:
             self._bound_children(winner)
         return dict(sorted(chosen.items()))
 
-    def _best(self, sources: dict[str, Source], allowed: dict[str, NDArray[np.bool_]]) -> dict[int, Winner]:
+    def _best(self, sources: dict[str, Source], allowed: dict[str, list[NDArray[np.bool_]]]) -> dict[int, Winner]:
         return winners(sources, allowed, self.totals, self.bounds if self.bounded else None, self.plan.judge)
 
     def _bound_children(self, winner: Winner) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,36 +11,58 @@ from numpy.typing import NDArray
 from labelward.kernels.candidates import Candidates, candidates
 from labelward.kernels.gain import GainRule, best_splits
 from labelward.kernels.numbers import Numbers, Scales
+from labelward.kernels.scan import FALLING, RISING
 from labelward.protocols.tree.partition import parent, sibling
 
-__all__ = ["Judge", "LevelSums", "Source", "Winner", "builds", "complete", "left_counts", "winners"]
+__all__ = ["Block", "Judge", "LevelSums", "Source", "Winner", "builds", "complete", "left_counts", "winners"]
 
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class LevelSums:
-    """One party's sums of a level.
+class Block:
+    """Sums of columns of like size.
 
     Attributes:
-        nodes: their numbers.
+        columns: int64 [columns]: positions among the columns that the party drew for the tree.
         sums: int64 [columns, nodes, bins, k].
         sizes: int32 [columns]: bins of each column.
         kinds: int8 [columns]: 0 ordered, 1 categorical, 2 rising, 3 falling.
     """
 
-    nodes: tuple[int, ...]
+    columns: Integers
     sums: Integers
     sizes: NDArray[np.int32]
     kinds: NDArray[np.int8]
 
 
 @dataclass(frozen=True)
+class LevelSums:
+    """One party's sums of a level, for these nodes."""
+
+    nodes: tuple[int, ...]
+    blocks: tuple[Block, ...]
+
+    @property
+    def monotone(self) -> bool:
+        """Whether predictions may only rise, or fall, with some column."""
+        return any(np.isin(block.kinds, (RISING, FALLING)).any() for block in self.blocks)
+
+    def same_columns(self, other: LevelSums) -> bool:
+        """Whether both are of the same columns, with as many bins each."""
+        return len(self.blocks) == len(other.blocks) and all(
+            np.array_equal(getattr(mine, name), getattr(theirs, name))
+            for mine, theirs in zip(self.blocks, other.blocks, strict=True)
+            for name in ("columns", "sizes", "kinds")
+        )
+
+
+@dataclass(frozen=True)
 class Source:
-    """One party's sums of a level, and the candidates that follow from them."""
+    """One party's sums of a level, and the candidates that follow from them, block by block."""
 
     level: LevelSums
-    candidates: Candidates
+    candidates: tuple[Candidates, ...]
 
 
 @dataclass(frozen=True)
@@ -89,16 +111,19 @@ class Judge:
 
     def source(self, level: LevelSums, totals: Integers) -> Source:
         """Return the candidates of a party; ``totals`` are int64 [nodes, k]."""
-        found = candidates(
-            level.sums,
-            totals,
-            self.numbers,
-            self.scales,
-            self.rule,
-            kinds=level.kinds,
-            sizes=level.sizes,
-            onehot=self.onehot,
-            threshold=self.threshold,
+        found = tuple(
+            candidates(
+                block.sums,
+                totals,
+                self.numbers,
+                self.scales,
+                self.rule,
+                kinds=block.kinds,
+                sizes=block.sizes,
+                onehot=self.onehot,
+                threshold=self.threshold,
+            )
+            for block in level.blocks
         )
         return Source(level, found)
 
@@ -123,27 +148,38 @@ def complete(wanted: Sequence[int], built: LevelSums, parents: LevelSums | None)
         return built
     if parents is None:
         raise ValueError("sums to subtract from are missing")
-    at = {node: position for position, node in enumerate(built.nodes)}
-    above = {node: position for position, node in enumerate(parents.nodes)}
-    columns, _, bins, k = built.sums.shape
+    blocks = zip(built.blocks, parents.blocks, strict=True)
+    found = tuple(
+        replace(own, sums=_completed(wanted, (built.nodes, own.sums), (parents.nodes, whole.sums)))
+        for own, whole in blocks
+    )
+    return LevelSums(tuple(wanted), found)
+
+
+def _completed(
+    wanted: Sequence[int], built: tuple[tuple[int, ...], Integers], parents: tuple[tuple[int, ...], Integers]
+) -> Integers:
+    at = {node: position for position, node in enumerate(built[0])}
+    above = {node: position for position, node in enumerate(parents[0])}
+    columns, _, bins, k = built[1].shape
     sums = np.empty((columns, len(wanted), bins, k), dtype=np.int64)
     for position, node in enumerate(wanted):
         if node in at:
-            sums[:, position] = built.sums[:, at[node]]
+            sums[:, position] = built[1][:, at[node]]
         else:
-            whole = parents.sums[:, above[parent(node)]]
-            np.subtract(whole, built.sums[:, at[sibling(node)]], out=sums[:, position])
-    return LevelSums(tuple(wanted), sums, built.sizes, built.kinds)
+            whole = parents[1][:, above[parent(node)]]
+            np.subtract(whole, built[1][:, at[sibling(node)]], out=sums[:, position])
+    return sums
 
 
-def left_counts(source: Source, numbers: Numbers) -> Integers:
+def left_counts(offered: Candidates, numbers: Numbers) -> Integers:
     """Return int64 [nodes, columns, candidates, C]: class counts of the left child of each candidate."""
-    return np.ascontiguousarray(numbers.class_counts(source.candidates.left))
+    return np.ascontiguousarray(numbers.class_counts(offered.left))
 
 
 def winners(
     sources: Mapping[str, Source],
-    allowed: Mapping[str, NDArray[np.bool_]],
+    allowed: Mapping[str, Sequence[NDArray[np.bool_]]],
     totals: Mapping[int, Integers],
     bounds: Mapping[int, tuple[float, float]] | None,
     judge: Judge,
@@ -152,30 +188,58 @@ def winners(
 
     Args:
         sources: of each party, in party order; ties in gain go to the first, then to the lowest column and candidate.
-        allowed: for some sources bool [nodes, columns, candidates]: which candidates may be chosen.
+        allowed: for some sources and each of their blocks bool [nodes, columns, candidates]: which may be chosen.
         totals: int64 [k] of each node.
         bounds: least and largest weight of each node; None where there are none.
     """
     best: dict[int, Winner] = {}
     for owner, source in sources.items():
-        nodes = source.level.nodes
-        if not nodes or not len(source.level.sums):
-            continue
-        found = best_splits(
-            source.candidates,
-            np.stack([totals[node] for node in nodes]),
-            judge.numbers,
-            judge.scales,
-            judge.rule,
-            kinds=source.level.kinds,
-            bounds=None if bounds is None else np.array([bounds[node] for node in nodes]),
-            allowed=allowed.get(owner),
-        )
-        for position, node in enumerate(nodes):
-            column, gain = int(found.column[position]), float(found.gain[position])
-            if column >= 0 and (node not in best or gain > best[node].gain):
-                code, missing_left, chosen = source.candidates.chosen(position, column, int(found.candidate[position]))
-                weights = (float(found.weights[position, 0]), float(found.weights[position, 1]))
-                kind, left = int(source.level.kinds[column]), found.left[position]
-                best[node] = Winner(node, owner, column, code, missing_left, chosen, gain, left, kind, weights)
+        for number in range(len(source.candidates)):
+            may = allowed[owner][number] if owner in allowed else None
+            for found in _best_of(owner, source, number, may, totals, bounds, judge):
+                before = best.get(found.node)
+                earlier = before is not None and before.owner == owner and found.column < before.column
+                if before is None or found.gain > before.gain or (earlier and found.gain == before.gain):
+                    best[found.node] = found
     return best
+
+
+def _best_of(
+    owner: str,
+    source: Source,
+    number: int,
+    may: NDArray[np.bool_] | None,
+    totals: Mapping[int, Integers],
+    bounds: Mapping[int, tuple[float, float]] | None,
+    judge: Judge,
+) -> Iterator[Winner]:
+    """Yield the best split of each node among the columns of one block."""
+    nodes, block, offered = source.level.nodes, source.level.blocks[number], source.candidates[number]
+    if not nodes or not len(block.columns):
+        return
+    found = best_splits(
+        offered,
+        np.stack([totals[node] for node in nodes]),
+        judge.numbers,
+        judge.scales,
+        judge.rule,
+        kinds=block.kinds,
+        bounds=None if bounds is None else np.array([bounds[node] for node in nodes]),
+        allowed=may,
+    )
+    for position, node in enumerate(nodes):
+        at = int(found.column[position])
+        if at >= 0:
+            code, missing_left, chosen = offered.chosen(position, at, int(found.candidate[position]))
+            yield Winner(
+                node=node,
+                owner=owner,
+                column=int(block.columns[at]),
+                code=code,
+                missing_left=missing_left,
+                categories=chosen,
+                gain=float(found.gain[position]),
+                left=found.left[position],
+                kind=int(block.kinds[at]),
+                weights=(float(found.weights[position, 0]), float(found.weights[position, 1])),
+            )
