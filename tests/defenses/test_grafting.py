@@ -14,15 +14,13 @@ from labelward.defenses.grafting import Grafting
 from labelward.defenses.label_dp import LpMst, RandomizedLabels
 from labelward.errors import JobError, PolicyError
 from labelward.kernels.objectives import objective
-from labelward.party.context import Context
+from labelward.party.local import alone
 from labelward.party.policy import POINTS, FinishedTree, Policy, PolicyChain, Repair, Setup, require_points
-from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.protocols.tree import predict
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from labelward.protocols.tree.predict import leaves_of, predict_active
 from labelward.protocols.tree.rows import draw_rows
 from labelward.testing.policies import finished_trees
-from labelward.transport.inprocess import connect
 from wiring import Run, Setting, joined, make_labels, make_parts, make_targets, readable_content
 
 KINDS = ["forest", "boosted"]
@@ -263,12 +261,7 @@ def test_level_by_level_a_repaired_model_does_not_predict() -> None:
     run = given_setting.run(policies=(RandomizedLabels(epsilon=0.2), Grafting()))
     share = run.active.share
     with pytest.raises(PolicyError, match="a repaired model predicts in one round only"):
-        predict_active(_nobody(), share, {}, 10, mode="levels")
-
-
-def _nobody() -> Context:
-    header = Header(FORMAT, "", "active", "active", (), (1, 1), "none", 0, (), {})
-    return Context(connect(["active"])["active"], active="active", peers=(), transcript=Transcript(header), seed=1)
+        predict_active(alone("active", seed=1, rows=1), share, {}, 10, mode="levels")
 
 
 # -- what it brings ----------------------------------------------------------------------------------------------------

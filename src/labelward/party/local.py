@@ -1,4 +1,4 @@
-"""A rehearsal: every party's program in its own thread of one process, over the in-process transport."""
+"""Programs of one process: a rehearsal of all parties, each in its own thread, and a party that works by itself."""
 
 from __future__ import annotations
 
@@ -8,13 +8,25 @@ from typing import TypeVar
 
 from labelward.errors import PeerError
 from labelward.party.context import Context
+from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.transport.base import Transport
 from labelward.transport.inprocess import connect
 
-__all__ = ["run_parties"]
+__all__ = ["alone", "run_parties"]
 
 T = TypeVar("T")
 Program = Callable[[Context], T]
+
+
+def alone(party: str, *, seed: int, rows: int) -> Context:
+    """Return the context of an active party without peers or policies; what it records is not kept.
+
+    Args:
+        seed: of the learning draws.
+        rows: how many training rows it has.
+    """
+    transcript = Transcript(Header(FORMAT, "", party, "active", (), (rows, 0), "none", 0, (), {}))
+    return Context(connect([party])[party], active=party, peers=(), transcript=transcript, seed=seed)
 
 
 def run_parties(programs: Mapping[str, tuple[Callable[[Transport], Context], Program[T]]]) -> dict[str, T]:

@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.party.context import Context
-from labelward.party.transcript import FORMAT, Header, Transcript
+from labelward.party.local import alone
 from labelward.protocols.tree.columns import Columns, Labels
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.predict import expected, predict_active
 from labelward.protocols.tree.share import ModelShare
 from labelward.protocols.tree.trained import Trained
-from labelward.transport.inprocess import connect
 
 __all__ = ["OwnLearner"]
 
@@ -44,12 +43,11 @@ class OwnLearner:
     def probabilities(self, values: Floats, rows: NDArray[np.bool_]) -> Floats:
         """See :class:`labelward.party.policy.Learner`."""
         party, here = self.ctx.party, self.columns
-        transcript = Transcript(Header(FORMAT, "", party, "active", (), (len(rows), 0), "none", 0, (), {}))
-        alone = Context(connect([party])[party], active=party, peers=(), transcript=transcript, seed=self.ctx.seed)
+        ctx = alone(party, seed=self.ctx.seed, rows=len(rows))
         some = Columns(here.names, here.x[rows], here.categories, here.monotone)
         labels = Labels(values=values[rows], weights=self.weights[rows], classes=self.classes)
         params = replace(self.params, early_stopping_rounds=0)
-        fitted = self.train(alone, params, {party: some}, labels, None, precision=self.precision)
+        fitted = self.train(ctx, params, {party: some}, labels, None, precision=self.precision)
         share = ModelShare(
             kind=params.kind,
             model="",
@@ -62,4 +60,4 @@ class OwnLearner:
             objective=fitted.objective,
             base=fitted.base,
         )
-        return expected(share, predict_active(alone, share, {party: (share.own, here.x)}, len(here.x)))
+        return expected(share, predict_active(ctx, share, {party: (share.own, here.x)}, len(here.x)))
