@@ -164,12 +164,14 @@ class _Trainer:
     def _round(self, number: int, trees: int, margins: Floats) -> list[Tree]:
         g, h = self.objective.gradients(margins, self.labels)
         outputs = self.objective.outputs
+        self.sizes, self.first = np.abs(g).max(axis=1) * self.weights, trees
         if self.params.multi_strategy == "one_output_per_tree" and outputs > 1:
             return [self._tree(trees + c, g[:, [c]], h[:, [c]], implied="", output=c) for c in range(outputs)]
         return [self._tree(trees, g, h, implied=self.objective.implied, output=-1)]
 
     def _tree(self, tree: int, g: Floats, h: Floats, *, implied: str, output: int) -> Tree:
-        rows, repeats, factors = draw_rows(self.setting, tree, g, self.weights)
+        draw = self.first if self.params.sampling == "goss" else tree  # one draw for all trees of a round
+        rows, repeats, factors = draw_rows(self.setting, draw, self.sizes)
         weighted = bool((self.weights != 1.0).any()) or self.params.sampling == "goss"
         encoded = list(range(len(repeats))) if self.forest else rows  # a forest encodes all rows, once
         weights = self.weights * factors if weighted else None
@@ -197,13 +199,12 @@ def step_of(params: TreeModel, name: str) -> float:
     return 0.7 if name == "count:poisson" else 0.0
 
 
-def draw_rows(setting: Setting, tree: int, g: Floats, weights: Floats) -> tuple[list[int], list[int], Floats]:
+def draw_rows(setting: Setting, tree: int, sizes: Floats) -> tuple[list[int], list[int], Floats]:
     """Return the tree's rows, how often each row was drawn, and by what its numbers are multiplied."""
     params, n = setting.params, len(setting.labels)
     factors = np.ones(n)
     rng = learning(setting.seed, setting.active, tree, "rows")
     if params.sampling == "goss":
-        sizes = np.abs(g).sum(axis=1) * weights
         order = sorted(range(n), key=lambda row: (-sizes[row], row))
         top, rest = max(1, int(params.top_rate * n)), max(1, int(params.other_rate * n))
         others = [int(row) for row in rng.choice(order[top:], min(rest, n - top), replace=False)] if top < n else []
@@ -357,7 +358,9 @@ class _Grower:
         active, *_ = self.parts
         if self.params.mode == "mixed":
             able = [each for each, x in self.parts.items() if each != active or x.shape[1]]
-            return able[self.tree % len(able)] == party
+            apart = self.params.multi_strategy == "one_output_per_tree" and len(self.setting.classes) > 2
+            turn = self.tree // len(self.setting.classes) if apart else self.tree  # a round's trees have one owner
+            return able[turn % len(able)] == party
         if self.params.mode == "layered":
             return (party != active) == (depth < self.params.passive_depth)
         return True

@@ -54,7 +54,7 @@ def encode(g: Floats, h: Floats, weights: Floats | None, rows: list[int], implie
             h = np.ones((len(g), 1))
             implied = "weight" if implied == "count" else implied
         g, h = g * weights[:, None], h * weights[:, None]
-    bounded = found.bounded and (weights is None or max(weights[rows]) <= 1.0)
+    bounded = found.bounded and weights is None
     scale_g, scale_h = scale_of(g[rows], bounded), scale_of(h[rows], bounded)
     if implied == "count":
         scale_g = 1.0

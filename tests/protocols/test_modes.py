@@ -37,11 +37,11 @@ def test_parties_take_turns(targets: str) -> None:
 
 
 def test_turns_with_samples_and_a_tree_for_each_class() -> None:
-    """Column samples are counted by the trees in which a party takes part."""
-    given = mixed("classes", multi_strategy="one_output_per_tree", trees=2, feature_fraction=0.5, row_fraction=0.8)
+    """A round's trees have one owner; column samples are counted by the trees in which a party takes part."""
+    given = mixed("classes", multi_strategy="one_output_per_tree", trees=4, feature_fraction=0.5, row_fraction=0.8)
     run = assert_lossless(given)
-    assert [tree.output for tree in run.active.share.trees] == [0, 1, 2, 0, 1, 2]
-    assert all(each <= {position % 3} for position, each in enumerate(owners(run)))
+    assert [tree.output for tree in run.active.share.trees] == [0, 1, 2] * 4
+    assert all(each <= {position // 3 % 3} for position, each in enumerate(owners(run)))
 
 
 def test_an_active_party_without_columns_has_no_turn() -> None:

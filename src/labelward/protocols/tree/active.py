@@ -39,7 +39,7 @@ from labelward.protocols.tree.plan import Ensemble, Plan
 from labelward.protocols.tree.predict import leaf_weights
 from labelward.protocols.tree.records import RecordBook
 from labelward.protocols.tree.routing import reached_leaves
-from labelward.protocols.tree.rows import Encoded, Encoder, draw_rows
+from labelward.protocols.tree.rows import Drawn, Encoded, Encoder, draw_rows
 from labelward.protocols.tree.trained import Trained, Warm
 from labelward.rng import learning
 
@@ -135,6 +135,11 @@ class _Trainer:
         self.larger, self.rounds = False, [(len(self.trees), dict(self.ensemble.records))]
 
     @property
+    def apart(self) -> bool:
+        """Whether a round grows one tree for each class."""
+        return self.params.multi_strategy == "one_output_per_tree" and self.objective.outputs > 1
+
+    @property
     def stopped(self) -> bool:
         """Whether the validation rows say that further rounds are of no use."""
         patience, history = self.params.early_stopping_rounds, self.history
@@ -146,7 +151,8 @@ class _Trainer:
         g, h = objective.gradients(self.margins[:n], self.targets.values)
         if self.clean:
             self.clean.gradients = objective.gradients(self.clean.margins[:n], self.clean.values)
-        apart = self.params.multi_strategy == "one_output_per_tree" and objective.outputs > 1
+        apart = self.apart
+        self.sizes, self.first = np.abs(g).max(axis=1, initial=0.0) * self.targets.weights, len(self.trees)
         for output in range(objective.outputs) if apart else (-1,):
             chosen = slice(output, output + 1) if apart else slice(None)
             self._boost(g[:, chosen], h[:, chosen], output, participants)
@@ -160,7 +166,7 @@ class _Trainer:
                 self.labels.values[rest],
                 self.labels.weights[rest],
             )
-            self.history.append(-value if larger else value)
+            self.history.append(value)
             self.larger = larger
 
     def grow_forest(self, batch: Sequence[frozenset[str]]) -> None:
@@ -213,12 +219,14 @@ class _Trainer:
             objective=self.objective.name,
             base=tuple(self.base.tolist()),
             grown=self.taken_part[next(iter(self.blocks))],
-            history=tuple(-value if self.larger else value for value in self.history),
+            history=tuple(self.history),
             records=owned | {self.ctx.party: owned[self.ctx.party] - self.grafted} if self.repairs else {},
         )
 
     def _best_round(self) -> int:
-        return int(np.argmin(self.history))
+        """Return the best round; a metric that is not a number counts as worst."""
+        values = np.array(self.history)
+        return int(np.argmin(np.nan_to_num(-values if self.larger else values, nan=np.inf)))
 
     def _targets(self, precision: int) -> Targets:
         """Return what is fitted, after the policies have had their say, the weights of classes included."""
@@ -280,18 +288,21 @@ class _Trainer:
 
     def _encoder(self, precision: int) -> Encoder:
         true, purities = self.ensemble.labels, self.ctx.policies.purities
-        flags = np.zeros((self.n, 0), dtype=np.int64)
-        if true is not None and purities:
-            flags = (true[:, None] == np.arange(1, self.classes)).astype(np.int64)
+        n = self.n
+        flags = np.zeros((n, 0), dtype=np.int64)
+        derivable = self.objective.implied == "count" and np.array_equal(
+            self.targets.values, self.labels.values[: self.n]
+        )
         weighted = bool((self.targets.weights != 1.0).any())
         weighted |= self.params.sampling == "goss" or self.params.scale_pos_weight != 1.0
+        if true is not None and purities and (weighted or not derivable):
+            flags = (true[:, None] == np.arange(1, self.classes)).astype(np.int64)
         return Encoder(self.objective, flags, precision, weighted=weighted)
 
     def _boost(self, g: Floats, h: Floats, output: int, participants: frozenset[str]) -> None:
         """Grow one tree on gradients [rows, outputs of the tree]."""
         tree = len(self.trees)
-        sizes = np.abs(g).sum(axis=1) * self.targets.weights
-        drawn = draw_rows(self.params, sizes, seed=self.ctx.seed, party=self.ctx.party, tree=tree)
+        drawn = self._drawn(tree)
         sample = np.flatnonzero(drawn.counts)
         weights = self.targets.weights if drawn.factors is None else self.targets.weights * drawn.factors
         encoded = self.encoder.encode(g, h, weights, sample, g.shape[1])
@@ -310,6 +321,11 @@ class _Trainer:
             shape = repaired(growth, shape, self._clean_plan(plan, clean))
             self.clean.margins[:, into] += leaf_weights(shape)[reached]
         self.trees.append(shape)
+
+    def _drawn(self, tree: int) -> Drawn:
+        """Draw the rows of a tree; by gradients once for all trees of a round, so that none tells of its own class."""
+        draw = self.first if self.params.sampling == "goss" else tree
+        return draw_rows(self.params, self.sizes, seed=self.ctx.seed, party=self.ctx.party, tree=draw)
 
     def _clean(self) -> Clean | None:
         """Return what repairs go by, where a policy may want some."""
@@ -369,7 +385,7 @@ class _Trainer:
         passive = frozenset(others) | (participants & frozenset(self.ctx.peers))
         if self.params.mode == "mixed":
             able = [name for name in self.ensemble.owners if name not in self.blocks or self.blocks[name].names]
-            owner = able[tree % len(able)]
+            owner = able[(tree // self.objective.outputs if self.apart else tree) % len(able)]
             return (frozenset({owner if owner in passive else active}),)
         if self.params.mode == "layered" and passive:
             return (passive,) * self.params.passive_depth + (frozenset({active}),)

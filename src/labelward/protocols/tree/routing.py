@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,16 +42,15 @@ def reached_leaves(
         return reached
     answers = {}
     for name, columns in blocks.items():
-        bits = ensemble.own[name].records().answers(columns.x[others], before[name])
-        answers[name] = _behind(before[name], bits)
+        answers[name] = ensemble.own[name].records().answers(columns.x[others], before[name])
     for peer, number in growth.plan.seen_as.items():
         new = ensemble.records[peer] - before[peer]
-        bits = unpack_answers(peer, ctx.recv(peer, PredictAnswers, (number,)), new, rows)
-        answers[peer] = _behind(before[peer], bits)
-    reached[others] = leaves_reached(shape, ensemble.owners, answers, rows)
+        answers[peer] = unpack_answers(peer, ctx.recv(peer, PredictAnswers, (number,)), new, rows)
+    reached[others] = leaves_reached(_from_zero(shape, ensemble.owners, before), ensemble.owners, answers, rows)
     return reached
 
 
-def _behind(before: int, bits: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the answers for new records at their record numbers."""
-    return np.concatenate([np.zeros((before, bits.shape[1]), dtype=np.bool_), bits])
+def _from_zero(shape: TreeShape, owners: tuple[str, ...], before: Mapping[str, int]) -> TreeShape:
+    """Return the tree with each owner's records counted from its first new one."""
+    own = zip(shape.owners, shape.records, strict=True)
+    return msgspec.structs.replace(shape, records=tuple(record - before[owners[owner]] for owner, record in own))

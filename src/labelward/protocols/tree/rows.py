@@ -83,8 +83,7 @@ class Encoder:
 
     def __init__(self, objective: Objective, flags: Integers, precision: int, *, weighted: bool) -> None:
         self.objective, self.precision, self.weighted = objective, precision, weighted
-        derivable = objective.implied == "count" and not weighted
-        self.flags = flags[:, :0] if derivable else flags
+        self.flags = flags
 
     def encode(self, g: Floats, h: Floats, weights: Floats, rows: Integers, outputs: int) -> Encoded:
         """Encode the chosen rows; the others are zero.
@@ -103,7 +102,7 @@ class Encoder:
             hessians, implied = max(1, hessians), "weight" if implied == "count" else implied
         classes = flags.shape[1] + 1 if flags.shape[1] else 0
         numbers = Numbers(outputs=outputs, hessians=hessians, implied=implied, classes=classes)
-        within = objective.bounded and bool(weights[rows].max(initial=0.0) <= 1.0)
+        within = objective.bounded and not self.weighted  # not the weights themselves: the layout shows it
         scales = choose_scales(g[rows], h[rows], self.precision, bounded=within, implied=implied)
         known = within or implied == "count"
         g_most, h_most = (objective.g_most, objective.h_most) if known else self._most(scales)
