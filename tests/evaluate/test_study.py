@@ -83,6 +83,7 @@ TINY = Study(
         PLACE: Expected(mean=0.624, std=0.014, within=0.01),  # seeds 1 and 2 of the reference splits: .634, .614
         (*PLACE[:3], "ID2Graph"): Expected(mean=0.0, within=0.01),
     },
+    order=("ID-LMID 0.1",),
 )
 
 
@@ -211,6 +212,7 @@ def test_data_that_are_not_here_are_named(tmp_path: Path, monkeypatch: pytest.Mo
     outcome = run_study(elsewhere, tmp_path / "study")
     assert set(outcome.missing) == {"Obesity", "Never", "Lost & found"}
     assert "is not on this machine" in outcome.missing["Obesity"]
+    assert outcome.missing["Never"] == "no copy of it is known"
     assert not outcome.jobs
     assert "nothing" not in StudyReport(outcome, tmp_path / "study").verdict()
 

@@ -194,7 +194,7 @@ class StudyReport:
         ]
 
     def _rates(self, part: Part) -> Section:
-        setting, grids = self._settings[part.settings[0]], []
+        setting, grids, told = self._settings[part.settings[0]], [], []
         for model in self._models(part):
             rows = []
             for defense in self._defenses(part, setting, model):
@@ -205,10 +205,11 @@ class StudyReport:
                         Cell(ours=_ABSENT if rate is None else f"{_figure(rate.mean, rate.std)} ({count(sums)} sums)")
                     )
                 rows.append((defense.name, tuple(cells)))
+                told += self._rate_difference(part, model, defense.name, [rate for rate, _ in found.values() if rate])
             header = ("all data sets", *map(_title, self.outcome.tables))
             caption = f"{_MODELS[model]}: sums with the defense for each one without"
             grids.append(Grid(caption=caption, header=header, rows=tuple(rows)))
-        return _section(part, tuple(grids))
+        return _section(part, tuple(grids), differences=told)
 
     def _rate(self, setting: Setting, table: DataSet, model: str, defense: str) -> tuple[Spread | None, float]:
         """Return the ratio of sums, seed by seed, to those of the undefended run, and their mean number."""
@@ -224,12 +225,23 @@ class StudyReport:
         if not rates:
             return Cell(ours=_ABSENT, paper="" if printed is None else decimals(printed.mean, 3))
         mean = Spread.of([rate.mean for rate in rates]).mean
-        if printed is None:
-            return Cell(ours=decimals(mean, 3))
+        if printed is None or defense not in self.study.order:
+            return Cell(ours=decimals(mean, 3), paper="" if printed is None else decimals(printed.mean, 3))
         same = (mean < 1) == (printed.mean < 1)
         self._judged["", model, defense, SUMS] = same
         side = f"{'below' if printed.mean < 1 else 'above'} 1"
         return Cell(ours=decimals(mean, 3), paper=decimals(printed.mean, 3), within=side, met=same)
+
+    def _rate_difference(self, part: Part, model: str, defense: str, rates: Sequence[Spread]) -> list[str]:
+        """Say where a rate differs from the printed one."""
+        printed = self.study.printed.get((part.name, ("", model, defense, SUMS)))
+        mean = Spread.of([rate.mean for rate in rates]).mean if rates else None
+        if printed is None or mean is None or abs(mean - printed.mean) <= NOTEWORTHY:
+            return []
+        return [
+            f"{_MODELS[model]}, {defense}: {decimals(mean, 3)} here, {decimals(printed.mean, 3)} in the paper "
+            f"({_signed(mean - printed.mean)}), mean of {len(rates)} data sets here: {part.reason}."
+        ]
 
     def _curves(self, part: Part) -> Section:
         settings = [self._settings[name] for name in part.settings]

@@ -134,6 +134,7 @@ class Part:
         columns: titles of the columns that it shows.
         axis: what the settings' values are.
         about: what is ours in it, where the paper's text leaves things open.
+        reason: what sets all of its figures apart from the paper's.
         defenses: families that it shows; empty: all.
         models: names that it shows; empty: all.
     """
@@ -145,6 +146,7 @@ class Part:
     columns: tuple[str, ...]
     axis: str = ""
     about: str = ""
+    reason: str = ""
     defenses: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
 
@@ -205,6 +207,7 @@ class Study:
         seeds: how many there are.
         printed: by part and place: what the paper prints.
         expected: by place: the reference figures.
+        order: defenses of which the sums must lie on the same side of the undefended ones as the paper's.
         metric: what the columns hold, in words.
     """
 
@@ -221,6 +224,7 @@ class Study:
     seeds: int = 5
     printed: Mapping[tuple[str, Place], Printed] = field(default_factory=dict)
     expected: Mapping[Place, Expected] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
     metric: str = "V-measure"
 
     def chosen(self, names: Sequence[str]) -> tuple[Part, ...]:

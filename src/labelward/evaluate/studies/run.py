@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from labelward.data.catalogue import load
+from labelward.data.catalogue import entries, load
 from labelward.errors import DataError, LabelwardError, OutputError
 from labelward.evaluate.audit import audit
 from labelward.evaluate.private import LOCK_FILE, locked, output_errors, private_folder, replacing
@@ -88,7 +88,7 @@ def run_study(
         columns: dict[str, tuple[str, ...]] = {}
         for table in wanted:
             try:
-                columns[table.name] = () if table.generate else tuple(load(table.name).column_names[:-1])
+                columns[table.name] = _columns(table)
             except DataError as error:
                 missing[table.title] = str(error)
         at_hand = tuple(table for table in wanted if table.name in columns)
@@ -132,6 +132,15 @@ def _name(marker: Path) -> str | None:
         return str(json.loads(marker.read_text(encoding="utf-8"))["study"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _columns(table: DataSet) -> tuple[str, ...]:
+    """Return the columns of a data set, none of one that is generated; :class:`DataError` where it is missing."""
+    if table.generate is not None:
+        return ()
+    if table.name not in entries():
+        raise DataError(_UNKNOWN)
+    return tuple(load(table.name).column_names[:-1])
 
 
 def _source(out: Path, task: Task) -> str:
