@@ -29,7 +29,7 @@ def setting(seed: int, kind: str = "binary", rows: int = 120, **params: object) 
 
 
 @pytest.mark.parametrize("kind", ["binary", "classes", "quantities"])
-@pytest.mark.parametrize("most", [1, 2, 3, 6, 100])
+@pytest.mark.parametrize("most", [2, 3, 6, 100])
 def test_most_leaves(kind: str, most: int) -> None:
     run = assert_lossless(setting(81, kind, max_leaves=most))
     assert all(len(tree.leaves) <= most for tree in run.active.share.trees)

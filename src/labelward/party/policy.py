@@ -375,6 +375,9 @@ def require_points(policies: Iterable[Policy], visited: frozenset[str], setup: S
             raise PolicyError(
                 f"defense {policy.kind!r} acts at {', '.join(sorted(missing))}, which {setup.model} never reaches"
             )
+        counted = policy.points & {"split_candidates", "before_instance_space"}
+        if counted and not policy.purities:
+            raise PolicyError(f"defense {policy.kind!r} acts at {min(counted)} and must declare purities")
         policy.check(setup)
 
 

@@ -95,7 +95,7 @@ class LevelCodes:
         return not categories and 0 <= code <= len(self._edges(slot, column))
 
     def threshold(self, slot: int, column: int, code: int) -> float:
-        """Return the value at or below which a row goes left; the largest float where all known ones do, 0 for a set."""
+        """Return the value at or below which a row goes left; the largest float where all known do, 0 for a set."""
         if self.kinds[column] == CATEGORICAL:
             return 0.0
         edges = self._edges(slot, column)

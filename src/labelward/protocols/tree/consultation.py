@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import PolicyError
 from labelward.party.policy import CandidateSplits, SplitReveal
 from labelward.protocols.tree.level import Source, Winner, left_counts
 from labelward.protocols.tree.plan import Ensemble, Plan
@@ -61,8 +60,6 @@ class Consultation:
         """
         if not participants or not self._policies.at("before_instance_space"):
             return participants
-        if not self._policies.purities:
-            raise PolicyError("a defense that acts at before_instance_space must declare purities")
         numbers = self._plan.judge.numbers
         left = numbers.class_counts(winner.left)
         reveal = SplitReveal(

@@ -20,6 +20,8 @@ from labelward.protocols.tree.xgboost_json import xgboost_json
 
 __all__ = ["export_active", "export_passive"]
 
+_MOST_COLUMNS = 1 << 20
+
 Consent = bool | Callable[[str], bool]
 
 
@@ -105,7 +107,8 @@ def _told(share: ModelShare, *, names: bool) -> ExportRecords:
 def _check(peer: str, told: ExportRecords, records: int) -> None:
     """Refuse splits that do not fit the active party's share or each other."""
     fits = (
-        len(told.columns) == len(told.thresholds) == records
+        0 <= told.width <= _MOST_COLUMNS
+        and len(told.columns) == len(told.thresholds) == records
         and len(told.names) in (0, told.width)
         and all(0 <= column < told.width for column in (*told.columns, *told.categorical))
         and not any(math.isnan(threshold) for threshold in told.thresholds)

@@ -77,6 +77,12 @@ class TreeModel:
         """Refuse values that contradict each other."""
         if self.objective != "reg:tweedie" and self.tweedie_variance_power != 1.5:
             raise JobError("[model] tweedie_variance_power: is for objective 'reg:tweedie' only")
+        if self.max_leaves == 1:
+            raise JobError("[model] max_leaves: must be 0 for no limit, or at least 2, but got 1")
+        if self.sampling != "goss" and (self.top_rate, self.other_rate) != (0.2, 0.1):
+            raise JobError("[model] top_rate: and other_rate are for sampling 'goss' only")
+        if self.mode != "layered" and self.passive_depth != 2:
+            raise JobError("[model] passive_depth: is for mode 'layered' only")
         if self.mode == "layered" and self.passive_depth >= self.depth:
             raise JobError(f"[model] passive_depth: must be below depth {self.depth} but got {self.passive_depth}")
         if self.sampling == "goss" and self.row_fraction < 1.0:

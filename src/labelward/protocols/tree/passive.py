@@ -44,6 +44,8 @@ from labelward.protocols.tree.share import Records
 
 __all__ = ["train_passive"]
 
+_MOST_TOGETHER = 64
+
 
 def train_passive(
     ctx: Context,
@@ -76,8 +78,8 @@ def train_passive(
     while True:
         message = ctx.recv(ctx.active, (TreeStart, TrainingEnd), (tree,))
         if isinstance(message, TrainingEnd):
-            if not 0 <= message.records <= len(own.book):
-                reason = f"keeps {message.records} of {len(own.book)} splits"
+            if message.trees != tree or not 0 <= message.records <= len(own.book):
+                reason = f"ends after {message.trees} trees where there were {tree}, or keeps {message.records} splits"
                 raise PeerError(ctx.active, reason, message="TrainingEnd", step=(tree,))
             return own.book.records().first(message.records), before[1] + tree
         tree += own.take_part(cast("TreeStart", message))
@@ -116,7 +118,7 @@ class _Own:
     def take_part(self, start: TreeStart) -> int:
         """Sum and answer for trees that grow side by side until they are done; return how many they were."""
         ctx, first = self.ctx, len(self.book)
-        if start.together < 1:
+        if not 1 <= start.together <= _MOST_TOGETHER:
             raise PeerError(ctx.active, f"starts {start.together} trees", message="TreeStart", step=(start.tree,))
         trees = [self._begin(start)]
         for number in range(start.tree + 1, start.tree + start.together):
@@ -164,6 +166,8 @@ class _Own:
         level = tree.level = ctx.recv(ctx.active, Level, step)
         for split in level.splits:
             self._split(tree.partition, split, ctx.active)
+        if list(level.build) != sorted(set(level.build)):
+            raise PeerError(ctx.active, "asks for sums of nodes out of order", message="Level", step=step)
         for node in level.build:
             if not tree.partition.knows(node):
                 reason = f"asks for sums of node {node}, which is no leaf"
@@ -205,6 +209,9 @@ class _Own:
         assert level is not None
         assert codes is not None
         chosen = ctx.recv(ctx.active, ChosenSplits, step)
+        nodes = [split.node for split in chosen.splits]
+        if nodes != sorted(set(nodes)):
+            raise PeerError(ctx.active, "chose splits of nodes out of order", message="ChosenSplits", step=step)
         slot_of = {node: position for position, node in enumerate(level.build)}
         answers = []
         for split in chosen.splits:

@@ -347,6 +347,8 @@ def _path_sides(
 ) -> Bits:
     """Return for each record of the request and each of its rows whether the row goes left, one after the other."""
     name, step = "PathRequest", (number,)
+    if list(request.records) != sorted(set(request.records)):
+        raise PeerError(ctx.active, "asks for splits out of order", message=name, step=step)
     with ctx.blaming(ctx.active, name, step):
         masks = [mask.unpack(len(x)) for mask in request.rows]
     if len(masks) != len(request.records):

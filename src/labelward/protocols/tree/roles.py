@@ -127,7 +127,9 @@ def run_active(
         ctx.send(peer, KeyOffer(private.public.material(), model), _STEP)
     warm = None
     if share is not None:
-        _check_share(share, ctx.party, train, params)
+        _check_share(share, task.agreed.parties, ctx.party, train, params)
+        if share.classes != labels.classes:
+            raise JobError(f"the model that goes on has the classes {', '.join(share.classes)}")
         warm = Warm(share, _margins_before(ctx, share, train))
     trained = train_active(
         ctx,
@@ -195,7 +197,7 @@ def run_passive(
     public: PublicKey = engine.public(offer, protection=ctx.protection, insecure=task.agreed.insecure)
     before, grown = Records(), 0
     if share is not None:
-        _check_share(share, ctx.party, train, task.params)
+        _check_share(share, task.agreed.parties, ctx.party, train, task.params)
         if task.params.kind != "forest":
             predict_passive(ctx, share, train.x)
         before, grown = share.own, share.grown
@@ -220,12 +222,14 @@ def _started(share: ModelShare | None) -> dict[str, str]:
     return {} if share is None else {"continues": share.model}
 
 
-def _check_share(share: ModelShare, party: str, train: Columns, params: TreeModel) -> None:
+def _check_share(share: ModelShare, parties: tuple[str, ...], party: str, train: Columns, params: TreeModel) -> None:
     """Refuse to go on with a share that these columns and parameters do not fit."""
     if share.party != party:
         raise JobError(f"the model that goes on is a share of {share.party!r}, not of {party!r}")
     if share.kind != params.kind:
         raise JobError(f"[model] kind: the model that goes on is of kind {share.kind!r}, not {params.kind!r}")
+    if share.parties != parties:
+        raise JobError(f"the model that goes on has the parties {', '.join(share.parties)}, not {', '.join(parties)}")
     if share.columns != train.names:
         raise JobError(f"party {party!r}: the model that goes on has columns {', '.join(share.columns)}")
     if share.categories != train.category_names():

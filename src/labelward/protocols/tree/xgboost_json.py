@@ -113,7 +113,7 @@ def feature_names(share: ModelShare, records: Mapping[str, ExportRecords]) -> li
     forbidden = str.maketrans({"[": "_", "]": "_", "<": "_"})
     told = [(party, (*records[party].names,)) for party in share.parties]
     often = Counter(name.translate(forbidden) for _, names in told for name in names)
-    result: list[str] = []
+    result: dict[str, None] = {}
     for party, names in told:
         for position in range(records[party].width):
             name = names[position].translate(forbidden) if names else f"f{position}"
@@ -121,8 +121,8 @@ def feature_names(share: ModelShare, records: Mapping[str, ExportRecords]) -> li
                 name = f"{party.translate(forbidden)}.{name}"
             while name in result:
                 name += "_"
-            result.append(name)
-    return result
+            result[name] = None
+    return list(result)
 
 
 def _feature_types(share: ModelShare, records: Mapping[str, ExportRecords]) -> list[str]:
