@@ -115,6 +115,7 @@ def test_each_task_is_an_audit_of_its_own(whole: Path) -> None:
     }
     defended = stored[f"defended/breast_cancer/secureboost/1/{RESULTS_FILE}"]
     assert len(defended) == 4  # undefended and ID-LMID, two attacks each
+    assert {path.parent.name for path in whole.rglob("view")} == {"telco"}
 
 
 def test_a_stopped_study_goes_on_to_the_same_end(whole: Path, tmp_path: Path) -> None:

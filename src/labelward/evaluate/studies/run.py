@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from labelward.data.catalogue import entries, load
 from labelward.errors import DataError, LabelwardError, OutputError
 from labelward.evaluate.audit import audit
 from labelward.evaluate.private import LOCK_FILE, locked, output_errors, private_folder, replacing
+from labelward.evaluate.rehearse import VIEW
 from labelward.evaluate.watch import Watch, silent
 from labelward.job import Job
 
@@ -193,9 +195,15 @@ def _results(tasks: Mapping[Path, Job], jobs: int, watch: Watch) -> Iterator[tup
 
 
 def _audit(job: Job, folder: Path) -> str | None:
-    """Run one audit, or what is missing of it; return why it failed."""
+    """Run one audit, or what is missing of it; return why it failed.
+
+    Of its views only the attacker's are kept: the active party's, with all sums that it decrypted, fill a disk.
+    """
     try:
         audit(job, folder)
+        for view in folder.glob(f"runs/*/*/{job.active.name}/{VIEW}"):
+            with output_errors(view):
+                shutil.rmtree(view)
     except (LabelwardError, MemoryError) as error:
         return str(error) or "out of memory"
     return None
