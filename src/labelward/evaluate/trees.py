@@ -20,8 +20,8 @@ from labelward.kernels.objectives import Objective, metric
 from labelward.messages.tree import DecryptedSums, InstanceSpaces, Level, OwnSplit
 from labelward.party.context import Context
 from labelward.party.handshake import Agreed
+from labelward.party.local import alone
 from labelward.party.policy import Policy, require_points
-from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.party.view import View
 from labelward.protocols.tree.active import VISITED, train_active
 from labelward.protocols.tree.columns import Columns, Labels
@@ -30,7 +30,6 @@ from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.predict import predict_active, predict_passive
 from labelward.protocols.tree.roles import Held, Task, run_active, run_passive, setup_of
 from labelward.protocols.tree.share import ModelShare
-from labelward.transport.inprocess import connect
 
 __all__ = ["TreePrograms"]
 
@@ -91,10 +90,7 @@ class TreePrograms(Programs[ModelShare]):
     def pooled(self, data: Rehearsal, parties: Sequence[PartyData], *, seed: int, precision: int) -> Floats:
         """See :meth:`Programs.pooled`."""
         active = parties[0].name
-        rows = len(data.train_labels), len(parties[0].test)
-        header = Header(FORMAT, "", active, "active", (), rows, "none", 0, (), {})
-        transport = connect([active])[active]
-        ctx = Context(transport, active=active, peers=(), transcript=Transcript(header), seed=seed)
+        ctx = alone(active, seed=seed, rows=len(data.train_labels))
         held = {party.name: _held(party) for party in parties}
         trained = train_active(
             ctx,
@@ -118,7 +114,7 @@ class TreePrograms(Programs[ModelShare]):
             base=trained.base,
         )
         return predict_active(
-            ctx, share, {name: (trained.own[name], each.test) for name, each in held.items()}, rows[1]
+            ctx, share, {name: (trained.own[name], each.test) for name, each in held.items()}, len(parties[0].test)
         )
 
     def seen_by_active(self, view: View) -> Seen:

@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import JobError, PolicyError
-from labelward.he.contract import EncryptedRows, Layout, PrivateKey
+from labelward.he.contract import EncryptedRows, PrivateKey
 from labelward.kernels.objectives import metric
-from labelward.messages.base import RowMask
-from labelward.messages.tree import TrainingEnd, TreeStart
+from labelward.messages.tree import TrainingEnd
 from labelward.party.context import Context
 from labelward.party.policy import POINTS, Schedule, Targets
 from labelward.protocols.tree.columns import Columns, Labels, Splitter
@@ -34,6 +33,7 @@ from labelward.protocols.tree.graft import Clean, repaired
 from labelward.protocols.tree.growth import Growth, grow_together
 from labelward.protocols.tree.learner import OwnLearner
 from labelward.protocols.tree.level import Judge
+from labelward.protocols.tree.opening import Opening
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.plan import Ensemble, Plan
 from labelward.protocols.tree.predict import leaf_weights
@@ -130,7 +130,7 @@ class _Trainer:
         self.taken_part = dict.fromkeys(ctx.peers, 0) | dict.fromkeys(blocks, grown)
         self.encoder = self._encoder(precision)
         self.forest: tuple[Encoded, EncryptedRows | None] | None = None
-        self.has_rows: set[str] = set()
+        self.opening = Opening(ctx, once=params.kind == "forest")
         self.history: list[float] = []
         self.larger, self.rounds = False, [(len(self.trees), dict(self.ensemble.records))]
 
@@ -185,7 +185,7 @@ class _Trainer:
             self._plan(first + position, encoded, each.counts, participants, -1)
             for position, (each, participants) in enumerate(zip(drawn, batch, strict=True))
         ]
-        self._start(plans, rows, encoded.layout)
+        self.opening.start(plans, rows, route=False)
         growths = [Growth(self.ensemble, plan) for plan in plans]
         shapes = grow_together(growths)
         if self.clean:
@@ -307,7 +307,8 @@ class _Trainer:
         weights = self.targets.weights if drawn.factors is None else self.targets.weights * drawn.factors
         encoded = self.encoder.encode(g, h, weights, sample, g.shape[1])
         plan = self._plan(tree, encoded, drawn.counts, participants, output)
-        self._start([plan], self._encrypt(encoded, sample) if plan.seen_as else None, encoded.layout)
+        others = bool((drawn.counts == 0).any()) or self.n < len(self.margins)
+        self.opening.start([plan], self._encrypt(encoded, sample) if plan.seen_as else None, route=others)
         before = dict(self.ensemble.records)
         growth = Growth(self.ensemble, plan)
         shape = grow_together([growth])[0]
@@ -397,23 +398,3 @@ class _Trainer:
         with self.ctx.phase("encrypt"):
             chosen = encoded.values if len(rows) == self.n else encoded.values[rows]
             return self.private.encrypt(chosen, encoded.layout)
-
-    def _start(self, plans: Sequence[Plan], rows: EncryptedRows | None, layout: Layout) -> None:
-        """Tell every party of the trees in which it takes part, with the encrypted numbers that it does not have."""
-        for peer in self.ctx.peers:
-            mine = [plan for plan in plans if peer in plan.seen_as]
-            for position, plan in enumerate(mine):
-                assert rows is not None
-                again = self.params.kind == "forest" and peer in self.has_rows
-                self.has_rows.add(peer)
-                sample = plan.counts > 0
-                boosted = self.params.kind != "forest"
-                start = TreeStart(
-                    plan.seen_as[peer],
-                    RowMask.pack(sample),
-                    None if again else rows.block(),
-                    0 if position else len(mine),
-                    boosted and (not sample.all() or self.n < len(self.margins)),
-                    plan.counts[sample].astype(np.uint8).tobytes() if plan.counts.max() > 1 else b"",
-                )
-                self.ctx.send(peer, start, (start.tree,))
