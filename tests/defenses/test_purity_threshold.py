@@ -141,3 +141,19 @@ def test_set_ups_that_make_no_sense(threshold: float, changes: dict[str, Any], m
     PurityThreshold(threshold=0.26).check(replace(setup, classes=4))
     with pytest.raises(PolicyError, match=message):
         PurityThreshold(threshold=threshold).check(replace(setup, **changes))
+
+
+@pytest.mark.parametrize("parties", [2, 3])
+def test_below_hides_what_lies_below_pure_nodes(parties: int) -> None:
+    """The paper's form: a pure node is known, and nothing below it."""
+    given_setting = setting(SecureBoost(trees=3, depth=4, bins=16), parties, rows=400)
+    run = given_setting.run(policies=(PurityThreshold(threshold=0.8, hide="below"),))
+    assert purest(run, given_setting.labels)[1] > 0.8
+    seen = 0
+    for party in run.passive:
+        for nodes in known_nodes(run.views[party]):
+            for node in nodes.keys() - {0, 1, 2}:
+                held = given_setting.labels[nodes[(node - 1) // 2]]
+                assert np.bincount(held).max() / len(held) <= 0.8
+                seen += 1
+    assert seen >= 4

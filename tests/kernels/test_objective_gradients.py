@@ -216,7 +216,7 @@ def test_margins_that_overflow_give_infinite_gradients_quietly() -> None:
 def test_labels_that_do_not_fit_are_named(name: str, bad: float) -> None:
     own = made(name, {}, 3 if name in ("multi:softprob", "gini") else 0)
     own.check(np.array([0.0, 1.0]))
-    with pytest.raises(DataError, match=str(bad)):
+    with pytest.raises(DataError, match=f"that of row 1, counting from 0, is {bad:g}"):
         own.check(np.array([0.0, bad, 1.0]))
 
 

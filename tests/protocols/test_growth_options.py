@@ -149,10 +149,11 @@ def test_directions_need_one_output() -> None:
         replace(setting(86, "classes"), monotone={"left": {0: 1}}, timeout=10.0).run()
 
 
-def test_a_tree_for_each_class_may_keep_directions() -> None:
-    """Each tree has one output; what rises with the column is each class's margin, so only the constraint is kept."""
+def test_a_tree_for_each_class_keeps_no_directions() -> None:
+    """Each tree has one output, but the margin of a class is not its probability."""
     given_setting = setting(87, "classes", multi_strategy="one_output_per_tree")
-    assert_lossless(replace(given_setting, monotone={"left": {0: 1}}))
+    with pytest.raises(DataError, match="'left': monotone constraints are for boosted trees of two classes"):
+        replace(given_setting, monotone={"left": {0: 1}}, timeout=10.0).run()
 
 
 # -- samples -----------------------------------------------------------------------------------------------------------

@@ -3,23 +3,25 @@
 Setting: the passive parties are curious; the purer the nodes that one sees, the better its clusters of rows fit the
 classes. The purity of a node is the share of its largest class among the rows that the tree grows on.
 
-A candidate of a passive party of which a child would exceed the threshold is not chosen, since its owner would learn
-that child. Where a child of any other split would exceed it, both children are shown to nobody (each follows from the
-other by subtraction) and the active party grows all that lies below alone. A root that exceeds it has a child that
-does, whatever the split: its whole tree is grown alone.
+``hide = "children"``: a candidate of a passive party of which a child would exceed the threshold is not chosen, since
+its owner would learn that child. Where a child of any other split would exceed it, both children are shown to nobody
+(each follows from the other by subtraction) and the active party grows all that lies below alone. A root that exceeds
+it has a child that does, whatever the split: its whole tree is grown alone.
+
+``hide = "below"``: a node that exceeds the threshold is grown on by the active party alone. Its own rows are known all
+the same: to the owner of the split above it, and to the others, who are told its sibling's rows, by subtraction.
 
 What it does not promise: nothing is said of what several nodes tell together, nor of rows out of a tree's sample,
 which the owner of a split can place, too.
 
-Reference: CMOSB paper, Section V-C and Algorithm 4. Differences: the text tests a node after its rows were shared, the
-algorithm before; this is the algorithm's order, which leaks less. The paper lets an owner see the pure children of its
-own split.
+Reference: CMOSB paper, Section V-C and Algorithm 4, of which ``"below"`` is what can be seen. ``"children"`` is
+stricter: it keeps the promise that no pure node is visible.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,22 +34,26 @@ __all__ = ["PurityThreshold"]
 
 @dataclass(frozen=True, kw_only=True)
 class PurityThreshold(Policy):
-    """Show no node in which the share of one class exceeds ``threshold``.
+    """Show nothing of nodes in which the share of one class exceeds ``threshold``.
 
     Attributes:
         threshold: above 1/C for C classes, at most 1 (which hides nothing). There is no default: it is the choice that
             only the user can make.
+        hide: ``"children"``: such nodes themselves; ``"below"``: what lies below them, as in the paper.
     """
 
     kind: ClassVar[str] = "purity-threshold"
     purities: ClassVar[bool] = True
 
     threshold: float
+    hide: Literal["children", "below"] = "children"
 
     def __post_init__(self) -> None:
         number = isinstance(self.threshold, int | float) and not isinstance(self.threshold, bool)
         if not number or not 0 < self.threshold <= 1:
             raise JobError(f"threshold must be a share above 0 and at most 1 but got {self.threshold!r}")
+        if self.hide not in ("children", "below"):
+            raise JobError(f"hide must be 'children' or 'below' but got {self.hide!r}")
 
     def check(self, setup: Setup) -> None:
         """Refuse quantities, a threshold that every node exceeds, and rows that count several times."""
@@ -66,22 +72,25 @@ class PurityThreshold(Policy):
             )
 
     def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
-        """Refuse a passive party's candidates of which a child exceeds the threshold: its owner would learn it."""
+        """Refuse a passive party's candidates that would show it what is to be hidden."""
+        allowed = np.ones(candidates.left.shape[:-1], dtype=np.bool_)
         if candidates.owner_is_active:
-            return np.ones(candidates.left.shape[:-1], dtype=np.bool_)
+            return allowed
+        if self.hide == "below":
+            return allowed & (_purity(candidates.node) <= self.threshold)[:, None, None]
         right = candidates.node[:, None, None, :] - candidates.left
         if (right < 0).any():
             raise PolicyError("defense 'purity-threshold': decrypted class counts exceed those of their node")
-        allowed: NDArray[np.bool_] = np.maximum(_purity(candidates.left), _purity(right)) <= self.threshold
-        return allowed
+        return allowed & (np.maximum(_purity(candidates.left), _purity(right)) <= self.threshold)
 
     def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:
-        """Hide the children from everyone where either exceeds the threshold."""
-        purest = max(float(_purity(child)) for child in (reveal.left, reveal.right))
+        """Hide the children from everyone where either exceeds the threshold, or where their node does."""
+        asked = (reveal.left + reveal.right,) if self.hide == "below" else (reveal.left, reveal.right)
+        purest = max(float(_purity(counts)) for counts in asked)
         return reveal.participants if purest <= self.threshold else frozenset()
 
     def parameters(self) -> dict[str, Any]:
-        """Return the threshold."""
+        """Return threshold and form."""
         return asdict(self)
 
 

@@ -49,6 +49,7 @@ class TreePrograms(Programs[ModelShare]):
             self._check_labels(data)
         except DataError as error:
             raise DataError(f"{data.label}: {error}") from error
+        self._check_idle(data)
         setup = setup_of(
             self.params,
             classes=len(data.classes),
@@ -56,6 +57,27 @@ class TreePrograms(Programs[ModelShare]):
             passive=tuple(party.name for party in passive),
         )
         require_points(policies, VISITED, setup)
+
+    def _check_idle(self, data: Rehearsal) -> None:
+        """Refuse what would mean nothing for these labels and rows."""
+        params, several = self.params, len(data.classes) > 2
+        forest = params.kind == "forest"
+        if forest and len(data.validation_values):
+            raise JobError("[data] validation_size: means nothing for 'forest', which has no rounds to stop at")
+        if params.eval_metric != "auto" and not len(data.validation_values):
+            raise JobError(
+                f"[model] eval_metric: {params.eval_metric!r} means nothing without validation rows "
+                "([data] validation_size is 0)"
+            )
+        if params.multi_strategy != "multi_output_tree" and not several:
+            raise JobError(f"[model] multi_strategy: {params.multi_strategy!r} means nothing but for several classes")
+        for party in data.parties:
+            for column in party.monotone:
+                if several or (forest and data.classes):
+                    raise JobError(
+                        f"[data] monotone: column {party.columns[column]!r} of party {party.name!r}: constraints are "
+                        "for boosted trees of two classes or of quantities, and for forests of quantities"
+                    )
 
     def objective(self, classes: Sequence[str]) -> Objective:
         """See :meth:`Programs.objective`."""

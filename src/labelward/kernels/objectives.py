@@ -349,7 +349,8 @@ def _mean(values: Floats, weights: Floats) -> float:
 
 def _refuse(y: Floats, bad: NDArray[np.bool_], rule: str) -> None:
     if bad.any():
-        raise DataError(f"{rule} but one is {y[int(np.argmax(bad))]!r}")
+        row = int(np.argmax(bad))
+        raise DataError(f"{rule} but that of row {row}, counting from 0, is {float(y[row]):g}")
 
 
 def _exp(values: Floats) -> Floats:

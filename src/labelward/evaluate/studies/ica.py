@@ -54,7 +54,7 @@ _PURITY = tuple(
         family="purity threshold",
         strength=threshold,
         symbol="purity",
-        chain=(Kind("purity-threshold", {"threshold": threshold}),),
+        chain=(Kind("purity-threshold", {"threshold": threshold, "hide": "below"}),),
     )
     for threshold in (0.9, 0.8, 0.7, 0.6)
 )

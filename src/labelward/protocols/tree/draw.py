@@ -115,7 +115,10 @@ class _Drawing:
         """Return what is said of a node: what it asks or gives, then its gain and cover, where they are known."""
         if node in self.leaf:
             position = self.leaf[node]
-            weights = [f"{weight:+.4g}" for weight in self.weights[position][:_SHOWN]]
+            named = len(self.share.classes) == self.weights.shape[1] > 1
+            names = [f"{name} " for name in self.share.classes] if named else [""] * self.weights.shape[1]
+            shown = zip(names[:_SHOWN], self.weights[position] + 0.0, strict=False)  # + 0.0: no minus before a zero
+            weights = [f"{name}{weight:+.4g}" for name, weight in shown]
             more = ", …" if self.weights.shape[1] > _SHOWN else ""
             return [f"leaf {', '.join(weights)}{more}", *self._cover(len(self.split) + position)]
         position = self.split[node]

@@ -259,8 +259,11 @@ class Growth:
         return complete(wanted, built, before)
 
     def _check_directions(self, owner: str, level: LevelSums) -> None:
-        if self.plan.judge.numbers.outputs > 1 and level.monotone:
-            raise DataError(f"party {owner!r}: monotone constraints need a model of one output, not of several classes")
+        if level.monotone and (self.plan.judge.numbers.outputs > 1 or self.plan.output >= 0):
+            raise DataError(
+                f"party {owner!r}: monotone constraints are for boosted trees of two classes or of quantities, and for "
+                "forests of quantities: elsewhere there is no one prediction that could only rise or fall"
+            )
 
     def _winners(self) -> dict[int, Winner]:
         """Return the winners that stand, and record who may see their children and what these weigh at most."""
