@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lossless import GOSS, NAMES, as_reference, assert_lossless, assert_same, encrypted, rich_setting
 
-from labelward.errors import InputError
+from labelward.errors import DataError, InputError
 from labelward.messages.tree import TreeStart
 from labelward.protocols.tree.params import SecureBoost
 from wiring import Setting, make_labels, make_parts, make_targets, with_missing
