@@ -26,6 +26,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 __all__ = [
+    "LEAST_LIKENESS",
     "CodecError",
     "DataError",
     "DependencyError",
@@ -41,6 +42,9 @@ __all__ = [
     "ProtocolError",
     "unknown_name",
 ]
+
+LEAST_LIKENESS = 0.65
+"""Of a name that is suggested, as :func:`difflib.get_close_matches` has it: one letter of three may be wrong."""
 
 
 class LabelwardError(Exception):
@@ -123,6 +127,6 @@ class EncryptionError(LabelwardError):
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     """Return the message for a name that is not in a list: what was given, a near one, all known ones."""
     names = sorted(known)
-    near = get_close_matches(name, names, n=1)
+    near = get_close_matches(name, names, n=1, cutoff=LEAST_LIKENESS)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     return f"unknown {kind} {name!r}{hint}; known: {', '.join(names) or 'none'}"

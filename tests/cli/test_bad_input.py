@@ -71,7 +71,7 @@ _LABELS = np.arange(120) % 2
     ("columns", "words"),
     [
         ({"label": np.zeros(120, dtype=np.int64)}, ["'label'", "'0'", "two classes"]),
-        ({"label": [None, *_LABELS[1:].tolist()]}, ["'label'", "1 labels are missing", "row 0"]),
+        ({"label": [None, *_LABELS[1:].tolist()]}, ["'label'", "1 label is missing", "row 0"]),
         ({"label": [*_LABELS[:-1].astype(float), np.inf]}, ["'label'", "row 119", "inf"]),
         ({"label": _LABELS + 0.5}, ["'label'", "row 0", "0.5"]),
         ({"t1": [np.inf, *[0.0] * 119]}, ["'telco'", "'t1'", "row 0", "inf"]),

@@ -181,7 +181,7 @@ def test_labels_become_positions_in_the_sorted_classes(labels, classes):
     [
         ({"label": np.ones(40, int)}, "every label is '1'"),
         ({"label": [None, None, *[0, 1] * 19]}, "2 labels are missing (the first in row 0, counting from 0)"),
-        ({"label": [0.0, np.nan, *[0.0, 1.0] * 19]}, "1 labels are missing (the first in row 1, counting from 0)"),
+        ({"label": [0.0, np.nan, *[0.0, 1.0] * 19]}, "1 label is missing (the first in row 1, counting from 0)"),
         ({"label": [0.0, np.inf, *[0.0, 1.0] * 19]}, "row 1, counting from 0, is inf"),
         ({"label": [0.0, 0.5, *[0.0, 1.0] * 19]}, "row 1, counting from 0, is 0.5"),
         ({"label": [7, *[0, 1] * 19, 0]}, "class '7' has a single row"),

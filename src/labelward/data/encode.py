@@ -8,7 +8,7 @@ training did not know. Or, as dummies, they become a column of 0 and 1 for each 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import DataError
 
+from .misfits import first_misfit, is_text, refuse_typos
 from .tables import find_column, row_name
 
 __all__ = [
@@ -52,15 +53,17 @@ class Coding:
     Attributes:
         names: of the encoded columns.
         categories: for each encoded column that holds codes its categories, by code.
+        dates: the encoded columns that hold dates or times; None: it is not known which do.
     """
 
     names: tuple[str, ...]
     categories: Mapping[str, tuple[str, ...]]
+    dates: frozenset[str] | None = None
 
 
 def coding(
     table: pa.Table,
-    columns: Iterable[str],
+    columns: Sequence[str],
     place: str,
     *,
     style: str = "native",
@@ -77,15 +80,17 @@ def coding(
 
     Raises:
         DataError: names place and column that does not exist, has a type that is not supported or more categories than
-            :func:`most_categories` of these rows.
+            :func:`most_categories` of these rows, or holds texts that are numbers or dates but for a few.
     """
     names: list[str] = []
     known: dict[str, tuple[str, ...]] = {}
+    dates = frozenset(column for column in columns if _is_time(find_column(table, column, place).type))
     for column in columns:
         values, where = find_column(table, column, place), f"{place}, column {column!r}"
         if not is_categorical(values.type) and not (style == "dummies" and pa.types.is_boolean(values.type)):
             names.append(column)
             continue
+        refuse_typos(values, where)
         categories = _categories(values if rows is None else values.take(pa.array(rows)), where)
         if style == "native":
             names.append(column)
@@ -96,7 +101,7 @@ def coding(
             if name in table.column_names:
                 raise DataError(f"{where}: the column of its category {category!r} has the name of another, {name!r}")
             names.append(name)
-    return Coding(names=tuple(names), categories=known)
+    return Coding(names=tuple(names), categories=known, dates=dates)
 
 
 def encode_sides(table: pa.Table, known: Coding, place: str, sides: Sequence[NDArray[np.int64]]) -> tuple[Floats, ...]:
@@ -124,6 +129,8 @@ def encode_sides(table: pa.Table, known: Coding, place: str, sides: Sequence[NDA
         if name in known.categories:
             encoded = _codes(values, known.categories[name], where)
         elif column == name:
+            if known.dates is not None:
+                _check_time(values, where, dated=name in known.dates)
             encoded = numbers(values, where)
         else:
             if read is None or read[0] != column:
@@ -136,7 +143,14 @@ def encode_sides(table: pa.Table, known: Coding, place: str, sides: Sequence[NDA
     return matrices
 
 
-def encode_as(table: pa.Table, columns: Sequence[str], categories: Mapping[str, Sequence[str]], place: str) -> Floats:
+def encode_as(
+    table: pa.Table,
+    columns: Sequence[str],
+    categories: Mapping[str, Sequence[str]],
+    place: str,
+    *,
+    dates: Collection[str] | None = None,
+) -> Floats:
     """Return the matrix (rows × columns, C order) of another table in a known coding.
 
     Args:
@@ -144,11 +158,16 @@ def encode_as(table: pa.Table, columns: Sequence[str], categories: Mapping[str, 
         columns: the encoded names, ``column`` or ``column=category``; a category that is not among these is 0.
         categories: for each column that holds codes its categories, by code; another one becomes -1.
         place: whose table it is, for messages.
+        dates: the columns that must hold dates or times, if anything; all others must not. None: any may.
 
     Raises:
         DataError: as :func:`encode_sides`.
     """
-    known = Coding(names=tuple(columns), categories={name: tuple(those) for name, those in categories.items()})
+    known = Coding(
+        names=tuple(columns),
+        categories={name: tuple(those) for name, those in categories.items()},
+        dates=None if dates is None else frozenset(dates),
+    )
     return encode_sides(table, known, place, [np.arange(table.num_rows)])[0]
 
 
@@ -160,7 +179,7 @@ def origin(name: str, columns: Container[str]) -> str | None:
 
 def is_categorical(kind: Any) -> bool:
     """Return whether a column of this Arrow type holds categories."""
-    return _is_text(kind) or bool(pa.types.is_dictionary(kind))
+    return is_text(kind) or bool(pa.types.is_dictionary(kind))
 
 
 def most_categories(rows: int) -> int:
@@ -183,7 +202,8 @@ def numbers(values: Any, where: str) -> Floats:
         return np.full(len(values), np.nan)
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_timestamp(kind)):
         wanted = "it must hold numbers" + ("" if is_categorical(kind) else ", texts, booleans, dates or times")
-        raise DataError(f"{where}: type {kind} is not supported here; {wanted}")
+        misfit = first_misfit(values, "number") if is_text(kind) else ""
+        raise DataError(f"{where}: {misfit or f'type {kind} is not supported here'}; {wanted}")
     if types.is_timestamp(values.type):
         unit = values.type.unit
         return _floats(values.cast(pa.int64())) / _PER_DAY[unit]
@@ -194,6 +214,24 @@ def numbers(values: Any, where: str) -> Floats:
         wanted = f"at most {MAX_MAGNITUDE:g} in size" if np.isfinite(found[row]) else "finite"
         raise DataError(f"{where}: {row_name(row)}, is {found[row]}; values must be {wanted}")
     return found
+
+
+def _is_time(kind: Any) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def _check_time(values: Any, where: str, *, dated: bool) -> None:
+    """Refuse dates where the training had numbers, and the reverse; a column without any value may stand for both."""
+    kind = values.type
+    if _is_time(kind) == dated or pa.types.is_null(kind):
+        return
+    if not dated:
+        raise DataError(f"{where}: holds dates (type {kind}), but held numbers in training")
+    misfit = first_misfit(values, "date") if is_text(kind) else ""
+    raise DataError(
+        f"{where}: {misfit or f'has type {kind}'}, but it held dates in training; a CSV file must have all of them as "
+        "2024-03-31 or 2024-03-31 18:00:00"
+    )
 
 
 def _floats(values: Any) -> Floats:
@@ -237,8 +275,3 @@ def _found(values: Any, where: str) -> tuple[NDArray[np.int64], tuple[str, ...]]
     rank = np.full(len(order) + 1, -1, dtype=np.int64)
     rank[order] = np.arange(len(order))
     return rank[encoded.indices.fill_null(len(order)).to_numpy()], tuple(str(found[position]) for position in order)
-
-
-def _is_text(kind: Any) -> bool:
-    types = pa.types
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))

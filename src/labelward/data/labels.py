@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from labelward.errors import DataError
 
 from .encode import numbers
+from .misfits import first_misfit, is_text
 from .tables import find_column, row_name
 
 __all__ = ["encode_labels", "encode_quantities", "encode_weights", "label_bins"]
@@ -36,7 +37,7 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
     if pa.types.is_floating(labels.type) or pa.types.is_decimal(labels.type):
         labels = _whole(labels, where)
     kind = labels.type
-    if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or _is_text(kind)):
+    if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or is_text(kind)):
         raise DataError(f"{where}: type {kind} is not supported; labels must be whole numbers, texts or booleans")
     found = pc.unique(labels)
     found = found.take(pc.sort_indices(found.cast(pa.int8()) if pa.types.is_boolean(kind) else found))
@@ -47,7 +48,7 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
     counts = np.bincount(codes)
     if counts.min() < 2:
         lonely = classes[int(counts.argmin())]
-        told = "" if _is_text(kind) else '; set task = "regression" in [data] if the labels are quantities'
+        told = "" if is_text(kind) else '; set task = "regression" in [data] if the labels are quantities'
         raise DataError(f"{where}: class {lonely!r} has a single row, which cannot be in training and in test{told}")
     return classes, codes
 
@@ -68,7 +69,7 @@ def encode_quantities(table: pa.Table, column: str, place: str) -> NDArray[np.fl
     _refuse_missing(labels, where)
     if not _is_number(labels.type):
         raise DataError(
-            f"{where}: a regression needs numbers but the column has type {labels.type}; "
+            f"{where}: a regression needs numbers but the column has type {labels.type}{_misfit(labels)}; "
             'set task = "classification" in [data] if these are classes'
         )
     values = numbers(labels, where)
@@ -86,7 +87,7 @@ def encode_weights(table: pa.Table, column: str, place: str) -> NDArray[np.float
     weights = find_column(table, column, place)
     where = f"{place}, weight column {column!r}"
     if not _is_number(weights.type):
-        raise DataError(f"{where}: weights must be numbers but the column has type {weights.type}")
+        raise DataError(f"{where}: weights must be numbers but the column has type {weights.type}{_misfit(weights)}")
     values = numbers(weights, where)
     for wrong, told in ((np.isnan(values), "is missing"), (values < 0, "is negative")):
         if wrong.any():
@@ -116,15 +117,17 @@ def _is_number(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _is_text(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+def _misfit(values: Any) -> str:
+    told = first_misfit(values, "number") if is_text(values.type) else ""
+    return f" ({told})" if told else ""
 
 
 def _refuse_missing(labels: Any, where: str) -> None:
     missing = pc.is_null(labels, nan_is_null=True).to_numpy(zero_copy_only=False)
     count = int(np.count_nonzero(missing))
     if count:
-        raise DataError(f"{where}: {count} labels are missing (the first in {row_name(int(np.argmax(missing)))})")
+        told = "1 label is missing" if count == 1 else f"{count} labels are missing"
+        raise DataError(f"{where}: {told} (the first in {row_name(int(np.argmax(missing)))})")
 
 
 def _whole(labels: Any, where: str) -> Any:

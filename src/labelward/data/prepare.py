@@ -54,6 +54,7 @@ class PartyData:
         categories: for each column (by position) that holds codes its categories, by code: those of the training and
             validation rows, so that a test row may have the code -1 of a category that training never met.
         monotone: for some columns (by position) 1 or -1: predictions may only rise, or fall, with the column.
+        dates: names of the columns that hold dates or times.
     """
 
     name: str
@@ -63,6 +64,7 @@ class PartyData:
     test: Floats
     categories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     monotone: Mapping[int, int] = field(default_factory=dict)
+    dates: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -234,6 +236,7 @@ def _party_data(
         test=test,
         categories={known.names.index(column): names for column, names in known.categories.items()},
         monotone={known.names.index(column): direction for column, direction in directions.items()},
+        dates=known.dates or frozenset(),
     )
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from labelward.errors import DataError
+from labelward.errors import LEAST_LIKENESS, DataError
 
 __all__ = ["as_table", "find_column", "read_ids", "read_table", "refuse_other_rows", "row_name"]
 
@@ -76,7 +76,7 @@ def find_column(table: pa.Table, column: str, place: str) -> Any:
     if position >= 0:
         return table.column(position)
     names = table.column_names
-    near = get_close_matches(column, names, n=1)
+    near = get_close_matches(column, names, n=1, cutoff=LEAST_LIKENESS)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     known = ", ".join(names[:_FEW_COLUMNS]) + (", …" if len(names) > _FEW_COLUMNS else "")
     raise DataError(f"{place}: no column {column!r}{hint} among the {len(names)} columns {known}")
@@ -95,13 +95,15 @@ def read_ids(table: pa.Table, column: str, place: str) -> NDArray[np.str_]:
         raise DataError(f"{place}: ids must be whole numbers or texts but the column has type {kind}")
     if ids.null_count:
         first = int(np.argmax(pc.is_null(ids).to_numpy(zero_copy_only=False)))
-        raise DataError(f"{place}: {ids.null_count} ids are missing (the first in {row_name(first)})")
+        told = "1 id is missing" if ids.null_count == 1 else f"{ids.null_count} ids are missing"
+        raise DataError(f"{place}: {told} (the first in {row_name(first)})")
     texts = np.asarray(ids.cast(pa.large_string()).to_numpy(zero_copy_only=False), dtype=np.str_)
     repeats = np.ones(len(texts), dtype=np.bool_)
     repeats[np.unique(texts, return_index=True)[1]] = False
     if repeats.any():
         number, name = np.count_nonzero(repeats), str(texts[repeats][0])
-        raise DataError(f"{place}: {number} ids repeat an earlier one (the first is {name!r}); each row needs its own")
+        told = "1 id repeats" if number == 1 else f"{number} ids repeat"
+        raise DataError(f"{place}: {told} an earlier one (the first is {name!r}); each row needs its own")
     return texts
 
 
@@ -123,7 +125,8 @@ def refuse_other_rows(verb: str, held: tuple[str, NDArray[np.str_]], other: tupl
 
 
 def _such(ids: NDArray[np.str_]) -> str:
-    return f"{len(ids)} ids (such as {str(ids[0])!r})" if len(ids) else "0 ids"
+    number = "1 id" if len(ids) == 1 else f"{len(ids)} ids"
+    return f"{number} (such as {str(ids[0])!r})" if len(ids) else number
 
 
 def _read_csv(file: Path, text: Sequence[str]) -> pa.Table:

@@ -1,0 +1,133 @@
+"""Typos in columns of numbers and dates, and columns of another kind than in training."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from labelward.data import coding, encode_as, encode_quantities, encode_weights, read_ids, read_table
+from labelward.data.misfits import first_misfit, refuse_typos
+from labelward.data.tables import find_column
+from labelward.errors import DataError
+
+AGES = [str(20 + row) for row in range(40)]
+
+
+def read(folder: Path, **columns: list[str]) -> pa.Table:
+    lines = [",".join(columns), *(",".join(row) for row in zip(*columns.values(), strict=True))]
+    (folder / "table.csv").write_text("\n".join(lines) + "\n")
+    return read_table(folder / "table.csv")
+
+
+def refusal(table: pa.Table, **options: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        coding(table, table.column_names, "party 'bank'", **options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("style", ["native", "dummies"])
+def test_a_typo_in_a_column_of_numbers_is_no_category(tmp_path: Path, style: str) -> None:
+    table = read(tmp_path, age=[*AGES[:9], "4o", *AGES[10:38], "NA", ""], town=["a", "b"] * 20)
+    told = refusal(table, style=style)
+    assert "party 'bank', column 'age': row 9, counting from 0, is '4o', but 37 of the 38 values are numbers" in told
+    assert "leave it empty if it is missing" in told
+
+
+def test_a_typo_outside_of_the_training_rows_is_one_too(tmp_path: Path) -> None:
+    table = read(tmp_path, age=[*AGES[:9], "4o", *AGES[10:]])
+    assert "row 9, counting from 0, is '4o'" in refusal(table, rows=np.arange(9))
+
+
+@pytest.mark.parametrize("typo", ["2024-02-30", "31.03.2024", "soon", "20240331"])
+def test_a_typo_in_a_column_of_dates(tmp_path: Path, typo: str) -> None:
+    days = [f"2024-03-{1 + row % 31:02d}" for row in range(39)]
+    assert f"row 39, counting from 0, is '{typo}', but 39 of the 40 values are dates" in refusal(
+        read(tmp_path, since=[*days, typo])
+    )
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["a", "b"] * 20,
+        AGES,  # a file that has types says that these are texts
+        [*AGES[:30], *["x"] * 10],  # numbers, but not nearly all
+        [None] * 40,
+        ["NA"] * 40,
+        ["1,5", "2,5"] * 20,
+    ],
+)
+def test_texts_that_are_meant_as_such(values: list[str | None]) -> None:
+    refuse_typos(pa.chunked_array([pa.array(values, pa.string())]), "here")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_numbers_of_every_form(kind: Any) -> None:
+    numbers = ["1", "-1.5", "+.5", "3.", "1e5", "2E-07", " 7 ", None, "NaN"]
+    assert first_misfit(pa.chunked_array([pa.array(numbers, kind)]), "number") == ""
+    for wrong in ("1_000", "0x1f", "1e", ".", "", "l2", "12%"):
+        told = first_misfit(pa.chunked_array([pa.array([*numbers, wrong], kind)]), "number")
+        assert told == ("" if wrong == "" else f"row 9, counting from 0, is {wrong!r}")
+
+
+def test_categories_that_say_so_may_look_like_numbers() -> None:
+    values = pa.array([*["1", "2"] * 20, "x", "x"]).dictionary_encode()
+    assert coding(pa.table({"c": values}), ["c"], "here").categories == {"c": ("1", "2", "x")}
+
+
+def test_a_typo_in_a_label_or_a_weight_is_named(tmp_path: Path) -> None:
+    table = read(tmp_path, y=[*AGES[:7], "1O", *AGES[8:]])
+    with pytest.raises(DataError, match=r"a regression needs numbers .* \(row 7, counting from 0, is '1O'\); set task"):
+        encode_quantities(table, "y", "here")
+    with pytest.raises(DataError, match=r"weights must be numbers .* \(row 7, counting from 0, is '1O'\)"):
+        encode_weights(table, "y", "here")
+
+
+class TestOtherTables:
+    """Rows to predict, of columns that were numbers ``x`` and dates ``since`` in training."""
+
+    @pytest.mark.parametrize(
+        ("column", "values", "words"),
+        [
+            ("x", ["1", "4o"], "column 'x': row 1, counting from 0, is '4o'; it must hold numbers"),
+            ("x", [dt.date(2024, 3, 1)] * 2, "column 'x': holds dates (type date32[day]), but held numbers in tr"),
+            ("since", ["2024-03-01", "01.03.2024"], "'since': row 1, counting from 0, is '01.03.2024', but it held d"),
+            ("since", [19783, 19784], "column 'since': has type int64, but it held dates in training"),
+            ("since", [0.5, None], "column 'since': has type double, but it held dates in training"),
+        ],
+    )
+    def test_what_is_refused(self, column: str, values: list[Any], words: str) -> None:
+        table = pa.table({"x": [1, 2], "since": [dt.date(2024, 3, 1)] * 2})
+        table = table.set_column(table.column_names.index(column), column, pa.array(values))
+        with pytest.raises(DataError) as caught:
+            encode_as(table, ["x", "since"], {}, "there", dates={"since"})
+        assert words in str(caught.value)
+
+    def test_what_is_taken(self) -> None:
+        table = pa.table({"x": pa.nulls(2), "since": pa.array([dt.datetime(1970, 1, 2, 12), None])})
+        found = encode_as(table, ["x", "since"], {}, "there", dates={"since"})
+        np.testing.assert_array_equal(found, [[np.nan, 1.5], [np.nan, np.nan]])
+        assert encode_as(pa.table({"since": [7]}), ["since"], {}, "there").tolist() == [[7]]  # nothing is known
+
+    def test_a_coding_says_which_columns_are_dates(self) -> None:
+        table = pa.table({"x": [1], "since": [dt.date(2024, 3, 1)], "at": [dt.datetime(2024, 3, 1)]})
+        assert coding(table, table.column_names, "here").dates == frozenset({"since", "at"})
+
+
+def test_only_near_names_are_suggested() -> None:
+    table = pa.table({"income": [1], "age": [2]})
+    for wrong, told in (("nope", ""), ("incom", " (did you mean 'income'?)"), ("agr", " (did you mean 'age'?)")):
+        with pytest.raises(DataError) as caught:
+            find_column(table, wrong, "here")
+        assert str(caught.value) == f"here: no column {wrong!r}{told} among the 2 columns income, age"
+
+
+def test_one_is_no_plural() -> None:
+    for ids, words in ((["a", None], "1 id is missing"), (["a", "a"], "1 id repeats an earlier one")):
+        with pytest.raises(DataError, match=words):
+            read_ids(pa.table({"id": ids}), "id", "here")
