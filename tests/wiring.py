@@ -20,11 +20,12 @@ from labelward.party.local import run_parties
 from labelward.party.policy import Policy, PolicyChain
 from labelward.party.transcript import Header, Transcript, ids_digest
 from labelward.party.view import View
-from labelward.protocols.tree.active import Trained, train_active
+from labelward.protocols.tree.active import train_active
 from labelward.protocols.tree.columns import Columns, Labels
 from labelward.protocols.tree.params import SecureBoost, TreeModel
 from labelward.protocols.tree.roles import ActiveOutcome, Held, PassiveOutcome, Task, run_active, run_passive
 from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.tree.trained import Trained
 from labelward.rng import Protection
 from labelward.transport.base import Transport
 from labelward.transport.inprocess import connect

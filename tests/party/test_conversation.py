@@ -85,7 +85,7 @@ def test_messages_wait_for_their_turn() -> None:
     """Keyed by peer, type and step: the order of arrival does not matter."""
     active, left, _ = pair()
     for step in (2, 0, 1):
-        active.send("left", TrainingEnd(step), (step,))
+        active.send("left", TrainingEnd(step, 0), (step,))
     active.send("left", PredictRequest("m", 0, 5), (0,))
     assert left.recv("active", PredictRequest, (0,)) == PredictRequest("m", 0, 5)
     assert [left.recv("active", TrainingEnd, (step,)).trees for step in range(3)] == [0, 1, 2]
@@ -93,13 +93,13 @@ def test_messages_wait_for_their_turn() -> None:
 
 def test_one_of_several_types() -> None:
     active, left, _ = pair()
-    active.send("left", TrainingEnd(0), (0,))
-    assert left.recv("active", (TreeStart, TrainingEnd), (0,)) == TrainingEnd(0)
+    active.send("left", TrainingEnd(0, 0), (0,))
+    assert left.recv("active", (TreeStart, TrainingEnd), (0,)) == TrainingEnd(0, 0)
 
 
 def test_what_is_sent_is_counted_as_it_travels() -> None:
     active, left, _ = pair()
-    message = TrainingEnd(5)
+    message = TrainingEnd(5, 0)
     active.send("left", message, (5,))
     left.recv("active", TrainingEnd, (5,))
     size = len(encode(message, (5,)))
@@ -127,7 +127,7 @@ def test_chatter_does_not_extend_the_time_limit() -> None:
     active, left, _ = pair()
     start = time.monotonic()
     for step in range(20):
-        active.send("left", TrainingEnd(step), (step,))
+        active.send("left", TrainingEnd(step, 0), (step,))
     with pytest.raises(PeerError, match="silent"):
         left.recv("active", PredictRequest, (0,))
     assert time.monotonic() - start < SOON
@@ -136,26 +136,26 @@ def test_chatter_does_not_extend_the_time_limit() -> None:
 def test_the_same_message_twice() -> None:
     active, left, _ = pair()
     for _ in range(2):
-        active.send("left", TrainingEnd(1), (1,))
-    active.send("left", TrainingEnd(2), (2,))
+        active.send("left", TrainingEnd(1, 0), (1,))
+    active.send("left", TrainingEnd(2, 0), (2,))
     with pytest.raises(PeerError, match=r"'active': sent the same message twice \(message TrainingEnd, step \[1\]\)"):
         left.recv("active", TrainingEnd, (2,))
 
 
 def test_a_peer_that_has_ended() -> None:
     active, left, _ = pair()
-    active.send("left", TrainingEnd(1), (1,))
+    active.send("left", TrainingEnd(1, 0), (1,))
     active.close()
-    assert left.recv("active", TrainingEnd, (1,)) == TrainingEnd(1)
+    assert left.recv("active", TrainingEnd, (1,)) == TrainingEnd(1, 0)
     with pytest.raises(
         PeerError, match=r"'active': ended while a message was awaited \(message TrainingEnd, step \[2\]\)"
     ):
         left.recv("active", TrainingEnd, (2,))
     with pytest.raises(PeerError, match=r"'active': has already ended \(message TrainingEnd, step \[0\]\)"):
-        left.send("active", TrainingEnd(0), (0,))
+        left.send("active", TrainingEnd(0, 0), (0,))
 
 
-@pytest.mark.parametrize("frame", [b"no frame", b"LW\x01\x93\xa1\xff", encode(TrainingEnd(1), (1,))[:-1]])
+@pytest.mark.parametrize("frame", [b"no frame", b"LW\x01\x93\xa1\xff", encode(TrainingEnd(1, 0), (1,))[:-1]])
 def test_bytes_that_are_no_message(frame: bytes) -> None:
     _, left, ends = pair()
     ends["active"].send("left", frame)
@@ -224,7 +224,7 @@ def test_a_silent_peer_ends_the_run() -> None:
 
     def dawdle(ctx: Context) -> None:
         time.sleep(1.0)
-        ctx.send("active", TrainingEnd(7), (7,))
+        ctx.send("active", TrainingEnd(7, 0), (7,))
 
     raised = errors_of({"active": wait_for_left, "left": dawdle}, timeout=0.3)
     assert str(raised["active"]) == "party 'left': silent for 0.3 s (message TrainingEnd, step [7])"
@@ -234,7 +234,7 @@ def test_a_silent_peer_ends_the_run() -> None:
 def test_results_of_all_parties() -> None:
     def lead(ctx: Context) -> str:
         for peer in ctx.peers:
-            ctx.send(peer, TrainingEnd(7), (7,))
+            ctx.send(peer, TrainingEnd(7, 0), (7,))
         return "led"
 
     def follow(ctx: Context) -> str:

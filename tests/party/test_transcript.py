@@ -27,7 +27,7 @@ MAGIC = b"labelward transcript\n"
 def fill(transcript: Transcript) -> Transcript:
     """Some records of each kind."""
     for step in range(3):
-        transcript.append("received", "active", "TrainingEnd", (step,), encode_fields(TrainingEnd(step)))
+        transcript.append("received", "active", "TrainingEnd", (step,), encode_fields(TrainingEnd(step, 0)))
         transcript.append("sent", "active", "Ready", (step,), (40).to_bytes(8, "little"))
     seen = OwnSplit(0, 0, "c", 0.5, 0, RowMask(3, "bits", b"\x05"))
     transcript.append("observed", "left", "OwnSplit", (), encode_fields(seen))
@@ -229,23 +229,25 @@ def view_of(*entries: tuple[str, str, tuple[int, ...], object]) -> View:
 
 
 def digest_of(sha256: bytes, size: int = 64) -> LevelSums:
-    return LevelSums(0, 0, 4, CipherDigest("paillier", "sums", (1, 4), Layout((1,), 9, 1), 2, size, sha256))
+    return LevelSums(
+        0, 0, 0, 1, (0,), (4,), CipherDigest("paillier", "sums", (1, 4), Layout((1,), 9, 1), 2, size, sha256)
+    )
 
 
 def test_the_digest_does_not_depend_on_arrival() -> None:
-    a, b = ("received", "active", (0,), TrainingEnd(0)), ("received", "active", (1,), TrainingEnd(1))
+    a, b = ("received", "active", (0,), TrainingEnd(0, 0)), ("received", "active", (1,), TrainingEnd(1, 0))
     assert view_of(a, b).digest() == view_of(b, a).digest()
     assert view_of(a, b).digest() != view_of(a).digest()
     assert view_of(a, a).digest() != view_of(a).digest()
 
 
 def test_the_digest_depends_on_every_readable_field() -> None:
-    base = ("received", "active", (0,), TrainingEnd(0))
+    base = ("received", "active", (0,), TrainingEnd(0, 0))
     others = [
-        ("received", "right", (0,), TrainingEnd(0)),
-        ("received", "active", (1,), TrainingEnd(0)),
-        ("received", "active", (0,), TrainingEnd(1)),
-        ("observed", "active", (0,), TrainingEnd(0)),
+        ("received", "right", (0,), TrainingEnd(0, 0)),
+        ("received", "active", (1,), TrainingEnd(0, 0)),
+        ("received", "active", (0,), TrainingEnd(1, 0)),
+        ("observed", "active", (0,), TrainingEnd(0, 0)),
     ]
     assert len({view_of(each).digest() for each in (base, *others)}) == 5
 
@@ -266,7 +268,8 @@ def test_the_digest_leaves_out_what_is_drawn_anew_in_each_run() -> None:
 def test_observed_arrays_count_in_full() -> None:
     sums = np.arange(6).reshape(1, 2, 3)
     one, two = (
-        view_of(("observed", "left", (), DecryptedSums(0, 0, "b", (0,), Array.pack(each)))) for each in (sums, sums + 1)
+        view_of(("observed", "left", (), DecryptedSums(0, 0, "b", (0,), (0,), 1, Array.pack(each))))
+        for each in (sums, sums + 1)
     )
     assert one.digest() != two.digest()
     assert next(one.observed(DecryptedSums)).sums.unpack().tolist() == sums.tolist()

@@ -43,7 +43,7 @@ from labelward.protocols.tree.rows import Drawn, Encoded, Encoder, draw_rows
 from labelward.protocols.tree.trained import Trained, Warm
 from labelward.rng import learning
 
-__all__ = ["VISITED", "Trained", "Warm", "train_active"]
+__all__ = ["VISITED", "train_active"]
 
 VISITED = frozenset(POINTS)
 
