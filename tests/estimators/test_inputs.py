@@ -10,10 +10,14 @@ import pyarrow as pa
 import pytest
 from people_table import OPEN, PARTIES, people
 from scipy import sparse
-from sklearn.exceptions import NotFittedError
 
 from labelward.errors import InputError
-from labelward.estimators import FederatedForestClassifier, SecureBoostClassifier, SecureBoostRegressor
+from labelward.estimators import (
+    FederatedForestClassifier,
+    FederatedForestRegressor,
+    SecureBoostClassifier,
+    SecureBoostRegressor,
+)
 
 Table = tuple[pd.DataFrame, np.ndarray]
 Numbers = tuple[np.ndarray, np.ndarray]
@@ -87,15 +91,6 @@ def test_tables_without_names_and_with_gaps_of_their_own(numbers: Numbers) -> No
     )
 
 
-def test_a_training_that_fails_leaves_no_model(numbers: Numbers) -> None:
-    X, y = numbers
-    model = boosted().fit(X, y)
-    with pytest.raises(ValueError, match="one class"):
-        model.fit(X, np.zeros(len(X), dtype=int))
-    with pytest.raises(NotFittedError):
-        model.predict(X)
-
-
 def test_texts_are_categories_as_well(table: Table) -> None:
     X, y = table
     texts = X.assign(area=X["area"].astype(object))
@@ -157,10 +152,19 @@ def test_three_parties_and_columns_of_none(numbers: Numbers) -> None:
         ({"defenses": [{"kind": "id-lmi", "xi": 1.0}]}, "did you mean 'id-lmid'"),
         ({"monotone_constraints": {9: 1}}, "monotone_constraints: there is no column 9"),
         ({"monotone_constraints": {0: 2}}, "must be 1, -1 or 0"),
+        ({"monotone_constraints": {0: True}}, "must be 1, -1 or 0, but 0 has True"),
+        ({"monotone_constraints": (1, 0)}, "as many directions as X has columns, 5, not 2"),
+        ({"monotone_constraints": [1, 0, 0, 0, 7]}, "must be 1, -1 or 0, but 4 has 7"),
+        ({"monotone_constraints": "rising"}, "monotone_constraints: must be a dictionary by column"),
+        ({"monotone_constraints": 1}, "monotone_constraints: must be a dictionary by column"),
+        ({"verbose": "yes"}, "^verbose: must be True or False but got 'yes'"),
+        ({"warm_start": "x"}, "^warm_start: must be True or False but got 'x'"),
         ({"monotone_constraints": {4: 1}, "parties": {"a": [0], "b": [1]}}, "column 4 is held by no party"),
         ({"early_stopping_rounds": 2}, "needs an eval_set"),
         ({"random_state": -1}, "random_state: must lie between"),
         ({"scale_pos_weight": 0}, "^scale_pos_weight: "),
+        ({"scale_pos_weight": 1e300}, "^scale_pos_weight: 1e.300 takes weights of the classes more than"),
+        ({"scale_pos_weight": 1e-300}, "^scale_pos_weight: 1e-300 takes weights of the classes more than"),
     ],
 )
 def test_parameters_that_cannot_be(numbers: Numbers, given: dict[str, Any], told: str) -> None:
@@ -189,6 +193,17 @@ def test_labels_and_weights_that_cannot_be(numbers: Numbers) -> None:
         model.fit(X, y, sample_weight=np.where(np.arange(len(X)) == 3, -1.0, 1.0))
     with pytest.raises(ValueError, match="contains NaN"):
         model.fit(X, y, sample_weight=np.where(np.arange(len(X)) == 3, np.nan, 1.0))
+    for far, told in (
+        (1e140, "row 3, counting from 0, is 1e.140; weights must be 0 or lie between 1e-30 and 1e.30"),
+        (1e-40, "row 3, counting from 0, is 1e-40; weights must be 0 or lie between 1e-30 and 1e.30"),
+        (1e10, r"lie between 1 and 1e.10, more than a factor of 1e.09 apart, so that rows of the least would count"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            model.fit(X, y, sample_weight=np.where(np.arange(len(X)) == 3, far, 1.0))
+    with pytest.raises(ValueError, match=r"^scale_pos_weight: 10000 takes weights of the classes more than"):
+        boosted(scale_pos_weight=1e4).fit(X, y, sample_weight=np.where(y, 1e6, 1.0))
+    with pytest.raises(ValueError, match="eval_sample_weight: needs an eval_set"):
+        model.fit(X, y, eval_sample_weight=np.ones(3))
     with pytest.raises(ValueError, match=r"several types|NaN"):
         model.fit(X, [None, *y[1:].tolist()])
     with pytest.raises(ValueError, match="could not convert string"):
@@ -216,7 +231,7 @@ def test_prediction_with_other_columns_than_in_training(table: Table) -> None:
         model.predict(X.drop(columns="area"))
     with pytest.raises(ValueError, match="unseen at fit time:\n- extra"):
         model.predict(X.assign(extra=1))
-    with pytest.raises(ValueError, match=r"'calls'.*type"):
+    with pytest.raises(ValueError, match=r"'calls'.*must hold numbers"):
         model.predict(X.assign(calls="many"))
     with pytest.raises(ValueError, match="there is no party 'tel'"):
         model.held_by("tel", X)
@@ -250,3 +265,55 @@ def test_weights_and_class_weights(numbers: Numbers) -> None:
     forest = FederatedForestClassifier(n_estimators=4, max_depth=3, **OPEN)
     plain = forest.fit(X, y).predict_proba(X)[:, 1].mean()
     assert forest.fit(X, y, sample_weight=np.where(y, 8.0, 1.0)).predict_proba(X)[:, 1].mean() > plain + 0.05
+
+
+@pytest.mark.parametrize("factor", [1e-20, 1e20])
+def test_the_scale_of_all_weights_means_nothing_to_a_forest(numbers: Numbers, factor: float) -> None:
+    """Far out in the range that is allowed, and across it where few rows are light."""
+    X, y = numbers
+    forest = FederatedForestClassifier(n_estimators=3, max_depth=3, **OPEN)
+    plain = forest.fit(X, y).score(X, y)
+    assert forest.fit(X, y, sample_weight=np.full(len(X), factor)).score(X, y) == plain
+    assert forest.fit(X, y, sample_weight=np.where(np.arange(len(X)) < 3, 1e9, 1.0) * factor).score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("metric", [None, "logloss", "error", "auc"])
+def test_validation_rows_need_every_class(numbers: Numbers, metric: str | None) -> None:
+    X, y = numbers
+    model = boosted(eval_metric=metric)
+    with pytest.raises(ValueError, match=r"^eval_set: no row of positive weight is of class 1, but each class"):
+        model.fit(X, y, eval_set=(X[y == 0], y[y == 0]))
+    with pytest.raises(ValueError, match=r"^eval_set: no row of positive weight is of class 0"):
+        model.fit(X, y, eval_set=[(X, y)], eval_sample_weight=[y.astype(float)])
+
+
+def test_forms_of_monotone_constraints(numbers: Numbers) -> None:
+    X, y = numbers
+    expected = boosted(monotone_constraints={0: 1, 3: -1}).fit(X, y).predict_proba(X)
+    assert (expected != boosted().fit(X, y).predict_proba(X)).any()
+    for given in ((1, 0, 0, -1, 0), [1, 0, 0, -1, 0], np.array([1, 0, 0, -1, 0]), "(1,0,0,-1,0)", {0: 1, 1: 0, 3: -1}):
+        np.testing.assert_array_equal(boosted(monotone_constraints=given).fit(X, y).predict_proba(X), expected)
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    by_name = boosted(monotone_constraints={"a": 1, 3: -1}).fit(frame, y)
+    np.testing.assert_array_equal(by_name.predict_proba(frame), expected)
+    with pytest.raises(ValueError, match="column 'a' is given by name and by position"):
+        boosted(monotone_constraints={"a": 1, 0: -1}).fit(frame, y)
+
+
+def test_monotone_constraints_need_one_output(numbers: Numbers) -> None:
+    X, y = numbers
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    several = np.where(X[:, 1] > 0.5, 2, y)
+    given: dict[str, Any] = {"monotone_constraints": {"d": 1}, "n_estimators": 2, **OPEN}
+    told = "^monotone_constraints: column 'd' cannot have one, since they need a model of one output, and "
+    with pytest.raises(ValueError, match=told + "a forest has one for each class"):
+        FederatedForestClassifier(**given).fit(frame, y)
+    for strategy in ("multi_output_tree", "one_output_per_tree"):
+        with pytest.raises(ValueError, match=told + "boosting of 3 classes has one for each"):
+            SecureBoostClassifier(**given, multi_strategy=strategy).fit(frame, several)
+    with pytest.raises(ValueError, match=told + "boosting of 2 classes has one for each"):
+        SecureBoostClassifier(**given, objective="multi:softprob").fit(frame, y)
+    FederatedForestClassifier(**{**given, "monotone_constraints": {"d": 0}}).fit(frame, y)
+    forest = FederatedForestRegressor(**{**given, "n_estimators": 5}).fit(frame, y)
+    rows = pd.concat([frame.head(10)] * 9, ignore_index=True).assign(d=np.repeat(np.linspace(-2, 2, 9), 10))
+    assert (np.diff(forest.predict(rows).reshape(9, 10), axis=0) >= 0).all()

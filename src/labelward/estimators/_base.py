@@ -1,26 +1,26 @@
-"""What the four estimators have in common: fitting, predicting, importances, saving."""
+"""What the four estimators have in common: how they are fitted."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_consistent_length, check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import check_consistent_length, check_random_state
 
 from labelward.defenses import DEFENSES
-from labelward.estimators import _saved
-from labelward.estimators._columns import Coded, code_columns, column_names, deal_columns, learn_columns, position_of
+from labelward.estimators._columns import Coded, code_columns, deal_columns, learn_columns
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._errors import UnfitInputError, value_errors
-from labelward.estimators._federation import Plan, ask, train
+from labelward.estimators._federation import Plan, train
+from labelward.estimators._fitted import FittedTrees
+from labelward.estimators._monotone import read_directions
 from labelward.estimators._progress import progress_bar
+from labelward.estimators._weights import check_class_weight, weights_of
 from labelward.job import EncryptionSection
 from labelward.party.policy import Policy
 from labelward.protocols.tree.columns import Columns, Labels
@@ -36,7 +36,7 @@ Parties = Mapping[str, Iterable[str | int]]
 _ENGINE = {"engine": "engine", "bits": "key_bits", "insecure": "insecure", "workers": "workers"}
 
 
-class FederatedTrees(BaseEstimator):  # type: ignore[misc]
+class FederatedTrees(FittedTrees):
     """A federated tree model; subclasses have a constructor, targets and predictions.
 
     Attributes:
@@ -72,112 +72,39 @@ class FederatedTrees(BaseEstimator):  # type: ignore[misc]
             parties: names (or positions) of each party's columns, in place of the constructor's; columns of no party
                 are left out.
             active: the party that holds the labels, in place of the constructor's.
-            sample_weight: the rows' weights, at least 0. Rows of weight 0 take no part.
-            eval_set: ``(X, y)``, or a list of one such pair: rows on which each round is measured.
+            sample_weight: the rows' weights, at least 0. Rows of weight 0 take no part; the others may weigh at most a
+                billion times as much as the lightest of them.
+            eval_set: ``(X, y)``, or a list of one such pair: rows on which each round is measured, of every class.
             eval_sample_weight: their weights, or a list of them.
+
+        A fit that fails or is interrupted leaves the estimator as it was: unfitted, or with its earlier model.
 
         Raises:
             ValueError: a parameter or a value cannot be used; the message names it.
             ProtocolError: a conversation between the parties went wrong.
         """
-        with value_errors(self._keys()):
+        with _whole_or_as_before(self.__dict__), value_errors(self._keys()):
             plan, before = self._going_on(self._plan())
-            if before is None:  # a training that fails leaves nothing that could be taken for its model
-                for name in ("shares_", "views_"):
-                    if name in vars(self):
-                        delattr(self, name)
             given = read(self, X, reset=True)
             if y is None:
                 raise UnfitInputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-            weights = _weights(sample_weight, len(given), "sample_weight")
+            weights = weights_of(sample_weight, len(given), "sample_weight")
             rows = np.flatnonzero(weights)
             check_consistent_length(given, y)
             labels = self._learn_targets(y, rows), weights[rows]
+            check_class_weight(plan.params.scale_pos_weight, *labels)
             columns = learn_columns(self, given, rows)
             named = hasattr(self, "feature_names_in_")
             wanted = (self.parties, self.active) if parties is None else (parties, None)
             places = deal_columns(wanted[0], active or wanted[1], columns.names, named=named)
+            directions = read_directions(self.monotone_constraints, columns, named=named)
+            self._check_directions(directions, places, plan)
             self._check_parties(places, before)
-            held = {party: self._columns(columns, own) for party, own in places.items()}
+            held = {party: _columns(columns, own, directions) for party, own in places.items()}
             validation = self._validation(eval_set, eval_sample_weight, held, places)
             self._train(plan, held, (*labels, validation), before)
-        self._places, self.train_rows_ = places, rows
+            self._places, self.train_rows_ = places, rows
         return self
-
-    def apply(self, X: Any) -> NDArray[np.int64]:
-        """Return for each row the number of the leaf that it reaches in each tree: [rows, trees].
-
-        The root is 0; the children of node i are 2i + 1 (left) and 2i + 2 (right).
-        """
-        reached = self._ask(X, "leaves")
-        leaves = [np.asarray(tree.leaves, dtype=np.int64) for tree in self._lead.trees]
-        return np.stack([leaves[number][reached[:, number]] for number in range(len(leaves))], axis=1)
-
-    def held_by(self, party: str, X: Any) -> Floats:
-        """Return what a party holds of these rows, coded as in training: float64 [rows, columns of the party].
-
-        This is what an attack on the party's view takes as its own features.
-
-        Raises:
-            ValueError: no such party, or other columns than in training.
-        """
-        check_is_fitted(self)
-        if party not in self.shares_:
-            raise UnfitInputError(f"there is no party {party!r}, only {', '.join(self.shares_)}")
-        with value_errors({}):
-            given = read(self, X, reset=False)
-            return self._block(given, party)
-
-    def save(self, folder: str | Path) -> Path:
-        """Save each party's share in ``folder/<party>/model``, and beside them what this class needs; no view, no key.
-
-        The shares are those of ``labelward train``. A fitted object can be pickled, too, with its views.
-
-        Raises:
-            OutputError: the folder cannot be written.
-            ValueError: a parameter that a file cannot hold.
-        """
-        check_is_fitted(self)
-        return _saved.save(self, Path(folder))
-
-    @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        """Return an estimator that was saved; it predicts as before, and has no ``views_``.
-
-        Raises:
-            FileFormatError: a file is missing, damaged, of another version, class or model.
-        """
-        estimator: Self = _saved.load(cls, Path(folder))
-        return estimator
-
-    @property
-    def parties_(self) -> dict[str, list[Any]]:
-        """Columns of each party, by name, or by position where X has no names; the active party first."""
-        check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        return {party: [names[place] for place in places] for party, places in self._places.items()}
-
-    @property
-    def n_estimators_(self) -> int:
-        """Rounds of boosting, or trees of a forest, that the model has."""
-        lead = self._lead
-        return len(lead.trees) // (lead.outputs if lead.trees[0].output >= 0 else 1)
-
-    @property
-    def feature_importances_(self) -> Floats:
-        """Share of each column of X in the total gain of all splits: float64 [columns], zeros without a split."""
-        check_is_fitted(self)
-        gains = np.zeros(self.n_features_in_)
-        lead = self._lead
-        for tree in lead.trees:
-            for owner, record, gain in zip(tree.owners, tree.records, tree.gains, strict=True):
-                party = lead.parties[owner]
-                gains[self._places[party][self.shares_[party].own.columns[record]]] += gain
-        total = gains.sum()
-        return gains / total if total > 0 else gains
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "shares_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -195,17 +122,14 @@ class FederatedTrees(BaseEstimator):  # type: ignore[misc]
     def _class_names(self) -> tuple[str, ...]:
         return ()
 
-    @property
-    def _lead(self) -> ModelShare:
-        check_is_fitted(self)
-        share: ModelShare = next(iter(self.shares_.values()))
-        return share
-
     def _keys(self) -> dict[str, str]:
         return {**self.names, **_ENGINE}
 
     def _plan(self) -> Plan:
         """Check all parameters before anything else."""
+        for name in ("warm_start", "verbose"):
+            if not isinstance(value := _plain(getattr(self, name)), int) or value not in (0, 1):
+                raise UnfitInputError(f"{name}: must be True or False but got {value!r}")
         values = {key: _plain(getattr(self, name)) for key, name in self.names.items()}
         section = EncryptionSection(**{key: _plain(getattr(self, name)) for key, name in _ENGINE.items()})
         params = self.model(**{key: value for key, value in values.items() if value is not None})
@@ -228,13 +152,24 @@ class FederatedTrees(BaseEstimator):  # type: ignore[misc]
             raise UnfitInputError(f"n_estimators: {told}")
         return replace(plan, params=replace(plan.params, trees=wanted - done)), self.shares_
 
-    def _check_parties(self, places: Mapping[str, Sequence[int]], before: Mapping[str, ModelShare] | None) -> None:
-        """Refuse constraints on columns of no party, and other parties or classes than of a model that goes on."""
-        names = column_names(self)
+    def _check_directions(self, directions: Mapping[int, int], places: Mapping[str, Sequence[int]], plan: Plan) -> None:
+        """Refuse monotone constraints on columns of no party, and where no single output could follow them."""
         held = {place for own in places.values() for place in own}
-        for column in self.monotone_constraints or {}:
-            if position_of(column, names, "monotone_constraints", named=hasattr(self, "feature_names_in_")) not in held:
+        names = list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
+        for place in directions:
+            column = names[place]
+            if place not in held:
                 raise UnfitInputError(f"monotone_constraints: column {column!r} is held by no party")
+            if reason := self._several_outputs(plan.params):
+                told = f"column {column!r} cannot have one, since they need a model of one output, and {reason}"
+                raise UnfitInputError(f"monotone_constraints: {told}")
+
+    def _several_outputs(self, params: TreeModel) -> str:
+        """Return why the model has more outputs than one; empty if it has not."""
+        return ""
+
+    def _check_parties(self, places: Mapping[str, Sequence[int]], before: Mapping[str, ModelShare] | None) -> None:
+        """Refuse other parties or classes than of a model that goes on."""
         if before is None:
             return
         if tuple(before) != tuple(places):
@@ -248,22 +183,6 @@ class FederatedTrees(BaseEstimator):  # type: ignore[misc]
             raise UnfitInputError(f"defenses: must be a list of dictionaries with a kind but got {chain!r}")
         return tuple(DEFENSES.make(one["kind"], {key: one[key] for key in one if key != "kind"}) for one in chain)
 
-    def _columns(self, columns: Coded, places: Sequence[int]) -> Columns:
-        names = tuple(columns.names[place] for place in places)
-        categories = {at: columns.categories[name] for at, name in enumerate(names) if name in columns.categories}
-        monotone: dict[int, int] = {}
-        named = hasattr(self, "feature_names_in_")
-        for column, direction in (self.monotone_constraints or {}).items():
-            place = position_of(column, columns.names, "monotone_constraints", named=named)
-            if direction not in (-1, 0, 1) or columns.names[place] in columns.categories:
-                told = (
-                    "categories have no order" if columns.names[place] in columns.categories else "must be 1, -1 or 0"
-                )
-                raise UnfitInputError(f"monotone_constraints: {told}, but {column!r} has {direction!r}")
-            if direction and place in places:
-                monotone[places.index(place)] = int(direction)
-        return Columns(names, np.ascontiguousarray(columns.x[:, list(places)]), categories, monotone)
-
     def _validation(
         self, eval_set: Any, weight: Any, held: Mapping[str, Columns], places: Mapping[str, Sequence[int]]
     ) -> tuple[dict[str, Floats], Floats, Floats] | None:
@@ -271,6 +190,8 @@ class FederatedTrees(BaseEstimator):  # type: ignore[misc]
         if eval_set is None:
             if getattr(self, "early_stopping_rounds", None):
                 raise UnfitInputError("early_stopping_rounds: needs an eval_set to measure the rounds on")
+            if weight is not None:
+                raise UnfitInputError("eval_sample_weight: needs an eval_set, of whose rows these are the weights")
             return None
         pair = eval_set[0] if isinstance(eval_set, list) and len(eval_set) == 1 else eval_set
         if not isinstance(pair, tuple) or len(pair) != 2:
@@ -282,7 +203,12 @@ class FederatedTrees(BaseEstimator):  # type: ignore[misc]
         blocks = {
             party: code_columns(own.names, places[party], own.category_names(), given) for party, own in held.items()
         }
-        return blocks, self._targets(pair[1]), _weights(weight, len(given), "eval_sample_weight")
+        values, weights = self._targets(pair[1]), weights_of(weight, len(given), "eval_sample_weight")
+        self._check_validation(values[weights > 0])
+        return blocks, values, weights
+
+    def _check_validation(self, values: Floats) -> None:
+        """Refuse targets of validation rows, those of positive weight, on which no metric can be measured."""
 
     def _train(
         self,
@@ -310,30 +236,25 @@ class FederatedTrees(BaseEstimator):  # type: ignore[misc]
     def _learn_history(self, history: tuple[float, ...]) -> None:
         """Keep what the validation rows said of each round."""
 
-    def _block(self, given: Any, party: str) -> Floats:
-        share = self.shares_[party]
-        return code_columns(share.columns, self._places[party], share.categories, given)
 
-    def _ask(self, X: Any, what: str = "margins") -> NDArray[Any]:
-        check_is_fitted(self)
-        with value_errors({}):
-            given = read(self, X, reset=False)
-            return ask(self.shares_, {party: self._block(given, party) for party in self.shares_}, what)
+@contextmanager
+def _whole_or_as_before(attributes: dict[str, Any]) -> Iterator[None]:
+    """Set attributes back to what they were before, if anything fails or is interrupted meanwhile."""
+    before = dict(attributes)
+    try:
+        yield
+    except BaseException:
+        attributes.clear()
+        attributes.update(before)
+        raise
 
 
-def _weights(given: Any, rows: int, name: str) -> Floats:
-    """Return weights as float64 [rows]; ones where there are none."""
-    if given is None:
-        return np.ones(rows)
-    weights: Floats = check_array(given, ensure_2d=False, dtype=np.float64, input_name=name)
-    if weights.shape != (rows,):
-        raise UnfitInputError(f"{name}.shape == {weights.shape}, expected {(rows,)}!")
-    if (weights < 0).any():
-        row = int(np.argmax(weights < 0))
-        raise UnfitInputError(f"{name}: row {row}, counting from 0, is {weights[row]:g}; weights may not be negative")
-    if not weights.any():
-        raise UnfitInputError(f"{name}: every weight is zero")
-    return weights
+def _columns(columns: Coded, places: Sequence[int], directions: Mapping[int, int]) -> Columns:
+    """Return a party's columns."""
+    names = tuple(columns.names[place] for place in places)
+    categories = {at: columns.categories[name] for at, name in enumerate(names) if name in columns.categories}
+    monotone = {at: directions[place] for at, place in enumerate(places) if place in directions}
+    return Columns(names, np.ascontiguousarray(columns.x[:, list(places)]), categories, monotone)
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,10 @@ from labelward.protocols.tree.roles import Held, Task, run_active, run_passive
 from labelward.protocols.tree.share import ModelShare
 from labelward.transport.base import Transport
 
-__all__ = ["Plan", "Trained", "ask", "train"]
+__all__ = ["Plan", "Trained", "ask", "converse", "train"]
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,9 +151,29 @@ def ask(shares: Mapping[str, ModelShare], blocks: Mapping[str, Floats], what: st
     Raises:
         LabelwardError: the shares are of different models.
     """
-    parties, active = tuple(shares), next(iter(shares))
+    active = next(iter(shares))
     rows = len(blocks[active])
     predict: Callable[..., NDArray[Any]] = predict_leaves if what == "leaves" else predict_active
+
+    def lead(ctx: Context) -> NDArray[Any]:
+        return predict(ctx, shares[active], {active: (shares[active].own, blocks[active])}, rows)
+
+    return converse(tuple(shares), rows, lead, lambda ctx: predict_passive(ctx, shares[ctx.party], blocks[ctx.party]))
+
+
+def converse(parties: tuple[str, ...], rows: int, lead: Callable[[Context], T], follow: Callable[[Context], None]) -> T:
+    """Run the parties' programs, and return what the active party's returned; nothing else is kept.
+
+    Args:
+        parties: the active one first.
+        rows: how many they talk of.
+        lead: the active party's program.
+        follow: that of each passive party.
+
+    Raises:
+        LabelwardError: the first error of a party.
+    """
+    active = parties[0]
 
     def make(end: Transport) -> Context:
         peers = tuple(other for other in parties if other != end.party)
@@ -160,15 +181,13 @@ def ask(shares: Mapping[str, ModelShare], blocks: Mapping[str, Floats], what: st
         header = Header(FORMAT, version("labelward"), end.party, role, peers, (0, rows), "none", 0, (), {})  # type: ignore[arg-type]
         return Context(end, active=active, peers=peers, transcript=Transcript(header), seed=0)
 
-    def run(ctx: Context) -> NDArray[Any] | None:
+    def run(ctx: Context) -> T | None:
         if ctx.party == active:
-            return predict(ctx, shares[active], {active: (shares[active].own, blocks[active])}, rows)
-        predict_passive(ctx, shares[ctx.party], blocks[ctx.party])
+            return lead(ctx)
+        follow(ctx)
         return None
 
-    answer = run_parties(dict.fromkeys(parties, (make, run)))[active]
-    assert answer is not None
-    return answer
+    return cast("T", run_parties(dict.fromkeys(parties, (make, run)))[active])
 
 
 def _header(party: str, held: Held, agreed: Agreed, engine: Engine) -> Header:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import shutil
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +15,17 @@ import numpy as np
 
 from labelward.errors import FileFormatError, OutputError
 from labelward.estimators._errors import UnfitInputError
+from labelward.protocols.tree.share import FILE_NAME as SHARE_NAME
 from labelward.protocols.tree.share import ModelShare
 
 if TYPE_CHECKING:
-    from labelward.estimators._base import FederatedTrees
+    from labelward.estimators._fitted import FittedTrees
 
 __all__ = ["load", "save"]
 
 FILE_NAME = "estimator.json"
 _FORMAT = 1
+_JOB_NAME, _JOB_MARK = "job.toml", b"# Written by labelward "
 _LEARNED = ("evals_result_", "best_iteration_", "best_score_")
 
 
@@ -45,51 +51,101 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     learned: dict[str, Any]
 
 
-def save(estimator: FederatedTrees, folder: Path) -> Path:
-    """Write shares and file; see :meth:`FederatedTrees.save`."""
+def save(estimator: FittedTrees, folder: Path, *, overwrite: bool) -> Path:
+    """Write shares and file; see :meth:`FittedTrees.save`."""
+    text = _text(estimator)
+    target = folder.resolve()
+    try:
+        _check_place(folder, target, overwrite=overwrite)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        side = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        made, replaced = side / "made", side / "replaced"
+        try:
+            for private in (made, *(made / party for party in estimator.shares_)):
+                private.mkdir(mode=0o700)
+            for party, share in estimator.shares_.items():
+                share.save(made / party / "model")
+            with os.fdopen(os.open(made / FILE_NAME, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+                file.write(text)
+            if target.exists():
+                target.rename(replaced)
+            made.rename(target)
+        finally:
+            if replaced.exists() and not target.exists():
+                replaced.rename(target)
+            shutil.rmtree(side, ignore_errors=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written ({error.strerror})") from error
+    return folder
+
+
+def _text(estimator: FittedTrees) -> bytes:
+    """Return the file's contents; :class:`UnfitInputError` where a parameter cannot stand in a file."""
     classes = getattr(estimator, "classes_", None)
     names = getattr(estimator, "feature_names_in_", None)
+    parameters = estimator.get_params()
+    if isinstance(directions := parameters["monotone_constraints"], Mapping):
+        parameters["monotone_constraints"] = list(directions.items())  # keys of JSON are texts, and positions are not
+    for name, value in parameters.items():
+        try:
+            msgspec.json.encode(value, enc_hook=_number)
+        except TypeError as error:
+            raise UnfitInputError(f"{name}: {value!r} cannot be saved in a file") from error
     stored = _File(
         estimator=type(estimator).__name__,
-        parameters=estimator.get_params(),
+        parameters=parameters,
         places=estimator._places,
         features=estimator.n_features_in_,
         feature_names=None if names is None else tuple(map(str, names)),
         classes=None if classes is None else (classes.dtype.str, classes.tolist()),
         learned={name: getattr(estimator, name) for name in _LEARNED if hasattr(estimator, name)},
     )
-    for name, value in stored.parameters.items():
-        try:
-            msgspec.json.encode(value, enc_hook=_number)
-        except TypeError as error:
-            raise UnfitInputError(f"{name}: {value!r} cannot be saved in a file") from error
-    path = folder / FILE_NAME
-    try:
-        for party, share in estimator.shares_.items():
-            for private in (folder, folder / party):
-                private.mkdir(parents=True, exist_ok=True, mode=0o700)
-                private.chmod(0o700)
-            share.save(folder / party / "model")
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(stored, enc_hook=_number))
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be written ({error.strerror})") from error
-    return folder
+    return msgspec.json.encode(stored, enc_hook=_number)
+
+
+def _check_place(folder: Path, target: Path, *, overwrite: bool) -> None:
+    """Refuse a folder in which anything but a saved estimator would be replaced, or that lies in another's.
+
+    Raises:
+        OutputError: names the folder, and what is in the way.
+    """
+    for place in (target, *target.parents):
+        if _is_of_a_run(place):
+            raise OutputError(f"{folder}: is or lies in {place}, the folder of a run of labelward; save elsewhere")
+        if place != target and (place / FILE_NAME).is_file():
+            raise OutputError(f"{folder}: lies in {place}, the folder of a saved estimator; save elsewhere")
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise OutputError(f"{folder}: is a file, not a folder")
+    if not any(target.iterdir()):
+        return
+    if not (target / FILE_NAME).is_file():
+        raise OutputError(f"{folder}: holds other files, and no saved estimator; save elsewhere")
+    stored = _read(target / FILE_NAME)
+    ours = {target / FILE_NAME, *(target / party / "model" / SHARE_NAME for party in stored.places)}
+    strange = [path for path in target.rglob("*") if path not in ours and (path.is_symlink() or not path.is_dir())]
+    if strange:
+        told = str(min(strange).relative_to(target))
+        raise OutputError(f"{folder}: holds {told!r}, which is no part of the saved {stored.estimator}; save elsewhere")
+    if not overwrite:
+        raise OutputError(f"{folder}: holds a saved {stored.estimator} already; overwrite=True replaces it")
+
+
+def _is_of_a_run(folder: Path) -> bool:
+    path = folder / _JOB_NAME
+    return path.is_file() and path.read_bytes().startswith(_JOB_MARK)
 
 
 def load(cls: type[Any], folder: Path) -> Any:
-    """Read what :func:`save` wrote; see :meth:`FederatedTrees.load`."""
+    """Read what :func:`save` wrote; see :meth:`FittedTrees.load`."""
     path = folder / FILE_NAME
-    try:
-        stored = msgspec.json.decode(path.read_bytes(), type=_File)
-    except OSError as error:
-        raise FileFormatError(f"no estimator can be read at {path}: {error.strerror}") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path}: a damaged file: {error}") from error
-    if stored.format != _FORMAT:
-        raise FileFormatError(f"{path}: an estimator of format {stored.format}; this version reads format {_FORMAT}")
+    stored = _read(path)
     if stored.estimator != cls.__name__:
         raise FileFormatError(f"{path}: holds a {stored.estimator}, not a {cls.__name__}")
+    directions = stored.parameters.get("monotone_constraints")
+    if isinstance(directions, list) and all(isinstance(each, list) for each in directions):
+        stored.parameters["monotone_constraints"] = dict(directions)
     estimator = cls(**stored.parameters)
     estimator._places = stored.places
     estimator.n_features_in_ = stored.features
@@ -106,6 +162,27 @@ def load(cls: type[Any], folder: Path) -> Any:
             raise FileFormatError(f"{folder / party}: a share of another party or model than {path} tells of")
     estimator.shares_ = shares
     return estimator
+
+
+def _read(path: Path) -> _File:
+    """Return what a file holds; :class:`FileFormatError` where it is missing, damaged or of another version."""
+    try:
+        stored = msgspec.json.decode(path.read_bytes(), type=_File)
+    except OSError as error:
+        raise FileFormatError(f"no estimator can be read at {path}: {error.strerror}{_left_by(path)}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path}: a damaged file: {error}") from error
+    if stored.format != _FORMAT:
+        raise FileFormatError(f"{path}: an estimator of format {stored.format}; this version reads format {_FORMAT}")
+    return stored
+
+
+def _left_by(path: Path) -> str:
+    """Return where else the estimator is, if a save was killed as it took the folder's place; empty if it was not."""
+    folder = path.parent.resolve()
+    for left in sorted(folder.parent.glob(f".{glob.escape(folder.name)}.*/replaced/{FILE_NAME}")):
+        return f"; a save that was killed left it in {left.parent}"
+    return ""
 
 
 def _number(value: Any) -> Any:

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from labelward.estimators._base import FederatedTrees
 from labelward.estimators._errors import UnfitInputError
+from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.predict import expected
 
 __all__ = ["Classifying", "Quantifying"]
@@ -56,6 +57,20 @@ class Classifying(ClassifierMixin, FederatedTrees):  # type: ignore[misc]
             known = ", ".join(map(repr, self.classes_.tolist()))
             raise UnfitInputError(f"eval_set: label {strange.tolist()[0]!r} is none of the classes {known}")
         return np.searchsorted(self.classes_, values).astype(np.float64)
+
+    def _check_validation(self, values: Floats) -> None:
+        missing = np.setdiff1d(np.arange(self.n_classes_), values)
+        if len(missing):
+            label = self.classes_.tolist()[int(missing[0])]
+            raise UnfitInputError(
+                f"eval_set: no row of positive weight is of class {label!r}, but each class needs one"
+            )
+
+    def _several_outputs(self, params: TreeModel) -> str:
+        if params.kind == "forest":
+            return "a forest has one for each class"
+        several = self.n_classes_ > 2 or params.objective == "multi:softprob"
+        return f"boosting of {self.n_classes_} classes has one for each" if several else ""
 
     def _class_names(self) -> tuple[str, ...]:
         return tuple(str(label) for label in self.classes_.tolist())

@@ -74,7 +74,7 @@ class _Boosted(FederatedTrees):
         multi_strategy: Literal["multi_output_tree", "one_output_per_tree"] = "multi_output_tree",
         max_cat_to_onehot: int = 4,
         max_cat_threshold: int = 64,
-        monotone_constraints: Mapping[str | int, int] | None = None,
+        monotone_constraints: Mapping[str | int, int] | Sequence[int] | str | None = None,
         sampling_method: Literal["uniform", "goss"] = "uniform",
         top_rate: float = 0.2,
         other_rate: float = 0.1,
@@ -174,7 +174,8 @@ class SecureBoostClassifier(Classifying, _Boosted):
             leaves; ``"one_output_per_tree"``: one tree for each class.
         max_cat_to_onehot: columns of fewer categories than this are split one category against the rest.
         max_cat_threshold: most categories in the smaller side of a set.
-        monotone_constraints: for some columns (by name or position) 1 or -1: predictions may only rise, or fall.
+        monotone_constraints: for some columns (a dictionary by name or position) or for each (a list) 1, -1 or 0:
+            predictions may only rise, only fall, or both. Two classes at most.
         sampling_method: ``"uniform"``, or ``"goss"``: rows of large gradients, and some of the others.
         top_rate: for ``"goss"``: share of the rows that are kept.
         other_rate: for ``"goss"``: share of the rows that are drawn from the others.
@@ -229,7 +230,7 @@ class SecureBoostClassifier(Classifying, _Boosted):
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the margins: float64 [rows] for two classes, [rows, classes] for more."""
-        margins = self._ask(X)
+        margins: NDArray[np.float64] = self._ask(X)
         return margins[:, 0] if margins.shape[1] == 1 else margins
 
 

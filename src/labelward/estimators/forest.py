@@ -53,7 +53,7 @@ class _Forest(FederatedTrees):
         scale_pos_weight: float = 1.0,
         max_cat_to_onehot: int = 4,
         max_cat_threshold: int = 64,
-        monotone_constraints: Mapping[str | int, int] | None = None,
+        monotone_constraints: Mapping[str | int, int] | Sequence[int] | str | None = None,
         trees_at_once: int = 4,
         warm_start: bool = False,
         random_state: Any = None,
@@ -106,6 +106,7 @@ class FederatedForestClassifier(Classifying, _Forest):
             in each node, which would tell parties where the nodes are, so it does not exist here.
         gamma: least gain of a split: the decrease of Gini impurity times the node's rows.
         min_child_weight: least sum of row weights in a leaf.
+        monotone_constraints: for :class:`FederatedForestRegressor`; a forest has an output for each class, even of two.
         trees_at_once: how many trees grow side by side, so that the parties work at the same time.
     """
 

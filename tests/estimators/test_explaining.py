@@ -1,0 +1,126 @@
+"""Explanations, drawings and exports of estimators: they fit the model, and what XGBoost and shap make of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost
+from people_table import OPEN, PARTIES
+from sklearn.datasets import load_wine
+from sklearn.exceptions import NotFittedError
+
+from labelward.errors import OutputError
+from labelward.estimators import (
+    FederatedForestClassifier,
+    FederatedForestRegressor,
+    SecureBoostClassifier,
+    SecureBoostRegressor,
+)
+
+Table = tuple[pd.DataFrame, np.ndarray]
+Numbers = tuple[np.ndarray, np.ndarray]
+SMALL: dict[str, Any] = {"n_estimators": 3, "max_depth": 3, **OPEN}
+
+
+@pytest.fixture(scope="module")
+def telecom(table: Table) -> SecureBoostClassifier:
+    return SecureBoostClassifier(**SMALL, parties=PARTIES).fit(*table)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [SecureBoostClassifier(**SMALL), FederatedForestRegressor(**SMALL), SecureBoostRegressor(**SMALL)],
+    ids=lambda model: type(model).__name__,
+)
+def test_values_add_up_to_the_predictions(model: Any, numbers: Numbers) -> None:
+    X, y = numbers
+    found = model.fit(X, y).explain(X[:30], X[30:90])
+    predict = getattr(model, "decision_function", model.predict)
+    np.testing.assert_array_equal(found.margins[:, 0], predict(X[:30]))
+    # both are sums over leaves of less than 10, in another order
+    np.testing.assert_allclose(found.expected[0], predict(X[30:90]).mean(), atol=1e-12)
+    np.testing.assert_allclose(found.values.sum(axis=1), found.margins - found.expected, atol=1e-12)
+
+
+def test_several_classes_have_values_each() -> None:
+    X, y = load_wine(return_X_y=True)
+    for cls in (SecureBoostClassifier, FederatedForestClassifier):
+        found = cls(**SMALL).fit(X, y).explain(X[:5], X)
+        assert found.values.shape == (5, len(found.features), 3)
+        np.testing.assert_allclose(found.values.sum(axis=1), found.margins - found.expected, atol=1e-12)
+
+
+def test_columns_are_told_by_name_unless_a_party_keeps_them(telecom: SecureBoostClassifier, table: Table) -> None:
+    X = table[0]
+    used = {name for name, gain in zip(X.columns, telecom.feature_importances_, strict=True) if gain > 0}
+    told = telecom.explain(X[:3])
+    assert {each.name for each in told.features} == used
+    kept = telecom.explain(X[:3], names=["bank"])
+    assert {each.name for each in kept.features if each.party == "telco"} == {""}
+    assert {each.name for each in kept.features if each.party == "bank"} == used & set(PARTIES["bank"])
+
+
+def test_background_rows_are_those_given_or_the_rows_themselves(telecom: SecureBoostClassifier, table: Table) -> None:
+    X = table[0]
+    alone = telecom.explain(X[:40])
+    np.testing.assert_array_equal(alone.values, telecom.explain(X[:40], X[:40]).values)
+    few = telecom.explain(X[:40], most=2)
+    np.testing.assert_array_equal(few.values, telecom.explain(X[:40], X.iloc[[0, 39]]).values)
+
+
+def test_an_explanation_that_cannot_be(telecom: SecureBoostClassifier, table: Table) -> None:
+    X = table[0]
+    with pytest.raises(ValueError, match=r"names: unknown party 'telko'.*did you mean 'telco'"):
+        telecom.explain(X, names=["telko"])
+    with pytest.raises(ValueError, match="names: must be a list of parties"):
+        telecom.explain(X, names="telco")
+    with pytest.raises(ValueError, match="most: must be a whole number of at least 1"):
+        telecom.explain(X, most=0)
+    with pytest.raises(ValueError, match="yet now missing"):
+        telecom.explain(X, X.drop(columns="area"))
+    for ask in (lambda model: model.explain(X), lambda model: model.draw_tree(0), lambda model: model.export("a.json")):
+        with pytest.raises(NotFittedError):
+            ask(SecureBoostClassifier())
+
+
+def test_a_tree_is_drawn_as_text_and_as_picture(telecom: SecureBoostClassifier) -> None:
+    tree = telecom.shares_["bank"].trees[0]
+    text = telecom.draw_tree(0)
+    assert text.splitlines()[0].startswith("tree 0")
+    assert text.count("leaf ") == len(tree.leaves)
+    assert "split of telco on calls" in text
+    hidden = telecom.draw_tree(0, names=[])
+    assert "calls" not in hidden
+    assert "split of telco on column" in hidden
+    assert telecom.draw_tree(1, svg=True).startswith("<svg ")
+    with pytest.raises(ValueError, match="tree: must be below 3"):
+        telecom.draw_tree(3)
+    with pytest.raises(ValueError, match="number: must be a whole number"):
+        telecom.draw_tree("first")  # type: ignore[arg-type]
+
+
+def test_xgboost_predicts_the_same_with_the_exported_model(numbers: Numbers, tmp_path: Path) -> None:
+    X, y = numbers[0].astype(np.float32).astype(float), numbers[1]
+    parties = {"active": [3, 1], "passive": [4, 0]}
+    model = SecureBoostClassifier(**SMALL, parties=parties).fit(X, y)
+    booster = xgboost.Booster(model_file=model.export(tmp_path / "model.json"))
+    assert booster.feature_names == ["x3", "x1", "x4", "x0"]
+    rows = xgboost.DMatrix(X[:, [3, 1, 4, 0]], feature_names=booster.feature_names)
+    margins = booster.predict(rows, output_margin=True)
+    np.testing.assert_allclose(margins, model.decision_function(X), atol=1e-6)  # leaves are float32 there
+
+
+def test_an_export_replaces_nothing_unasked(telecom: SecureBoostClassifier, tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text("mine")
+    with pytest.raises(OutputError, match="exists already; overwrite=True replaces it"):
+        telecom.export(path)
+    assert path.read_text() == "mine"
+    assert telecom.export(path, overwrite=True) == path
+    assert path.read_text() != "mine"
+    with pytest.raises(OutputError, match=r"not a file name ending in \.json"):
+        telecom.export(tmp_path / "model.txt")
