@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from labelward.report.numbers import decimals
+from labelward.report.numbers import decimals, significant
 from labelward.report.summary import Spread
 
 __all__ = ["Metric", "figure", "metric", "metric_name", "spread_text"]
 
 NOTHING = "–"
-_DIGITS = 4
-"""Figures without a scale of their own are written with so many digits, those of a share of 1 with three decimals."""
+_LEAST_UNFIT = 1000.0
+"""A share of 1 that is as large, such as the R² of predictions far off, has no use for decimals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +42,8 @@ _METRICS = {
     "accuracy_majority": Metric(name="accuracy, clusters named by the majority"),
     "f1": Metric(name="F1"),
     "logloss": Metric(name="log loss", larger=False, share=False),
+    "loss": Metric(name="loss", larger=False, share=False),
+    "error": Metric(name="share of wrong classes", larger=False),
     "rmse": Metric(name="RMSE", larger=False, share=False),
     "mae": Metric(name="mean absolute error", larger=False, share=False),
     "deviance": Metric(name="deviance", larger=False, share=False),
@@ -60,7 +61,7 @@ def metric_name(name: str) -> str:
 
 
 def figure(name: str, value: float, beside: float | None = None, digits: int = 3) -> str:
-    """Return a metric's value as text, and its spread with as many decimals.
+    """Return a metric's value as text, and its spread: a share of 1 with fixed decimals, others with four digits.
 
     Args:
         name: of the metric.
@@ -68,9 +69,8 @@ def figure(name: str, value: float, beside: float | None = None, digits: int = 3
         beside: its spread.
         digits: decimals of a share.
     """
-    if not metric(name).share:
-        size = abs(value) or abs(beside or 0.0) or 1.0
-        digits = min(12, max(0, _DIGITS - 1 - math.floor(math.log10(size))))
+    if not metric(name).share or max(abs(value), abs(beside or 0.0)) >= _LEAST_UNFIT:
+        return significant(value, beside)
     text = decimals(value, digits)
     return text if beside is None else f"{text} ± {decimals(beside, digits)}"
 

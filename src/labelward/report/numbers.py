@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["count", "data_size", "decimals", "duration", "points"]
+import math
 
+__all__ = ["count", "data_size", "decimals", "duration", "points", "significant"]
+
+_LEAST_PLAIN, _LEAST_HUGE = 1e-4, 1e7
+"""From the first on, and below the second, numbers are written without a power of ten."""
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -11,6 +15,23 @@ def decimals(value: float, digits: int) -> str:
     """Return a number with fixed decimals, never a negative zero."""
     text = f"{value:,.{digits}f}"
     return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text.replace("-", "\N{MINUS SIGN}")
+
+
+def significant(value: float, spread: float | None = None, digits: int = 4) -> str:
+    """Return a number with so many significant digits, and its spread with as many decimals.
+
+    Below 0.0001 and from 10 million on it is written with a power of ten, such as ``1.234e-07``.
+    """
+    if not (math.isfinite(value) and math.isfinite(spread or 0.0)):
+        return f"{value:g}" if spread is None else f"{value:g} ± {spread:g}"
+    size = abs(value) or abs(spread or 0.0) or 1.0
+    power = math.floor(math.log10(size))
+    if _LEAST_PLAIN <= size < _LEAST_HUGE and (spread is None or abs(spread) < _LEAST_HUGE):
+        places = max(0, digits - 1 - power)
+        return decimals(value, places) if spread is None else f"{decimals(value, places)} ± {decimals(spread, places)}"
+    sign = "\N{MINUS SIGN}" if value < 0 else ""
+    text = f"{sign}{abs(value):.{digits - 1}e}"
+    return text if spread is None else f"{text} ± {spread:.{digits - 1}e}"
 
 
 def count(value: float, spread: float | None = None) -> str:
