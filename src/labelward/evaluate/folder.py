@@ -18,9 +18,10 @@ from labelward.evaluate.private import LOCK_FILE, locked, output_errors, private
 from labelward.evaluate.results import RESULTS_FILE
 from labelward.job import Job
 
-__all__ = ["JOB_FILE", "check_output", "claimed", "data_folder", "finished_in", "store_data"]
+__all__ = ["JOB_FILE", "TRAINING_FILE", "check_output", "claimed", "data_folder", "finished_in", "store_data"]
 
 JOB_FILE = "job.toml"
+TRAINING_FILE = "training.json"
 _PASSING = (f"{JOB_FILE}.partial", LOCK_FILE)
 _REPLACED = ".replaced"
 _REPORT_FILE = "report.html"
@@ -262,7 +263,7 @@ def _owned(job: str, purpose: Purpose) -> list[str]:
     if purpose == "audit":
         return [RESULTS_FILE, _REPORT_FILE, "data", "runs"]
     with contextlib.suppress(tomllib.TOMLDecodeError):
-        return [str(name) for name in tomllib.loads(job).get("parties", {})]
+        return [TRAINING_FILE, *map(str, tomllib.loads(job).get("parties", {}))]
     return []
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from labelward.data import PartyData, Rehearsal, load_source, prepare
-from labelward.errors import DataError, JobError, unknown_name
+from labelward.data import Rehearsal, load_source, prepare
+from labelward.errors import JobError, unknown_name
+from labelward.evaluate.audit import library_versions
+from labelward.evaluate.earlier import earlier_shares
 from labelward.evaluate.folder import check_output, finished_in
 from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
 from labelward.evaluate.names import brief_variant
-from labelward.evaluate.programs import Programs, Share, Watched
+from labelward.evaluate.programs import Watched
+from labelward.evaluate.record import Rows, TrainingRecord, Validation, write_record
 from labelward.evaluate.rehearse import key_info, rehearse
 from labelward.evaluate.results import Cost, KeyInfo
-from labelward.evaluate.shares import load_shares, trained_job
 from labelward.evaluate.utility import scores
 from labelward.evaluate.watch import Watch, silent
 from labelward.job import Job, RunSection, Variant
@@ -56,7 +57,7 @@ def train(
     watch: Watch = silent,
     earlier: Path | None = None,
 ) -> TrainedModel:
-    """Train once, and write ``job.toml`` and for each party ``view`` and ``model``.
+    """Train once, and write ``job.toml``, ``training.json`` and for each party ``view`` and ``model``.
 
     They come to be in a folder beside ``out``, ``.OUT.partial``, and are moved when all is done.
 
@@ -66,7 +67,7 @@ def train(
         seed: of the learning draws and of the split.
         variant: slug of one of ``job.variants()``; None where there is only one.
         earlier: the folder of a training that is gone on with: the model has its trees, then as many as the job says.
-            Parties, kind of model, columns, classes and seed must be the same.
+            Parties, kind of model, columns, classes, seed, split and rows must be the same.
 
     Raises:
         InputError: of any kind, before anything is written.
@@ -80,7 +81,7 @@ def train(
     source, programs = load_source(job), make_programs(job.model)
     data = prepare(job, seed, source)
     programs.check(data, make_policies(defended))
-    shares = None if earlier is None else _earlier(programs, earlier, job, data)
+    shares = None if earlier is None else earlier_shares(programs, earlier, job, data)
     engine = make_engine(job.encryption)
     try:
         with finished_in(out, job) as folder:
@@ -94,19 +95,42 @@ def train(
                 progress=lambda what, done, total: watch(what, done, total, name.label),
                 shares=shares,
             )
-        key = key_info(engine, job.encryption, ended.fingerprint)
+            model = TrainedModel(
+                dataset=source.name,
+                seed=seed,
+                variant=name.slug,
+                utility=scores(programs, ended.margins, data),
+                cost=ended.cost,
+                key=key_info(engine, job.encryption, ended.fingerprint),
+                watched=ended.watched,
+                parties=tuple(party.name for party in data.parties),
+            )
+            write_record(folder, _record(model, data))
     finally:
         engine.close()
-    return TrainedModel(
-        dataset=source.name,
-        seed=seed,
-        variant=name.slug,
-        utility=scores(programs, ended.margins, data),
-        cost=ended.cost,
-        key=key,
-        watched=ended.watched,
-        parties=tuple(party.name for party in data.parties),
+    return model
+
+
+def _record(model: TrainedModel, data: Rehearsal) -> TrainingRecord:
+    watched = model.watched
+    return TrainingRecord(
+        dataset=model.dataset,
+        seed=model.seed,
+        defense=model.variant,
+        utility={name: _finite(value) for name, value in model.utility.items()},
+        primary=next(iter(model.utility)),
+        validation=None
+        if watched is None
+        else Validation(metric=watched.metric, values=tuple(map(_finite, watched.values)), best_round=watched.best + 1),
+        cost=model.cost,
+        rows=Rows.of(data),
+        dates={party.name: tuple(sorted(party.dates)) for party in data.parties},
+        versions=library_versions(),
     )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _variant(job: Job, slug: str | None) -> Variant:
@@ -118,45 +142,3 @@ def _variant(job: Job, slug: str | None) -> Variant:
     if slug not in variants:
         raise JobError(unknown_name("variant", slug, variants))
     return variants[slug]
-
-
-def _earlier(programs: Programs[Any], run: Path, job: Job, data: Rehearsal) -> Mapping[str, Share]:
-    """Return the shares of a training that this job can go on with."""
-    before = trained_job(run)
-    names, theirs = ([party.name for party in each.parties] for each in (job, before))
-    if names != theirs:
-        raise JobError(f"{run}: a model of the parties {', '.join(theirs)}; the job has {', '.join(names)}")
-    if before.model.kind != job.model.kind:
-        raise JobError(f"[model] kind: {run} holds a model of kind {before.model.kind!r}, not {job.model.kind!r}")
-    if before.run.seeds != job.run.seeds:
-        raise JobError(
-            f"{run}: was trained with seed {before.run.seeds[0]}; with seed {job.run.seeds[0]} some of its training "
-            "rows would be tested on, so go on with the same seed"
-        )
-    shares = load_shares(programs, run, before)
-    for party in data.parties:
-        _check_columns(run, party, shares[party.name])
-    active = shares[names[0]]
-    if active.classes != data.classes:
-        was, now = (", ".join(each) or "a quantity" for each in (active.classes, data.classes))
-        raise DataError(f"{run}: its label was {was}; {data.label} is {now}")
-    return shares
-
-
-def _check_columns(run: Path, party: PartyData, share: Share) -> None:
-    if share.columns != party.columns:
-        missing = [name for name in share.columns if name not in party.columns]
-        more = [name for name in party.columns if name not in share.columns]
-        told = [
-            f"{word} {', '.join(map(repr, names[:5]))}{', …' if len(names) > 5 else ''}"
-            for word, names in (("lacks", missing), ("has besides", more))
-            if names
-        ]
-        raise DataError(
-            f"party {party.name!r}: has not the columns of the model in {run}: it "
-            f"{' and '.join(told) or 'has them in another order'}"
-        )
-    categories = {party.columns[position]: names for position, names in party.categories.items()}
-    for name in party.columns:
-        if categories.get(name) != share.categories.get(name):
-            raise DataError(f"party {party.name!r}, column {name!r}: has other categories than the model in {run}")

@@ -1,0 +1,127 @@
+"""A training that is gone on with: what must be as it was then, so that no row is tested on that was learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelward.data import PartyData, Rehearsal
+from labelward.errors import DataError, JobError
+from labelward.evaluate.programs import Programs, Share
+from labelward.evaluate.record import Rows, read_record
+from labelward.evaluate.shares import load_shares, trained_job
+from labelward.job import Job
+from labelward.protocols.tree.share import ModelShare
+
+__all__ = ["earlier_shares"]
+
+
+def earlier_shares(programs: Programs[Any], run: Path, job: Job, data: Rehearsal) -> Mapping[str, Share]:
+    """Return the shares of a training that a job can go on with.
+
+    Args:
+        programs: of the job's model.
+        run: the folder of the earlier training.
+        job: completed, with the one seed that is trained with.
+        data: of this job and seed.
+
+    Raises:
+        FileFormatError: the folder is none of a training, or something in it is missing or damaged.
+        JobError: other parties, kind of model, seed, split or starting point.
+        DataError: other columns, categories, classes or rows.
+    """
+    before = trained_job(run)
+    names, theirs = ([party.name for party in each.parties] for each in (job, before))
+    if names != theirs:
+        raise JobError(f"{run}: a model of the parties {', '.join(theirs)}; the job has {', '.join(names)}")
+    if before.model.kind != job.model.kind:
+        raise JobError(f"[model] kind: {run} holds a model of kind {before.model.kind!r}, not {job.model.kind!r}")
+    if before.run.seeds != job.run.seeds:
+        raise JobError(
+            f"{run}: was trained with seed {before.run.seeds[0]}; with seed {job.run.seeds[0]} some of its training "
+            "rows would be tested on, so go on with the same seed"
+        )
+    shares = load_shares(programs, run, before)
+    for party in data.parties:
+        _check_columns(run, party, shares[party.name])
+    active = shares[names[0]]
+    if active.classes != data.classes:
+        was, now = (", ".join(each) or "a quantity" for each in (active.classes, data.classes))
+        raise DataError(f"{run}: its label was {was}; {data.label} is {now}")
+    _check_split(run, before, job)
+    _check_rows(run, data, has_ids=job.data.table is None or job.data.id is not None)
+    _check_start(programs, run, job, data, active)
+    return shares
+
+
+def _check_columns(run: Path, party: PartyData, share: Share) -> None:
+    if share.columns != party.columns:
+        missing = [name for name in share.columns if name not in party.columns]
+        more = [name for name in party.columns if name not in share.columns]
+        told = [
+            f"{word} {', '.join(map(repr, names[:5]))}{', …' if len(names) > 5 else ''}"
+            for word, names in (("lacks", missing), ("has besides", more))
+            if names
+        ]
+        raise DataError(
+            f"party {party.name!r}: has not the columns of the model in {run}: it "
+            f"{' and '.join(told) or 'has them in another order'}"
+        )
+    categories = {party.columns[position]: names for position, names in party.categories.items()}
+    for name in party.columns:
+        if categories.get(name) != share.categories.get(name):
+            raise DataError(f"party {party.name!r}, column {name!r}: has other categories than the model in {run}")
+
+
+def _check_split(run: Path, before: Job, job: Job) -> None:
+    was, now = _split_of(before), _split_of(job)
+    told = [f"{key} = {_shown(was[key])}, not {_shown(value)}" for key, value in now.items() if was[key] != value]
+    if told:
+        raise JobError(
+            f"{run}: was trained with {'; '.join(told)}: some of its training rows could be tested on, so go on with "
+            "the same split"
+        )
+
+
+def _split_of(job: Job) -> dict[str, Any]:
+    """Return what the job says of the split; tables may lie elsewhere, since their rows are compared."""
+    data = {key: getattr(job.data, key) for key in ("label", "id", "split", "test_size", "validation_size")}
+    own = {f"[parties.{job.active.name}] label": job.active.label} if job.data.table is None else {}
+    return {f"[data] {key}": value for key, value in data.items()} | own
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else repr(value)
+
+
+def _check_rows(run: Path, data: Rehearsal, *, has_ids: bool) -> None:
+    before, now = read_record(run).rows, Rows.of(data)
+    if before.train_digest != now.train_digest or before.test_ids != now.test_ids:
+        learned = len(np.setdiff1d(data.test_ids, before.test_ids))
+        raise DataError(
+            f"{run}: was trained on another set of rows: {before.train} training, {before.validation} validation and "
+            f"{before.test} test rows; now {now.train}, {now.validation} and {now.test}, and {learned} of these test "
+            "rows were none then, so that its training rows would be tested on"
+        )
+    if not has_ids and before.content_digest != now.content_digest:
+        raise DataError(
+            f"{run}: was trained on other labels or columns than the table now has; rows without ids must be the same "
+            "in the same order, or training rows could be tested on (name an id column in [data] id)"
+        )
+
+
+def _check_start(programs: Programs[Any], run: Path, job: Job, data: Rehearsal, share: Share) -> None:
+    """Refuse a starting point that would be passed over, since the model has begun already."""
+    score = job.model.params.get("base_score")
+    if score is None:
+        return
+    assert isinstance(share, ModelShare)  # all kinds of models are of trees
+    start = programs.objective(data.classes).start(data.train_values, data.train_weights, score)
+    if tuple(start.tolist()) != share.base:
+        has = ", ".join(f"{margin:.4g}" for margin in share.base)
+        raise JobError(
+            f"[model] base_score: {score!r} is not where the model in {run} started (margin {has}); leave it out"
+        )

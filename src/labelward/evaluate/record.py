@@ -1,0 +1,127 @@
+"""What a training leaves beside views and shares: its figures, the rows it was tested on, which columns are dates."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from labelward.data import Rehearsal
+from labelward.errors import FileFormatError
+from labelward.evaluate.folder import TRAINING_FILE
+from labelward.evaluate.private import replacing
+from labelward.evaluate.results import Cost
+from labelward.party.transcript import ids_digest
+
+__all__ = ["FORMAT", "Rows", "TrainingRecord", "Validation", "content_digest", "read_record", "write_record"]
+
+FORMAT = 1
+
+
+class Rows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which rows a training learned from, watched and was tested on.
+
+    Attributes:
+        train: number of training rows.
+        validation: number of validation rows.
+        test: number of test rows.
+        test_ids: ids of the test rows, or their row numbers in the table, counted from 0.
+        train_digest: SHA-256 of the ids of the training rows.
+        content_digest: SHA-256 of the labels and columns of the training rows (:func:`content_digest`).
+    """
+
+    train: int
+    validation: int
+    test: int
+    test_ids: tuple[str, ...]
+    train_digest: str
+    content_digest: str
+
+    @classmethod
+    def of(cls, data: Rehearsal) -> Rows:
+        """Return those of a training on this data."""
+        return cls(
+            train=len(data.train_ids),
+            validation=len(data.validation_ids),
+            test=len(data.test_ids),
+            test_ids=tuple(data.test_ids.tolist()),
+            train_digest=ids_digest(data.train_ids.tolist()),
+            content_digest=content_digest(data),
+        )
+
+
+class Validation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the validation rows fared.
+
+    Attributes:
+        metric: its name.
+        values: after each round; null where it was not finite.
+        best_round: that of the best value, counted from 1.
+    """
+
+    metric: str
+    values: tuple[float | None, ...]
+    best_round: int
+
+
+class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of ``training.json``.
+
+    Attributes:
+        dataset: name of the data.
+        seed: of the run.
+        defense: slug of the variant.
+        utility: metrics on the test rows; null where one was not finite.
+        primary: the metric that ranks.
+        validation: where there are validation rows.
+        dates: by party the columns that hold dates or times.
+        versions: of labelward, Python and the libraries that matter.
+    """
+
+    format: int = FORMAT
+    dataset: str
+    seed: int
+    defense: str
+    utility: dict[str, float | None]
+    primary: str
+    validation: Validation | None
+    cost: Cost
+    rows: Rows
+    dates: dict[str, tuple[str, ...]]
+    versions: dict[str, str]
+
+
+def content_digest(data: Rehearsal) -> str:
+    """Return the SHA-256 of labels and columns of the training rows, as hex: what tells rows that have no ids."""
+    total = hashlib.sha256(np.ascontiguousarray(data.train_values).tobytes())
+    for party in data.parties:
+        total.update(np.ascontiguousarray(party.train).tobytes())
+    return total.hexdigest()
+
+
+def write_record(folder: Path, record: TrainingRecord) -> None:
+    """Write ``training.json``; :class:`~labelward.errors.OutputError` where that is impossible."""
+    with replacing(folder / TRAINING_FILE) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+
+
+def read_record(run: Path) -> TrainingRecord:
+    """Read what :func:`write_record` wrote into the folder of a training.
+
+    Raises:
+        FileFormatError: it is missing, damaged or of another format version.
+    """
+    path = run / TRAINING_FILE
+    try:
+        found: Any = msgspec.json.decode(path.read_bytes())
+        version = found.get("format") if isinstance(found, dict) else None
+        if version != FORMAT:
+            raise FileFormatError(f"{path}: a record of format {version!r}; this version reads format {FORMAT}")
+        return msgspec.convert(found, TrainingRecord)
+    except OSError as error:
+        raise FileFormatError(f"{path}: cannot be read ({error.strerror})") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path}: is damaged ({error})") from error
