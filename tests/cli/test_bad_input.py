@@ -26,7 +26,7 @@ from labelward.evaluate.offline import read_guess
         ({"depth = 3": "depth = 3\nearly_stopping_rounds = 2"}, ["[model] early_stopping_rounds", "validation"]),
         ({"trees = 2": 'kind = "forest"\nreg_lambda = 2.0'}, ["[model] reg_lambda", "'forest'"]),
         ({'label = "label"': 'label = "label"\ntask = "regression"'}, ["'id-lmid'", "quantities"]),
-        ({"[run]": "[running]"}, ["'running'", "'run'"]),
+        ({"[run]": "[runs]"}, ["'runs'", "'run'"]),
         ({"depth = 3": "depth = 0"}, ["[model] depth", "0"]),
         ({'kind = "id-lmid"': 'kind = "id-lmdi"'}, ["[[defense]]", "'id-lmdi'", "'id-lmid'"]),
         ({"xi = 0.1": "psi = 0.1"}, ["[[defense]]", "'psi'", "xi"]),
@@ -116,7 +116,7 @@ engine = "plain"
 insecure = true
 """
     job = write_job(tmp_path, own)
-    refused(call("audit", job, "--out", tmp_path / "audit"), "'bank'", "'telco'", "1 ids")
+    refused(call("audit", job, "--out", tmp_path / "audit"), "'bank'", "'telco'", "1 id (")
 
 
 @pytest.mark.parametrize("command", ["audit", "train"])
@@ -199,14 +199,41 @@ def test_a_damaged_model(tmp_path: Path, call: Call, job: Path) -> None:
 
 
 def test_shares_of_two_models(tmp_path: Path, call: Call, job: Path) -> None:
-    """The parties disagree: the handshake names what differs."""
+    """A share that was taken from another folder: both folders are named, since either may be the foreign one."""
     one, other = tmp_path / "one", tmp_path / "other"
     assert call("train", job, "--out", one, "--defense", "none", "--seed", 1).exit_code == 0
     assert call("train", job, "--out", other, "--defense", "none", "--seed", 2).exit_code == 0
     shutil.copy(other / "telco/model/share.json", one / "telco/model/share.json")
     out = tmp_path / "predictions.parquet"
-    refused(call("predict", one, "--table", tmp_path / "table.csv", "--out", out), "disagree", "model", "'telco'")
+    refused(
+        call("predict", one, "--table", tmp_path / "table.csv", "--out", out),
+        f"{one}/telco/model: the share of party 'telco' is of another model than that of 'active' in {one}/active/mo",
+    )
     assert not out.exists()
+
+
+def test_a_party_that_was_taken_away(tmp_path: Path, call: Call, trained: Path) -> None:
+    run, out, table = tmp_path / "run", tmp_path / "out.parquet", trained.parent / "table.csv"
+    shutil.copytree(trained, run)
+    shutil.rmtree(run / "telco")
+    told = f"the share of party 'telco' is missing: there is no {run}/telco/model"
+    for own in (["--table", table], ["--party", f"active={table}", "--party", f"telco={table}"]):
+        refused(call("predict", run, "--out", out, *own), told)
+    refused(call("explain", "importance", run, "--names", "telco"), told)
+    (run / "training.json").write_text('{"format": 9}')
+    shutil.copytree(trained / "telco", run / "telco")
+    refused(call("predict", run, "--table", table, "--out", out), "training.json", "format 9")
+    (run / "training.json").write_text('{"format": 1}')
+    refused(call("predict", run, "--table", table, "--out", out), "training.json", "damaged")
+    (run / "training.json").unlink()
+    refused(call("predict", run, "--table", table, "--out", out), "training.json", "cannot be read")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("command", ["audit", "train"])
+def test_what_the_model_refuses_is_told_with_the_job_file(tmp_path: Path, call: Call, job: Path, command: str) -> None:
+    write_job(tmp_path, changes={"trees = 2": "trees = 2\nreg_lambda = -1"})
+    refused(call(command, job, "--out", tmp_path / "out"), f"{job}: [model] reg_lambda")
 
 
 def test_a_damaged_result(tmp_path: Path, call: Call, audited: Path) -> None:
@@ -353,6 +380,8 @@ def test_going_on_with_what_does_not_fit(tmp_path: Path, call: Call, trained: Pa
     refused(call("train", other, *common, trained), "[model] kind", "'secureboost'", "'forest'")
     fewer = write_job(tmp_path, changes={', "t2"]': "]"})
     refused(call("train", fewer, *common, trained), "'telco'", "lacks 't2'")
+    larger = write_job(tmp_path, changes={"[parties]": "test_size = 0.5\n[parties]"})
+    refused(call("train", larger, *common, trained), "[data] test_size = 0.2, not 0.5", "could be tested on")
     assert not out.exists()
 
 

@@ -165,7 +165,7 @@ def test_train_then_predict_in_a_new_process(tmp_path: Path, call: Call, job: Pa
     result = call("train", job, "--out", run, "--defense", "id-lmid-xi-0.1", "--seed", 3)
     assert result.exit_code == 0, result.output
     assert "auc  " in result.stdout
-    assert {path.name for path in run.iterdir()} == {"job.toml", "active", "telco"}
+    assert {path.name for path in run.iterdir()} == {"job.toml", "training.json", "active", "telco"}
     files = []
     for number, tables in enumerate(
         (
@@ -207,6 +207,29 @@ def test_train_with_validation_rows_and_go_on(tmp_path: Path, call: Call, job: P
         assert done.exit_code == 0, done.output
     one, other = (pyarrow.parquet.read_table(file) for file in files)
     assert one.equals(other)
+
+
+def test_predictions_say_what_the_model_does_not_know(tmp_path: Path, call: Call, job: Path) -> None:
+    table, run, out = tmp_path / "table.csv", tmp_path / "run", tmp_path / "out.parquet"
+    write_table(table, t2=["north", "south"] * 60)
+    assert call("train", job, "--out", run, "--defense", "none").exit_code == 0
+    write_table(table, rows=1, t2=["North"])
+    result = call("predict", run, "--table", table, "--out", out)
+    assert result.stdout == f"wrote {out}: 1 row\n"
+    assert result.stderr.startswith("warning: party 'telco', table ")
+    assert "column 't2' holds no category that the model met in training" in result.stderr
+    result = call("explain", "rows", run, "--table", table, "--out", tmp_path / "shap.parquet")
+    assert result.stderr.count("column 't2'") == 1
+    assert {path.stat().st_mode & 0o777 for path in (out, tmp_path / "shap.parquet")} == {0o600}
+
+
+@pytest.mark.parametrize(("scale", "told"), [(1e-7, r"rmse  \d\.\d{3}e-0\d"), (1e140, r"rmse  \d\.\d{3}e\+1[34]\d")])
+def test_figures_of_any_size(tmp_path: Path, call: Call, job: Path, scale: float, told: str) -> None:
+    write_table(tmp_path / "table.csv", label=scale * np.random.default_rng(1).normal(size=120))
+    job.write_text(job.read_text().replace("[parties]", 'task = "regression"\n[parties]'))
+    result = call("train", job, "--out", tmp_path / "run", "--defense", "none")
+    assert re.match(told, result.stdout), result.output
+    assert max(map(len, result.stdout.splitlines()[:-1])) < 24
 
 
 def test_train_needs_force_a_second_time(tmp_path: Path, call: Call, job: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 
 import pyarrow.parquet
@@ -64,6 +65,7 @@ def test_a_tree_as_text_and_picture(call: Call, run: Path, tmp_path: Path) -> No
     assert any(line.lstrip("│ ").startswith("└─ no:  leaf ") for line in lines)
     assert last == f"wrote {picture}"
     assert picture.read_text(encoding="utf-8").startswith("<svg ")
+    assert stat.S_IMODE(picture.stat().st_mode) == 0o600
     refused(call("explain", "tree", run, 0, "--svg", picture), "tree.svg", "--force")
     assert call("explain", "tree", run, 0, "--svg", picture, "--force").exit_code == 0
 
@@ -155,6 +157,6 @@ def test_shares_of_two_trainings_do_not_go_together(call: Call, run: Path, table
     trained = call("train", run.parent / "job.toml", "--out", other, "--defense", "none", "--quiet")
     assert trained.exit_code == 0
     (other / "telco/model/share.json").write_bytes((run / "telco/model/share.json").read_bytes())
-    refused(call("explain", "importance", other), "disagree", "model is", "'active'", "'telco'")
+    refused(call("explain", "importance", other), "another model", "'active'", "'telco'", f"{other}/telco/model")
     refused(call("export", other, "--out", tmp_path / "model.json", "--consent", "telco"), "model")
     assert not (tmp_path / "model.json").exists()

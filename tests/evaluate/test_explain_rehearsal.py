@@ -100,7 +100,7 @@ class TestWhatPredictWrites:
         self, trained: Train, table: Path, tmp_path: Path, label: str, model: dict[str, Any], margins: list[str]
     ) -> None:
         run = trained(label, **model)
-        assert explain_rows(run, all_from(table), tmp_path / "shap.parquet", most=20) == ROWS
+        assert explain_rows(run, all_from(table), tmp_path / "shap.parquet", most=20) == (ROWS, len(margins))
         predict(run, all_from(table), tmp_path / "predicted.parquet")
         found, predicted = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("shap", "predicted"))
         expected = np.column_stack([column(predicted, name) for name in margins])

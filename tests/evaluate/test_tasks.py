@@ -317,10 +317,10 @@ def test_utility_is_that_of_margins_of_any_shape(make: Make) -> None:
 
 
 def test_folders_are_not_mixed_up(make: Make, tmp_path: Path, table: Path) -> None:
-    """A share of another training of the same parties is told by its model, not by its columns."""
+    """A share of another training of the same parties is told by its model, as its columns are the same."""
     for name in ("one", "other"):
         train(make("two"), tmp_path / name, seed=1)
     shutil.copytree(tmp_path / "other/telco/model", tmp_path / "one/telco/model", dirs_exist_ok=True)
-    with pytest.raises(Exception, match="disagree on the job: continues is"):
+    with pytest.raises(FileFormatError, match="one/telco/model: the share of party 'telco' is of another model"):
         train(make("two"), tmp_path / "out", seed=1, earlier=tmp_path / "one")
     assert not (tmp_path / "out").exists()

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from labelward.data import prepare
-from labelward.errors import DataError, FileFormatError, HandshakeError, JobError, OutputError
+from labelward.errors import DataError, FileFormatError, JobError, OutputError
 from labelward.evaluate.kinds import completed, make_programs
 from labelward.evaluate.predict import predict
 from labelward.evaluate.train import TrainedModel, train
@@ -95,7 +95,7 @@ def trained(own_tables: Job, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 def test_it_leaves_views_shares_and_the_job(trained: tuple[Path, TrainedModel]) -> None:
     out, model = trained
-    assert sorted(path.name for path in out.iterdir()) == ["active", "job.toml", "telco"]
+    assert sorted(path.name for path in out.iterdir()) == ["active", "job.toml", "telco", "training.json"]
     assert View.load(out / "telco" / "view").party == "telco"
     assert model.parties == ("active", "telco")
     assert (model.seed, model.variant) == (5, "none")
@@ -192,7 +192,7 @@ class TestBadInput:
         assert [path.name for path in out.parent.iterdir()] == [side.name]
         assert stat.S_IMODE(side.stat().st_mode) == 0o700
         train(own_tables, out, seed=1)
-        assert sorted(path.name for path in out.iterdir()) == ["active", "job.toml", "telco"]
+        assert sorted(path.name for path in out.iterdir()) == ["active", "job.toml", "telco", "training.json"]
         assert [path.name for path in out.parent.iterdir()] == ["out"]
         assert stat.S_IMODE((out / "job.toml").stat().st_mode) == 0o600
 
@@ -217,7 +217,7 @@ class TestBadInput:
             train(other, out, seed=1, force=True)
         (out / "shop").rmdir()
         train(other, out, seed=1, force=True)
-        assert sorted(path.name for path in out.iterdir()) == ["active", "job.toml", "shop"]
+        assert sorted(path.name for path in out.iterdir()) == ["active", "job.toml", "shop", "training.json"]
 
     def test_the_folder_of_an_audit_is_not_replaced(self, finished: tuple[Path, object], own_tables: Job) -> None:
         with pytest.raises(OutputError, match="was not made by a training"):
@@ -253,7 +253,7 @@ class TestBadInput:
         share = trained[0] / "telco" / "model" / "share.json"
         (other / "telco" / "model" / "share.json").write_bytes(share.read_bytes())
         both = {"active": tables / "bank.parquet", "telco": tables / "telco.parquet"}
-        with pytest.raises(HandshakeError, match="model is"):
+        with pytest.raises(FileFormatError, match="other/telco/model: the share of party 'telco' is of another model"):
             predict(other, both, tmp_path / "o.parquet")
 
     def test_shares_in_each_other_s_folders(

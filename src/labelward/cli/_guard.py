@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from labelward.errors import LabelwardError, OutputError
+from labelward.errors import EncryptionError, InputError, LabelwardError, OutputError, PolicyError
 
-__all__ = ["DEBUG_VARIABLE", "LARGEST_SEED", "Guarded", "end", "refuse_existing"]
+__all__ = ["DEBUG_VARIABLE", "LARGEST_SEED", "Guarded", "end", "naming", "refuse_existing"]
 
 DEBUG_VARIABLE = "LABELWARD_DEBUG"
 LARGEST_SEED = 2**32 - 1
@@ -43,6 +45,17 @@ def refuse_existing(path: Path, *, force: bool, ending: str = "") -> None:
         raise OutputError(f"{path} cannot be written: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise OutputError(f"{path} cannot be written: the folder {path.parent} is read-only")
+
+
+@contextlib.contextmanager
+def naming(job_file: Path) -> Iterator[None]:
+    """Put the job file's name before messages that begin with one of its sections, as reading the file does."""
+    try:
+        yield
+    except (InputError, PolicyError, EncryptionError) as error:
+        if not str(error).startswith("["):
+            raise
+        raise type(error)(f"{job_file}: {error}") from error
 
 
 class Guarded(TyperGroup):

@@ -12,10 +12,15 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["insecure_warning", "print_json", "print_table", "warn"]
+__all__ = ["counted", "insecure_warning", "print_json", "print_table", "warn"]
 
 _PIPE_WIDTH = 200
 _LEAST_TEXT = 8
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number of things, such as ``1 row`` or ``2 rows``."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def warn(message: str) -> None:

@@ -11,13 +11,14 @@ __all__ = ["parties_in", "tables_of"]
 
 
 def parties_in(run: Path) -> tuple[str, ...]:
-    """Return whose shares lie in a folder of a training; :class:`InputError` where there are none."""
+    """Return the parties of a training, the active one first; :class:`InputError` where a folder is none of one."""
     if not run.is_dir():
         raise InputError(f"{run}: no such folder")
-    found = tuple(sorted(folder.parent.name for folder in run.glob("*/model") if folder.is_dir()))
-    if not found:
+    if not any(folder.is_dir() for folder in run.glob("*/model")):
         raise InputError(f"{run} holds no model: there is no PARTY/model in it")
-    return found
+    from labelward.evaluate.shares import trained_job
+
+    return tuple(party.name for party in trained_job(run).parties)
 
 
 def tables_of(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labelward.cli._guard import end
+from labelward.cli._guard import end, naming
 from labelward.cli._output import insecure_warning, print_json, warn
 from labelward.cli._progress import Board
 from labelward.cli._summary import as_json, print_summary
@@ -36,7 +36,8 @@ def audit(
     """Train, let each party attack what it saw, compare the defenses, and write a report."""
     from labelward.job import load_job
 
-    _audit(load_job(job_file), out, force=force, json=json, quiet=quiet)
+    with naming(job_file):
+        _audit(load_job(job_file), out, force=force, json=json, quiet=quiet)
 
 
 def demo(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labelward.cli._guard import refuse_existing
-from labelward.cli._output import print_json, print_table
+from labelward.cli._output import counted, print_json, print_table, warn
 from labelward.cli._tables import parties_in, tables_of
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def show_tree(
     text, picture = drawn_tree(run_dir, number, names=names or ())
     typer.echo(text, nl=False)
     if svg is not None:
-        with replacing(svg, 0o666) as file:
+        with replacing(svg) as file:
             file.write(picture.encode())
         typer.echo(f"wrote {svg}")
 
@@ -106,8 +106,10 @@ def explain_rows(
         behind = tables_of(parties, background, background_party or [], ("--background", "--background-party"))
     from labelward.evaluate.explain import explain_rows as run_explain
 
-    rows = run_explain(run_dir, tables, out, background=behind, most=background_rows, names=names or ())
-    typer.echo(f"wrote {out}: {rows} rows")
+    rows, outputs = run_explain(
+        run_dir, tables, out, background=behind, most=background_rows, names=names or (), warn=warn
+    )
+    typer.echo(f"wrote {out}: {counted(rows, 'row')}{f', {outputs} outputs of each' if outputs > 1 else ''}")
 
 
 def export(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from labelward.cli._guard import LARGEST_SEED, end, refuse_existing
-from labelward.cli._output import insecure_warning
+from labelward.cli._guard import LARGEST_SEED, end, naming, refuse_existing
+from labelward.cli._output import counted, insecure_warning, warn
 from labelward.cli._progress import Board
 from labelward.cli._tables import parties_in, tables_of
 
@@ -37,7 +37,7 @@ def train(
     force: Annotated[bool, typer.Option("--force", help="Throw away what an earlier training left there.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
 ) -> None:
-    """Train one model and keep each party's view and model share."""
+    """Train one model; keep its test figures and each party's view and model share."""
     from labelward.cli.audit import insecure_reasons
     from labelward.evaluate.shares import trained_job
     from labelward.evaluate.train import train as run_train
@@ -48,7 +48,7 @@ def train(
         seed = (job if earlier is None else trained_job(earlier)).run.seeds[0]
     insecure_warning(insecure_reasons(job))
     try:
-        with Board("training", quiet=quiet) as board:
+        with Board("training", quiet=quiet) as board, naming(job_file):
             done = run_train(
                 job,
                 out,
@@ -63,13 +63,19 @@ def train(
         end(f"no model was finished{begin}", 2, "interrupted")
     if done.watched is not None:
         typer.echo(_best_round(done.watched))
+    from labelward.report.metrics import figure
+
     for name, value in done.utility.items():
-        typer.echo(f"{name}  {value:.4f}")
+        typer.echo(f"{name}  {figure(name, value, digits=4)}")
     typer.echo(f"wrote {out}")
 
 
 def _best_round(watched: Watched) -> str:
-    reached = f"{watched.metric} {watched.values[watched.best]:.4f} on the validation rows"
+    from labelward.report.metrics import figure
+
+    reached = (
+        f"{watched.metric} {figure(watched.metric, watched.values[watched.best], digits=4)} on the validation rows"
+    )
     return f"best round  {watched.best + 1} of {len(watched.values)} ({reached})"
 
 
@@ -89,5 +95,5 @@ def predict(
     tables = tables_of(parties_in(run_dir), table, party or [])
     from labelward.evaluate.predict import predict as run_predict
 
-    rows = run_predict(run_dir, tables, out, mode=mode)
-    typer.echo(f"wrote {out}: {rows} rows")
+    rows = run_predict(run_dir, tables, out, mode=mode, warn=warn)
+    typer.echo(f"wrote {out}: {counted(rows, 'row')}")

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from labelward.errors import DataError
 from labelward.evaluate.private import replacing
-from labelward.evaluate.trained import Brought, Trained
+from labelward.evaluate.trained import Brought, Trained, Warn, silent
 from labelward.party.context import Context
 from labelward.protocols.tree.draw import draw_svg, draw_text
 from labelward.protocols.tree.explain import (
@@ -50,9 +50,8 @@ def column_importance(run: Path, *, names: Collection[str] = ()) -> tuple[Import
         names: the parties that tell the names of their columns; the others' are numbers.
 
     Raises:
-        FileFormatError: the folder is none of a training, or a share is damaged.
+        FileFormatError: the folder is none of a training, or a share is missing, damaged or of another model.
         DataError: a name that no party has.
-        HandshakeError: the shares are of different models.
     """
     trained = Trained.load(run)
     return importance(_share(trained, trained.active), _features(trained, names))
@@ -68,7 +67,7 @@ def drawn_tree(run: Path, tree: int, *, names: Collection[str] = ()) -> tuple[st
 
     Raises:
         DataError: no such tree, or a name that no party has.
-        FileFormatError, HandshakeError: as for :func:`column_importance`.
+        FileFormatError: as for :func:`column_importance`.
     """
     trained = Trained.load(run)
     share, features = _share(trained, trained.active), _features(trained, names)
@@ -83,8 +82,9 @@ def explain_rows(
     background: Mapping[str, Path] | None = None,
     most: int = BACKGROUND,
     names: Collection[str] = (),
-) -> int:
-    """Write the SHAP values of the rows of the parties' tables to a Parquet file; return how many rows.
+    warn: Warn = silent,
+) -> tuple[int, int]:
+    """Write the SHAP values of the rows of the parties' tables to a Parquet file; return how many rows and outputs.
 
     Its columns are ``id``; ``output``, the class, where the model has several outputs (a row of the file for each);
     ``margin``; ``expected``, the mean margin of the background rows; and ``PARTY.COLUMN`` for each column in which the
@@ -97,23 +97,23 @@ def explain_rows(
         background: each party's table with the rows that are compared with; None: those of ``tables``.
         most: number of background rows; of more, so many are taken, evenly spaced.
         names: the parties that tell the names of their columns.
+        warn: hears of each column of categories of which the model knows none.
 
     Raises:
-        DataError: a table cannot be used or lacks a column, the parties bring different rows, or a name that no party
-            has.
-        FileFormatError, HandshakeError: as for :func:`column_importance`.
+        DataError: as :meth:`Trained.bring`, or a name that no party has.
+        FileFormatError: as for :func:`column_importance`.
     """
     trained = Trained.load(run)
     trained.check_parties(names)
     if most < 1:
         raise DataError(f"background: at least 1 row is needed but got {most}")
-    rows = trained.bring(tables)
-    behind = (rows if background is None else trained.bring(background)).some(most)
+    rows = trained.bring(tables, warn)
+    behind = (rows if background is None else trained.bring(background, warn)).some(most)
     found = _explained(trained, rows, behind, names)
     share = _share(trained, trained.active)
-    with replacing(out, 0o666) as file:
+    with replacing(out) as file:
         pq.write_table(pa.table(_columns(found, rows.ids.tolist(), share.classes)), file)
-    return len(rows.ids)
+    return found.margins.shape
 
 
 def export_model(run: Path, out: Path, *, consent: Collection[str] = (), names: Collection[str] = ()) -> Path:
@@ -129,7 +129,7 @@ def export_model(run: Path, out: Path, *, consent: Collection[str] = (), names: 
         PolicyError: a party does not consent; nothing is written.
         DataError: a name that no party has, or a model without trees.
         OutputError: the file cannot be written.
-        FileFormatError, HandshakeError: as for :func:`column_importance`.
+        FileFormatError: as for :func:`column_importance`.
     """
     trained = Trained.load(run)
     trained.check_parties([*consent, *names])

@@ -117,7 +117,7 @@ def write_guess(path: Path, ids: Sequence[str], guess: Guess, about: Mapping[str
     more = {"notes": guess.notes, "known_per_cluster": guess.known_per_cluster}
     text = json.dumps({"format": FORMAT, "kind": guess.kind, **about, **more})
     table = pa.table({"id": pa.array(list(ids), pa.string()), "guess": pa.array(guess.values, pa.int64())})
-    with replacing(path, 0o666) as file:
+    with replacing(path) as file:
         pq.write_table(table.replace_schema_metadata({_METADATA: text}), file)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from labelward.evaluate.private import replacing
 from labelward.evaluate.programs import PredictMode
-from labelward.evaluate.trained import Trained
+from labelward.evaluate.trained import Trained, Warn, silent
 from labelward.kernels.objectives import Objective
 
 __all__ = ["predict"]
@@ -23,28 +23,29 @@ Floats = NDArray[np.float64]
 _MARGIN_IS_PREDICTED = ("reg:squarederror", "variance", "gini")
 
 
-def predict(run: Path, tables: Mapping[str, Path], out: Path, *, mode: PredictMode = "one-round") -> int:
+def predict(
+    run: Path, tables: Mapping[str, Path], out: Path, *, mode: PredictMode = "one-round", warn: Warn = silent
+) -> int:
     """Predict the rows of the parties' tables with the shares of a training; return how many rows.
 
-    Writes a Parquet file. Its columns are ``id``; the margins, where they are not what is predicted: ``margin``, or
-    ``margin_CLASS`` for each class; for classes the probabilities: ``probability`` of the second of two, else
-    ``probability_CLASS`` for each; and ``prediction``, the class or the quantity. Rows are matched by the job's id
-    columns and sorted by id; without ids the tables' rows must be in the same order.
+    Writes a Parquet file that only its owner may read. Its columns are ``id``; the margins, where they are not what is
+    predicted: ``margin``, or ``margin_CLASS`` for each class; for classes the probabilities: ``probability`` of the
+    second of two, else ``probability_CLASS`` for each; and ``prediction``, the class or the quantity. Rows are matched
+    by the job's id columns and sorted by id; without ids the tables' rows must be in the same order.
 
     Args:
         run: the folder that :func:`labelward.evaluate.train.train` wrote.
-        tables: each party's table.
+        tables: each party's table, or the same for all.
         out: the file to write.
         mode: ``"levels"`` tells the active party less, and passive parties more; the predictions are the same.
+        warn: hears of each column of categories of which the model knows none.
 
     Raises:
-        FileFormatError: a share is missing, damaged, of another party or kind.
-        DataError: a table cannot be used, lacks a column or has one that its party had not, or the parties bring
-            different rows.
-        HandshakeError: the shares are of different models.
+        FileFormatError: a share is missing, damaged, of another party, kind or model.
+        DataError: as :meth:`Trained.bring`.
     """
     trained = Trained.load(run)
-    rows, programs = trained.bring(tables), trained.programs
+    rows, programs = trained.bring(tables, warn), trained.programs
     active = trained.shares[trained.active]
     margins = trained.converse(
         rows.ids,
@@ -73,5 +74,5 @@ def _columns(objective: Objective, margins: Floats, classes: tuple[str, ...]) ->
 
 
 def _write(out: Path, columns: Mapping[str, Any]) -> None:
-    with replacing(out, 0o666) as file:
+    with replacing(out) as file:
         pq.write_table(pa.table(dict(columns)), file)

@@ -34,11 +34,8 @@ def private_folder(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Give a file that takes the place of ``path`` in one step at the end, and is gone after an error.
-
-    Args:
-        mode: of the file, less the umask.
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Give a file of mode 0600 that takes the place of ``path`` in one step at the end, and is gone after an error.
 
     Raises:
         OutputError: it cannot be written.
@@ -46,7 +43,7 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
     partial = path.with_name(f"{path.name}.partial")
     with output_errors(path):
         try:
-            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 yield file
             partial.replace(path)
         except BaseException:

@@ -30,10 +30,21 @@ def load_shares(programs: Programs[Any], run: Path, job: Job) -> dict[str, Share
     """Return every party's share of the model that a training of this job left.
 
     Raises:
-        FileFormatError: one is missing or damaged, of another party, of other parties or of another kind of model.
+        FileFormatError: one is missing or damaged, of another party, of other parties, of another kind of model or of
+            another model.
     """
     names = tuple(party.name for party in job.parties)
-    return {name: _share(programs, run / name / MODEL, name, names, job.model.kind) for name in names}
+    for name in names:
+        if not (run / name / MODEL).exists():
+            raise FileFormatError(f"{run}: the share of party {name!r} is missing: there is no {run / name / MODEL}")
+    shares = {name: _share(programs, run / name / MODEL, name, names, job.model.kind) for name in names}
+    for name in names[1:]:
+        if shares[name].model != shares[names[0]].model:
+            raise FileFormatError(
+                f"{run / name / MODEL}: the share of party {name!r} is of another model than that of {names[0]!r} in "
+                f"{run / names[0] / MODEL}; shares of one training belong together"
+            )
+    return shares
 
 
 def _share(programs: Programs[Any], folder: Path, party: str, parties: tuple[str, ...], kind: str) -> Share:

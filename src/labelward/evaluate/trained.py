@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -16,6 +16,7 @@ from labelward.data import encode_as, origin, read_ids, read_table, refuse_other
 from labelward.errors import DataError, unknown_name
 from labelward.evaluate.kinds import make_programs
 from labelward.evaluate.programs import Programs, Share
+from labelward.evaluate.record import read_record
 from labelward.evaluate.shares import load_shares, trained_job
 from labelward.job import Job, PartySection
 from labelward.party.context import Context
@@ -24,10 +25,15 @@ from labelward.party.local import run_parties
 from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.transport.base import Transport
 
-__all__ = ["Brought", "Trained"]
+__all__ = ["Brought", "Trained", "Warn", "silent"]
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
+Warn = Callable[[str], None]
+
+
+def silent(message: str) -> None:
+    """Pass a warning over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,22 +70,25 @@ class Trained:
         job: of the training.
         programs: how its kind of model is run.
         shares: by party, the active one first.
+        dates: by party the columns that hold dates or times.
     """
 
     job: Job
     programs: Programs[Any]
     shares: Mapping[str, Share]
+    dates: Mapping[str, Collection[str]]
 
     @classmethod
     def load(cls, run: Path) -> Trained:
         """Read the folder that :func:`labelward.evaluate.train.train` wrote.
 
         Raises:
-            FileFormatError: it is none, or a share is missing, damaged, of another party or kind.
+            FileFormatError: it is none, or a share is missing, damaged, of another party, kind or model.
         """
         job = trained_job(run)
         programs = make_programs(job.model)
-        return cls(job=job, programs=programs, shares=load_shares(programs, run, job))
+        shares = load_shares(programs, run, job)
+        return cls(job=job, programs=programs, shares=shares, dates=read_record(run).dates)
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -97,25 +106,46 @@ class Trained:
             if name not in self.shares:
                 raise DataError(unknown_name("party", name, self.parties))
 
-    def bring(self, tables: Mapping[str, Path]) -> Brought:
+    def bring(self, tables: Mapping[str, Path], warn: Warn = silent) -> Brought:
         """Read the parties' tables; rows are sorted by id where the job names an id column.
 
+        Args:
+            tables: each party's own, or the same for all of them.
+            warn: hears of each column of categories of which the model knows none.
+
         Raises:
-            DataError: a table cannot be used, lacks a column or has one that its party had not, or the parties bring
-                different rows.
+            DataError: a table cannot be used, lacks a column, has other dates or numbers than in training, or (a
+                party's own) a column that its party had not; or the parties bring different rows.
         """
         self.check_parties(tables)
         for name in self.parties:
             if name not in tables:
                 raise DataError(f"party {name!r}: its table is needed, since the others cannot predict without it")
-        read = {
-            party.name: _rows(self.job, party, self.shares[party.name], tables[party.name])
-            for party in self.job.parties
-        }
+        own = len(set(tables.values())) > 1
+        read = {party.name: self._rows(party, tables[party.name], own=own, warn=warn) for party in self.job.parties}
         ids = read[self.active][0]
         for name in self.parties[1:]:
             refuse_other_rows("bring", (self.active, ids), (name, read[name][0]))
         return Brought(ids=ids, columns={name: x for name, (_, x) in read.items()})
+
+    def _rows(self, party: PartySection, path: Path, *, own: bool, warn: Warn) -> tuple[NDArray[np.str_], Floats]:
+        """Return ids and columns of one party's rows, sorted by id where the job names an id column."""
+        place, share = f"party {party.name!r}, table {str(path)!r}", self.shares[party.name]
+        column = party.id or self.job.data.id
+        table = read_table(path, text=[column] if column else [])
+        x = encode_as(table, share.columns, share.categories, place, dates=self.dates.get(party.name, ()))
+        if own:
+            _refuse_strangers(self.job, party, share, table.column_names, place)
+        for name in _unknown(share, x):
+            warn(
+                f"{place}: column {name!r} holds no category that the model met in training; all of its rows go the "
+                "way of missing values"
+            )
+        if column is None:
+            return np.arange(table.num_rows).astype(np.str_), x
+        ids = read_ids(table, column, place)
+        order = np.argsort(ids)
+        return ids[order], x[order]
 
     def converse(self, ids: NDArray[np.str_], lead: Callable[[Context], T], follow: Callable[[Context], None]) -> T:
         """Agree on model and rows, then run the parties' programs; return what the active party's returned.
@@ -144,18 +174,13 @@ class Trained:
         return cast("T", run_parties(dict.fromkeys(self.parties, (make, live)))[self.active])
 
 
-def _rows(job: Job, party: PartySection, share: Share, path: Path) -> tuple[NDArray[np.str_], Floats]:
-    """Return ids and columns of one party's rows, sorted by id where the job names an id column."""
-    place = f"party {party.name!r}, table {str(path)!r}"
-    column = party.id or job.data.id
-    table = read_table(path, text=[column] if column else [])
-    x = encode_as(table, share.columns, share.categories, place)
-    _refuse_strangers(job, party, share, table.column_names, place)
-    if column is None:
-        return np.arange(table.num_rows).astype(np.str_), x
-    ids = read_ids(table, column, place)
-    order = np.argsort(ids)
-    return ids[order], x[order]
+def _unknown(share: Share, x: Floats) -> Iterator[str]:
+    """Yield the columns that hold categories, but none of those that the model knows."""
+    for name in share.categories:
+        codes = x[:, share.columns.index(name)]
+        known = codes[~np.isnan(codes)]
+        if len(known) and (known < 0).all():
+            yield name
 
 
 def _refuse_strangers(job: Job, party: PartySection, share: Share, found: list[str], place: str) -> None:

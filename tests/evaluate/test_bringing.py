@@ -1,0 +1,119 @@
+"""Tables that are brought to a trained model: one for all parties, dates as in training, categories of before."""
+
+from __future__ import annotations
+
+import datetime as dt
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from labelward.errors import DataError
+from labelward.evaluate.explain import explain_rows
+from labelward.evaluate.predict import predict
+from labelward.evaluate.record import read_record
+from labelward.evaluate.train import train
+from labelward.job import Job
+
+ROWS = 120
+PARTIES = ("active", "telco")
+HELD = {"active": ["id", "two", "age"], "telco": ["id", "calls", "since", "town"]}
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    rng = np.random.default_rng(8)
+    age, calls = rng.normal(size=(2, ROWS))
+    return pa.table(
+        {
+            "id": [f"{row:03d}" for row in range(ROWS)],
+            "two": np.where(age + calls > 0, "yes", "no"),
+            "age": age,
+            "calls": calls,
+            "since": [dt.date(2020, 1, 1) + dt.timedelta(days=int(day)) for day in rng.integers(0, 900, ROWS)],
+            "town": rng.choice(["north", "south"], ROWS),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def run(job: Callable[..., Job], rows: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of two parties that brought all columns of their own tables."""
+    folder = tmp_path_factory.mktemp("own")
+    for name, columns in HELD.items():
+        pq.write_table(rows.select(columns), folder / f"{name}.parquet")
+    parties = {
+        "active": {"table": str(folder / "active.parquet"), "label": "two"},
+        "telco": {"table": str(folder / "telco.parquet")},
+    }
+    chosen = job(data={"id": "id"}, parties=parties, defense=None, attack=None, model={"trees": 2, "depth": 3})
+    train(chosen, folder / "run", seed=1)
+    return folder / "run"
+
+
+@pytest.fixture
+def with_column(rows: pa.Table, tmp_path: Path) -> Callable[[str, Any], dict[str, Path]]:
+    """Write a common table, one column of which is another."""
+
+    def write(name: str, values: Any) -> dict[str, Path]:
+        table = rows.set_column(rows.column_names.index(name), name, pa.array(values))
+        pq.write_table(table, tmp_path / "common.parquet")
+        return dict.fromkeys(PARTIES, tmp_path / "common.parquet")
+
+    return write
+
+
+def own(run: Path) -> dict[str, Path]:
+    return {name: run.parent / f"{name}.parquet" for name in PARTIES}
+
+
+def test_one_table_serves_a_model_of_own_tables(run: Path, rows: pa.Table, tmp_path: Path) -> None:
+    common = tmp_path / "all.parquet"
+    pq.write_table(rows.append_column("remark", pa.array(["none"] * ROWS)), common)
+    both = dict.fromkeys(PARTIES, common)
+    for name, tables in (("own", own(run)), ("common", both)):
+        assert predict(run, tables, tmp_path / f"{name}.parquet") == ROWS
+        assert explain_rows(run, tables, tmp_path / f"{name}.shap.parquet", background=both, most=5) == (ROWS, 1)
+    for kind in ("parquet", "shap.parquet"):
+        one, other = (pq.read_table(tmp_path / f"{name}.{kind}") for name in ("own", "common"))
+        assert one.equals(other)
+        assert stat.S_IMODE((tmp_path / f"own.{kind}").stat().st_mode) == 0o600
+
+
+def test_predictions_are_sorted_by_id(run: Path, rows: pa.Table, tmp_path: Path) -> None:
+    pq.write_table(rows.take(pa.array(range(ROWS - 1, -1, -1))), tmp_path / "turned.parquet")
+    predict(run, dict.fromkeys(PARTIES, tmp_path / "turned.parquet"), tmp_path / "out.parquet")
+    assert pq.read_table(tmp_path / "out.parquet")["id"].equals(rows["id"])
+
+
+def test_dates_are_dates_as_in_training(run: Path, with_column: Any, tmp_path: Path) -> None:
+    assert read_record(run).dates == {"active": (), "telco": ("since",)}
+    text = ["2020-01-01", *["01.02.2020"] * (ROWS - 1)]
+    for name, values, words in (
+        ("since", text, "column 'since': row 1, counting from 0, is '01.02.2020', but it held dates in training"),
+        ("since", range(ROWS), "column 'since': has type int64, but it held dates in training"),
+        ("calls", [dt.date(2020, 1, 1)] * ROWS, r"'calls': holds dates \(type date32"),
+        ("calls", ["1.5", *["l.5"] * (ROWS - 1)], "'calls': row 1, counting from 0, is 'l.5'; it must hold numbers"),
+    ):
+        with pytest.raises(DataError, match=words):
+            predict(run, with_column(name, values), tmp_path / "out.parquet")
+    assert predict(run, with_column("since", pa.nulls(ROWS)), tmp_path / "out.parquet") == ROWS
+
+
+def test_categories_of_which_the_model_knows_none(run: Path, with_column: Any, tmp_path: Path) -> None:
+    heard: list[str] = []
+    tables = with_column("town", [None, *["North"] * (ROWS - 1)])
+    predict(run, tables, tmp_path / "out.parquet", warn=heard.append)
+    explain_rows(run, own(run), tmp_path / "shap.parquet", background=tables, most=3, warn=heard.append)
+    assert len(heard) == 2
+    for told in heard:
+        assert "party 'telco'" in told
+        assert "column 'town' holds no category that the model met in training" in told
+    for values in (["north", *["North"] * (ROWS - 1)], pa.nulls(ROWS)):
+        predict(run, with_column("town", values), tmp_path / "out.parquet", warn=heard.append)
+    assert len(heard) == 2
