@@ -265,6 +265,7 @@ def test_a_stored_attack_gives_the_inline_figure(
     )
     assert found == {name: inline[name] for name in found}
     assert {"v_measure", "ari", "chance"} <= found.keys()
+    assert guess.stat().st_mode & 0o777 == 0o600
 
 
 def test_score_for_people(tmp_path: Path, call: Call, audited: Path) -> None:
