@@ -169,7 +169,7 @@ ID2GRAPH = Study(
         DataSet(name="phishing", title="Phishing"),
         DataSet(name="avila", title="Avila"),
         DataSet(name="sensorless_2200", title="Drive", substitute="2,200 of 58,509 rows, 200 of each class"),
-        DataSet(name="fashion_mnist", title="Fmnist", image=28),
+        DataSet(name="fashion_mnist_train", title="Fmnist", image=28),
         DataSet(name="fars", title="Fars"),
         DataSet(name="digits", title="digits (not in the paper)"),
     ),
