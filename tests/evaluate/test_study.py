@@ -296,7 +296,7 @@ def test_the_printed_tables_are_whole() -> None:
 def test_images_are_cut_into_left_and_right() -> None:
     task = next(each for each in _tasks(ID2GRAPH) if each.table.image)
     columns = [f"r{row}c{column}" for row in range(28) for column in range(28)]
-    active, attacker = ID2GRAPH.job(task, "fashion_mnist", columns).parties
+    active, attacker = ID2GRAPH.job(task, "fashion_mnist_train", columns).parties
     assert set(attacker.columns or ()) == {f"r{row}c{column}" for row in range(28) for column in range(14)}
     assert set(active.columns or ()) | set(attacker.columns or ()) == set(columns)
 
