@@ -100,12 +100,11 @@ def test_size_helps_where_a_large_leaf_joins_small_classes():
     assert helped > plain + 0.1
 
 
-def test_purity_helps_where_some_trees_are_noise():
-    """Half of the trees, whose few leaves have the most pairs, agree with no other."""
+def test_purity_helps_where_a_leaf_mixes_what_other_trees_tell_apart():
+    """Half of the rows, other ones in each tree, are in one leaf, whose pairs the other trees do not confirm."""
     draw = np.random.default_rng(7)
-    truth = np.arange(ROWS) % 4
-    good = np.where(draw.random((4, ROWS)) < 0.3, draw.integers(4, size=(4, ROWS)), truth)
-    leaves = np.vstack([draw.integers(2, size=(4, ROWS)), good])
+    truth = np.arange(ROWS) % 8
+    leaves = np.where(draw.random((4, ROWS)) < 0.5, 8, truth)
     plain, helped = (v_measure(ID2Graph(eta=1.0, **one), leaves, truth) for one in ({}, {"tree_weights": "purity"}))
     assert helped > plain + 0.1
 

@@ -40,7 +40,7 @@ UTILITY, SUMS = "utility", "sums"
 Place = tuple[str, str, str, str]
 """Where a figure stands: data set, model, defense (:attr:`Defended.name`), and column (or utility, or sums)."""
 
-Form = Literal["grid", "rates", "curves", "trade-off", "information"]
+Form = Literal["grid", "rates", "curves", "trade-off", "information", "rivals"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,11 +127,11 @@ class Part:
     """A table or a figure of a paper.
 
     Attributes:
-        name: ``"table 2"``.
+        name: ``"table 2"``; a study that is no paper's may call it anything.
         title: what it shows.
         form: how it is drawn.
         settings: names, in the order of the axis.
-        columns: titles of the columns that it shows.
+        columns: titles of the columns that it shows; of rivals, the first is what the others are compared with.
         axis: what the settings' values are.
         about: what is ours in it, where the paper's text leaves things open.
         reason: what sets all of its figures apart from the paper's.
