@@ -53,6 +53,7 @@ class DataSet:
         substitute: how it differs from the paper's set, where it only stands for it.
         active: the active party's share of the columns.
         image: width of the images whose pixels the columns are, row by row; the attacker gets the left of them.
+        reason: why its figures differ from the paper's, where that is known.
         utility: the metric that the paper takes.
         generate: makes the table of a seed, for sets that are drawn anew for each.
     """
@@ -62,6 +63,7 @@ class DataSet:
     substitute: str = ""
     active: float = 0.5
     image: int = 0
+    reason: str = ""
     utility: str = "auc"
     generate: Callable[[int], pa.Table] | None = None
 
