@@ -19,6 +19,7 @@ from labelward.evaluate.kinds import check_job, completed
 from labelward.evaluate.results import RESULTS_FILE
 from labelward.evaluate.studies.ica import ICA, synthetic
 from labelward.evaluate.studies.id2graph import ID2GRAPH
+from labelward.evaluate.studies.options import OPTIONS
 from labelward.evaluate.studies.plan import (
     NONE,
     SUMS,
@@ -37,6 +38,8 @@ from labelward.evaluate.studies.read import figures, information_by_tree, versio
 from labelward.evaluate.studies.run import STUDY_FILE, run_study
 from labelward.job import Kind, parse_job
 from labelward.report.study import StudyReport, write_study
+from labelward.report.study_cells import rival_verdict
+from labelward.report.summary import Spread
 
 SMALL = {"trees": 2, "depth": 3, "feature_fraction": 0.8}
 PLACE = ("breast_cancer", "secureboost", NONE, "CL")
@@ -254,7 +257,7 @@ def _tasks(study: Study) -> list[Task]:
     return list(study.tasks(study.parts, study.tables, 1))
 
 
-@pytest.mark.parametrize("study", [ID2GRAPH, ICA], ids=lambda study: study.name)
+@pytest.mark.parametrize("study", [ID2GRAPH, ICA, OPTIONS], ids=lambda study: study.name)
 def test_every_job_of_a_study_can_be_run(study: Study) -> None:
     for task in _tasks(study):
         job = study.job(task, "any.parquet", [f"p{at}" for at in range(784)])
@@ -296,7 +299,7 @@ def test_the_printed_tables_are_whole() -> None:
 def test_images_are_cut_into_left_and_right() -> None:
     task = next(each for each in _tasks(ID2GRAPH) if each.table.image)
     columns = [f"r{row}c{column}" for row in range(28) for column in range(28)]
-    active, attacker = ID2GRAPH.job(task, "fashion_mnist", columns).parties
+    active, attacker = ID2GRAPH.job(task, "fashion_mnist_train", columns).parties
     assert set(attacker.columns or ()) == {f"r{row}c{column}" for row in range(28) for column in range(14)}
     assert set(active.columns or ()) | set(attacker.columns or ()) == set(columns)
 
@@ -312,3 +315,34 @@ def test_generated_tables_are_those_of_their_seed() -> None:
     assert table.equals(synthetic(200, 2, 3))
     assert not table.equals(synthetic(200, 2, 4))
     assert np.linalg.matrix_rank(np.array([table[f"f{at}"] for at in range(10)])) == 5  # five are sums of the others
+
+
+def test_options_are_compared_seed_by_seed(tmp_path: Path) -> None:
+    """An option that changes nothing gains nothing, on each seed, though the seeds differ."""
+    same = Column(title="same", attack=Kind("id2graph", {"inter_chunk_weight": 7.0}))  # not read without chunks
+    part = Part(name="options", title="", form="rivals", settings=("trees-1",), columns=("ID2Graph", "CL", "same"))
+    study = replace(TINY, columns=(*TINY.columns, same), parts=(part,), printed={}, expected={})
+    outcome = run_study(study, tmp_path / "study")
+    report = StudyReport(outcome, tmp_path / "study")
+    ((_, (base, other, equal)),) = report.sections[0].grids[0].rows
+    found = figures(outcome, tmp_path / "study")
+    values = {name: found["trees-1", (*PLACE[:3], name)] for name in ("ID2Graph", "CL")}
+    difference = Spread.of([values["CL"][seed] - values["ID2Graph"][seed] for seed in (1, 2)])
+    assert base.ours.startswith(f"{np.mean(list(values['ID2Graph'].values())):.3f} ± ")
+    assert other.ours.split(" ± ")[0].replace("−", "-").lstrip("+") == f"{difference.mean:.3f}"
+    assert equal.ours.replace("+", "") == "0.000 ± 0.000"
+    assert report.sections[0].verdicts[1].startswith("same: 0.000 over 1 pairs")
+    assert "Verdicts" in write_study(report, tmp_path / "study").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("means", "word"),
+    [
+        ([0.1, 0.12, 0.09], "it wins"),
+        ([-0.1, -0.12, -0.09], "it loses"),
+        ([0.3, -0.1, 0.02], "neither"),
+        ([0.2], "one"),
+    ],
+)
+def test_an_option_wins_only_beyond_chance(means: list[float], word: str) -> None:
+    assert word in rival_verdict([Spread(mean=mean, std=0.5, seeds=5) for mean in means])

@@ -213,3 +213,20 @@ def test_unfit_arguments_are_refused(weights, starts, message):
 def test_a_partition_of_other_groups_is_refused():
     with pytest.raises(ValueError, match="2 communities for 1 groups"):
         modularity(merge(np.zeros((1, 3), np.int32)), np.ones(1), np.zeros(2, np.int32))
+
+
+@given(leaf_matrices, st.integers(0, 99))
+def test_leaves_may_have_weights_of_their_own(leaves, seed):
+    signatures = merge(leaves)
+    weights = rng(seed).uniform(0.1, 1, size=(len(leaves), 4))
+    matrix = np.zeros((leaves.shape[1], leaves.shape[1]))
+    for tree, numbers in enumerate(signatures.leaf_of_group[:, signatures.group]):
+        same = (numbers[:, None] == numbers[None, :]) & (numbers[:, None] >= 0)
+        matrix += np.where(same, weights[tree, np.maximum(numbers, 0)][:, None], 0.0)
+    np.fill_diagonal(matrix, 0)
+    found = louvain(signatures, weights, rng=rng(seed))
+    assert found.modularity == pytest.approx(by_definition(matrix, found.community[signatures.group]), abs=ROUNDING)
+    by_tree = np.repeat(weights[:, :1], 4, axis=1)
+    same, other = louvain(signatures, by_tree, rng=rng(seed)), louvain(signatures, weights[:, 0], rng=rng(seed))
+    np.testing.assert_array_equal(same.community, other.community)
+    assert same.modularity == other.modularity

@@ -16,7 +16,7 @@ from labelward.attacks.contract import Attack, Aux, Guess, Own
 from labelward.errors import DataError, InputError
 from labelward.party.view import View
 
-__all__ = ["Clustering", "checked_classes", "checked_rows", "clusters", "kmeans", "kmeans_seed", "same_rows"]
+__all__ = ["Clustering", "checked_classes", "checked_rows", "clusters", "kmeans", "kmeans_seed", "points", "same_rows"]
 
 _DENSE_BYTES = 256 * 2**20  # a larger matrix of features and indicators is kept sparse
 
@@ -89,12 +89,19 @@ def clusters(
 ) -> NDArray[np.int64]:
     """Return int64 [rows]: k-means clusters of [min-max scaled features, alpha × indicators of the communities].
 
-    K-means as :func:`kmeans` does it. A constant column counts as 0; so does a single community, which tells nothing.
-    With so many communities that the matrix would exceed 256 MiB, the indicators are kept sparse.
+    K-means as :func:`kmeans` does it, of :func:`points`.
+    """
+    return kmeans(points(features, community, alpha), classes, seed)
+
+
+def points(features: NDArray[np.float64], community: NDArray[np.int32] | None = None, alpha: float = 0.0) -> Any:
+    """Return new points, one a row: [min-max scaled features, alpha × indicators of the communities].
+
+    A constant column counts as 0; so does a single community, which tells nothing. With so many communities that the
+    matrix would exceed 256 MiB, the indicators are kept sparse.
     """
     count = 0 if community is None else int(community.max(initial=0)) + 1
-    block = _block(features, community, count, alpha) if community is not None and count > 1 else _scaled(features)
-    return kmeans(block, classes, seed)
+    return _block(features, community, count, alpha) if community is not None and count > 1 else _scaled(features)
 
 
 def kmeans(points: Any, classes: int, seed: int, *, weights: NDArray[np.float64] | None = None) -> NDArray[np.int64]:

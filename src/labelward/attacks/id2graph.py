@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.clustering import checked_rows, clusters, kmeans_seed
 from labelward.attacks.contract import Attack, Aux, Guess, Own
+from labelward.attacks.refine import TreeWeights, attribute_leaves, cell_weights, cluster_count, leaf_factors
 from labelward.attacks.visible import visible_leaves
-from labelward.errors import JobError
-from labelward.kernels.louvain import louvain
-from labelward.kernels.signatures import merge
+from labelward.errors import JobError, unknown_name
+from labelward.kernels.louvain import Partition, louvain
+from labelward.kernels.signatures import Signatures, merge
 from labelward.party.view import View
 
-__all__ = ["ID2Graph", "chunked"]
+__all__ = ["Clusters", "ID2Graph", "chunked"]
+
+Clusters = Literal["classes", "communities", "silhouette"]
 
 _NEGLIGIBLE = 2.0**-200
 """Trees whose weight beside the first one's is below this cannot change a sum of weights in double precision."""
@@ -34,9 +37,9 @@ class ID2Graph(Attack):
        classes.
 
     Setting: a curious passive party that follows the protocol; it reads the instance spaces that it was told
-        and those of its own splits. Auxiliary knowledge: the number of classes. On a view without trees, or
-        with a single community, the guess is that of :class:`~labelward.attacks.clustering.Clustering` with
-        the same generator.
+        and those of its own splits. Auxiliary knowledge: the number of classes, unless ``clusters`` does
+        without. On a view without trees, or with a single community, the guess is that of
+        :class:`~labelward.attacks.clustering.Clustering` with the same generator (and number of clusters).
 
     Reference: the ID2Graph paper, Section 3, Appendix D and Algorithm 3.
 
@@ -44,6 +47,9 @@ class ID2Graph(Attack):
     loss); the best modularity of several starts counts; the modularity is the standard one; rows without a
     neighbor form one community. In the chunked form the inter-chunk edge joins the last row of a chunk with
     the first of the next, as the text says (Algorithm 3 prints a self-loop).
+
+    ``tree_weights``, ``attributes`` and ``clusters`` are what its conclusion leaves to future work; whether they help
+    is for ``labelward study options`` to say. By default none is used.
 
     Attributes:
         eta: discount from tree to tree, in (0, 1]; none: 1 for a forest, whose trees are grown independently,
@@ -53,6 +59,14 @@ class ID2Graph(Attack):
         chunk: rows of a chunk in the paper's approximation for large data (it uses 1000); none: the exact
             graph.
         inter_chunk_weight: weight of the edge between two chunks.
+        tree_weights: what leaves of a tree weigh beside its discount: "discount" (nothing), "depth" (deeper ones more),
+            "size" (large ones less for each pair of rows, so that every row has the same degree in every tree), or
+            "purity" (those more that agree with what the other half of the trees show).
+        attributes: weight of the edges, in sum, between rows that are alike in the attacker's own columns (in one
+            k-means cell), as a share of the weight of all edges that come from trees; 0: none are made.
+        clusters: how many clusters are made: "classes" (as many as there are classes, which the attacker knows), or,
+            where it does not, "communities" (as many as there are communities, counted by size) or "silhouette" (what
+            has the best mean silhouette).
     """
 
     kind: ClassVar[str] = "id2graph"
@@ -62,12 +76,27 @@ class ID2Graph(Attack):
     starts: int = 5
     chunk: int | None = None
     inter_chunk_weight: float = 100.0
+    tree_weights: TreeWeights = "discount"
+    attributes: float = 0.0
+    clusters: Clusters = "classes"
 
     def __post_init__(self) -> None:
         if self.eta is not None and not 0 < _number("eta", self.eta) <= 1:
             raise JobError(f"eta must be above 0 and at most 1 but is {self.eta}")
         if _number("alpha", self.alpha) < 0:
             raise JobError(f"alpha must not be negative but is {self.alpha}")
+        if _number("attributes", self.attributes) < 0:
+            raise JobError(f"attributes must not be negative but is {self.attributes}")
+        for name, text, known in (
+            ("tree_weights", self.tree_weights, get_args(TreeWeights)),
+            ("clusters", self.clusters, get_args(Clusters)),
+        ):
+            if text not in known:
+                raise JobError(unknown_name(name, text, known))
+        if self.chunk is not None and (self.attributes or self.tree_weights != "discount"):
+            raise JobError(
+                "chunk repeats the paper's approximation, which knows no attributes and no other tree_weights"
+            )
         if _number("inter_chunk_weight", self.inter_chunk_weight) <= 0:
             raise JobError(f"inter_chunk_weight must be positive but is {self.inter_chunk_weight}")
         for name, value in (("starts", self.starts), ("chunk", 1 if self.chunk is None else self.chunk)):
@@ -91,12 +120,30 @@ class ID2Graph(Attack):
         leaves, weights = leaves[weights > _NEGLIGIBLE], weights[weights > _NEGLIGIBLE]
         if self.chunk is not None:
             leaves, weights = chunked(leaves, weights, self.chunk, self.inter_chunk_weight)
-        signatures = merge(leaves)
-        found = louvain(signatures, weights, rng=rng, starts=self.starts)
+        signatures, found = self._communities(leaves, weights, own, rng)
         notes |= {"communities": float(found.count), "modularity": found.modularity}
-        community = found.community[signatures.group]
-        values = clusters(own.numbers(), aux.classes, seed, community=community, alpha=self.alpha)
+        community, features, count = found.community[signatures.group], own.numbers(), aux.classes
+        if self.clusters != "classes":
+            count = cluster_count(self.clusters, features, community, self.alpha, seed)
+            notes["clusters"] = float(count)
+        values = clusters(features, count, seed, community=community, alpha=self.alpha)
         return Guess(values=values, notes=notes)
+
+    def _communities(
+        self, leaves: NDArray[np.int32], weights: NDArray[np.float64], own: Own, rng: np.random.Generator
+    ) -> tuple[Signatures, Partition]:
+        """Return merged rows and their communities, with the cells of own columns as a last tree where these count."""
+        signatures = merge(leaves)
+        if not len(leaves) or (self.tree_weights == "discount" and not self.attributes):
+            return signatures, louvain(signatures, weights, rng=rng, starts=self.starts)
+        by_leaf = weights[:, None] * leaf_factors(self.tree_weights, leaves, signatures, weights, rng)
+        if self.attributes:
+            cells = attribute_leaves(leaves, own.numbers(), kmeans_seed(rng))
+            signatures = merge(np.vstack([leaves, cells]))
+            last = cell_weights(signatures, by_leaf, self.attributes)
+            by_leaf = np.pad(by_leaf, ((0, 0), (0, len(last) - by_leaf.shape[1])), constant_values=1.0)
+            by_leaf = np.vstack([by_leaf, last])
+        return signatures, louvain(signatures, by_leaf, rng=rng, starts=self.starts)
 
     def _discount(self, view: View) -> float:
         if self.eta is not None:

@@ -66,6 +66,20 @@ def ica(
     _study(ICA, out, _parts(None, figure), datasets, seeds, jobs, quiet)
 
 
+@study.command()
+def options(
+    out: Out,
+    datasets: Datasets = None,
+    seeds: Seeds = None,
+    jobs: Jobs = 1,
+    quiet: Quiet = False,
+) -> None:
+    """ID2Graph's options, which its paper leaves to future work, beside the attack as it is printed."""
+    from labelward.evaluate.studies.options import OPTIONS
+
+    _study(OPTIONS, out, [], datasets, seeds, jobs, quiet)
+
+
 def _parts(tables: list[int] | None, figures: list[int] | None) -> list[str]:
     return [f"table {each}" for each in tables or ()] + [f"figure {each}" for each in figures or ()]
 
@@ -114,6 +128,9 @@ def _print(report: StudyReport) -> None:
     if rows:
         header = ("part", "of", "figure", "ours", "paper", "reference", "judged by", "met")
         print_table("", header, rows, words=3)
+    for section in report.sections:
+        for sentence in section.verdicts:
+            typer.echo(sentence)
     typer.echo(report.verdict())
 
 

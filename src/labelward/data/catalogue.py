@@ -1,5 +1,7 @@
 """Data sets by name: two come with scikit-learn, the others are found in a folder, in the user's cache or on OpenML.
 
+A set of images stands there as the IDX files in which it was published, in a folder of its own.
+
 The folder is the one that the environment names in ``LABELWARD_DATA``; a file there must have the checksum of its
 entry. The cache is ``labelward`` in ``$XDG_CACHE_HOME`` or ``~/.cache``. What is downloaded is kept there, and must
 have the rows, columns and classes of its entry, since a file that was converted here has its own checksum.
@@ -21,6 +23,7 @@ import pyarrow.compute as pc
 
 from labelward.errors import DataError, unknown_name
 
+from .idx import read_images
 from .openml import Download, download
 from .tables import read_table
 
@@ -40,7 +43,9 @@ class Entry:
         features: number of columns beside the label.
         classes: number of rows of each class, by label as text; empty for regression.
         times: columns whose texts are points in time, and are read as such.
-        sha256: checksum of the file; empty for a set that comes with scikit-learn.
+        sha256: checksum of the file; empty for a set that comes with scikit-learn, and for images.
+        files: of images, instead of the one file: IDX files below the folder, images and their labels in turn, and
+            their checksums.
         source: where else it can be had, if a faithful copy is known.
         note: how it differs from the set that its name recalls, and its license.
     """
@@ -52,6 +57,7 @@ class Entry:
     classes: Mapping[str, int] = field(default_factory=dict)
     times: tuple[str, ...] = ()
     sha256: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
     source: Download | None = None
     note: str = ""
 
@@ -74,6 +80,15 @@ _CREDIT = (
     "BILL_AMT1", "BILL_AMT2", "BILL_AMT3", "BILL_AMT4", "BILL_AMT5", "BILL_AMT6", "PAY_AMT1", "PAY_AMT2", "PAY_AMT3",
     "PAY_AMT4", "PAY_AMT5", "PAY_AMT6",
 )  # fmt: skip
+_FASHION = "Fashion-MNIST (Zalando Research)"
+_FASHION_TRAIN = {
+    "fashion_mnist/train-images-idx3-ubyte.gz": "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+    "fashion_mnist/train-labels-idx1-ubyte.gz": "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+}
+_FASHION_TEST = {
+    "fashion_mnist/t10k-images-idx3-ubyte.gz": "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+    "fashion_mnist/t10k-labels-idx1-ubyte.gz": "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+}
 
 _ENTRIES = (
     Entry(
@@ -195,6 +210,24 @@ _ENTRIES = (
         sha256="9014ec0ac9954499c2d10bde1336656cd3960a9ba27163f80c0b243ee83efb6e",
         note="8000 of 45,840,617 rows, with missing values; terms of the challenge (research, non-commercial)",
     ),
+    Entry(
+        name="fashion_mnist",
+        title=_FASHION,
+        rows=70000,
+        features=784,
+        classes=_even(range(10), 7000),
+        files={**_FASHION_TRAIN, **_FASHION_TEST},
+        note="images of 28 × 28 pixels, row by row, the 60,000 training images first; MIT",
+    ),
+    Entry(
+        name="fashion_mnist_train",
+        title=f"{_FASHION}, training images",
+        rows=60000,
+        features=784,
+        classes=_even(range(10), 6000),
+        files=_FASHION_TRAIN,
+        note="60,000 images of 28 × 28 pixels, row by row; MIT",
+    ),
 )  # fmt: skip
 
 
@@ -214,11 +247,13 @@ def load(name: str) -> pa.Table:
     if name not in known:
         raise DataError(f"[data] table: {unknown_name('data set', name, known)}, or the path of a file")
     entry = known[name]
+    if entry.files:
+        return _images(entry)
     if not entry.sha256:
         return _checked(_from_scikit_learn(name), entry, "scikit-learn")
     folder = os.environ.get(_FOLDER_VARIABLE)
     if folder and (file := Path(folder) / f"{name}.parquet").is_file():
-        _check_sum(file, entry)
+        _check_sum(file, entry.sha256)
         return _checked(read_table(file), entry, str(file))
     cached = _cache_folder() / f"{name}.parquet"
     if cached.is_file():
@@ -236,6 +271,24 @@ def load(name: str) -> pa.Table:
     return table
 
 
+def _images(entry: Entry) -> pa.Table:
+    folder = os.environ.get(_FOLDER_VARIABLE)
+    places = [*([Path(folder)] if folder else []), _cache_folder()]
+    place = next((one for one in places if all((one / path).is_file() for path in entry.files)), None)
+    if place is None:
+        looked = " and ".join(repr(str(one)) for one in places)
+        wanted = ", ".join(f"{path} (sha256 {each})" for path, each in entry.files.items())
+        raise DataError(
+            f"data set {entry.name!r} ({entry.title}) is not on this machine: its files were looked for in "
+            f"{looked}; "
+            f"put {wanted} into a folder and name that in {_FOLDER_VARIABLE}"
+        )
+    paths = [place / path for path in entry.files]
+    for path, expected in zip(paths, entry.files.values(), strict=True):
+        _check_sum(path, expected)
+    return _checked(read_images(paths[0::2], paths[1::2]), entry, str(paths[0].parent))
+
+
 def _cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "labelward"
@@ -250,11 +303,11 @@ def _not_found(entry: Entry, folder: str | None, cached: Path) -> str:
     )
 
 
-def _check_sum(file: Path, entry: Entry) -> None:
+def _check_sum(file: Path, expected: str) -> None:
     with file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != entry.sha256:
-        raise DataError(f"{file}: is not the expected file: sha256 is {found}, not {entry.sha256}")
+    if found != expected:
+        raise DataError(f"{file}: is not the expected file: sha256 is {found}, not {expected}")
 
 
 def _checked(table: pa.Table, entry: Entry, origin: str) -> pa.Table:

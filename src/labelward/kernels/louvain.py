@@ -1,15 +1,15 @@
 """Communities of rows that share leaves: Louvain's method on a graph whose edges are never written down.
 
 Setting: rows u and v are joined with weight A_uv = sum of w_t over the trees in which both are in the same
-    leaf (u ≠ v; a row is not its own neighbor). Rows with equal leaves throughout are one vertex
-    (:mod:`labelward.kernels.signatures`); of s such rows the s(s-1)/2 inner edges become a self-loop, counted
-    twice in the degree. A vertex of later levels is a community of an earlier one. A vertex is kept as its
-    *profile*, the rows that it has in each leaf. The weight between a vertex and a community is then the sum
-    over leaves of (weight of the tree × rows of the vertex × rows of the community in that leaf), so that
-    each leaf's list of (community, rows) is all that is needed: memory is linear in groups × trees, whatever
-    the number of edges.
+    leaf (u ≠ v; a row is not its own neighbor); the leaves of a tree may have weights of their own. Rows with
+    equal leaves throughout are one vertex (:mod:`labelward.kernels.signatures`); of s such rows the s(s-1)/2
+    inner edges become a self-loop, counted twice in the degree. A vertex of later levels is a community of an
+    earlier one. A vertex is kept as its *profile*, the rows that it has in each leaf. The weight between a
+    vertex and a community is then the sum over leaves of (weight of the leaf × rows of the vertex × rows of
+    the community in that leaf), so that each leaf's list of (community, rows) is all that is needed: memory is
+    linear in groups × trees, whatever the number of edges.
 
-Merging is lossless: for twins A_uv = W, the sum of their trees' weights, and by Cauchy-Schwarz their degree k
+Merging is lossless: for twins A_uv = W, the sum of their leaves' weights, and by Cauchy-Schwarz their degree k
 has k² < 2m·W; the two moves that would rejoin separated twins sum to a positive gain, so that no partition
 stable under moves of single rows separates them.
 
@@ -98,14 +98,15 @@ def louvain(
 
     Args:
         signatures: merged rows.
-        weights: float64 [T], positive: the weight of each tree.
+        weights: positive: float64 [T], of each tree; or [T, L], of each leaf by its number in ``signatures``, where
+            numbers that a tree does not have are not read.
         rng: draws the order in which vertices are visited, anew for each start and level.
         starts: number of starts.
         passes: most passes over the vertices of a level, and most levels.
         tolerance: a level ends with a pass, and a start with a level, that gains less modularity.
 
     Raises:
-        ValueError: not one weight a tree, a weight that is not positive, or fewer than one start.
+        ValueError: not one weight a tree or leaf, a weight that is not positive, or fewer than one start.
     """
     if starts < 1:
         raise ValueError(f"starts must be at least 1 but is {starts}")
@@ -139,17 +140,20 @@ def modularity(signatures: Signatures, weights: Floats, community: NDArray[np.in
 
 def _graph(signatures: Signatures, weights: Floats) -> _Graph:
     trees, groups = signatures.leaf_of_group.shape
-    if weights.shape != (trees,):
-        raise ValueError(f"weights of shape {weights.shape} for {trees} trees")
-    if not bool(np.all(weights > 0)):
-        raise ValueError(f"weights must be positive but are {weights}")
     leaves = signatures.leaf_of_group.max(axis=1, initial=-1) + 1
+    most = int(leaves.max(initial=0))
+    if weights.shape != (trees,) and (weights.ndim != 2 or len(weights) != trees or weights.shape[1] < most):
+        raise ValueError(f"weights of shape {weights.shape} for {trees} trees of at most {most} leaves")
+    by_leaf = np.broadcast_to(weights[:, None], (trees, most)) if weights.ndim == 1 else weights
+    weight = by_leaf[np.arange(by_leaf.shape[1]) < leaves[:, None]]
+    if not bool(np.all(weight > 0)) or (weights.ndim == 1 and not bool(np.all(weights > 0))):
+        raise ValueError(f"weights must be positive but are {weights}")
     offset = np.concatenate(([0], np.cumsum(leaves, dtype=np.int64)))
     leaf = (signatures.leaf_of_group + offset[:-1, None]).T
     present = signatures.leaf_of_group.T >= 0
     mass = np.broadcast_to(signatures.size[:, None].astype(np.float64), present.shape)[present]
     start = np.concatenate(([0], np.cumsum(present.sum(axis=1, dtype=np.int64))))
-    leaf, weight = leaf[present].astype(np.int32), np.repeat(weights, leaves)
+    leaf = leaf[present].astype(np.int32)
     rows_in_leaf = np.bincount(leaf, weights=mass, minlength=len(weight))
     edges = mass * weight[leaf] * (rows_in_leaf[leaf] - 1)
     degree = np.bincount(np.repeat(np.arange(groups), np.diff(start)), weights=edges, minlength=groups).astype(

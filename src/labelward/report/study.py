@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -16,10 +15,11 @@ from labelward.evaluate.studies.read import Figures, figures, information_by_tre
 from labelward.evaluate.studies.run import Outcome
 from labelward.report.metrics import metric_name
 from labelward.report.numbers import count, decimals
-from labelward.report.study_plots import Image, Mark, curves, trade_off
+from labelward.report.study_cells import Cell, Grid, Section, figure, gain, rival_verdict, section, signed
+from labelward.report.study_plots import Mark, curves, trade_off
 from labelward.report.summary import Spread
 
-__all__ = ["PAGE_FILE", "Cell", "Grid", "Section", "StudyReport", "write_study"]
+__all__ = ["PAGE_FILE", "StudyReport", "write_study"]
 
 PAGE_FILE = "study.html"
 NOTHING = "–"
@@ -29,46 +29,6 @@ NOTEWORTHY = 0.05
 _MODELS = {"forest": "random forest", "secureboost": "XGBoost"}
 _ABSENT = "not run"
 _SHOWN_TREES = (1, 2, 3, 5, 10, 20, 30, 40, 50)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One figure as text, and what it is compared with.
-
-    Attributes:
-        ours: mean and spread over the seeds.
-        paper: as printed; empty where the paper prints none.
-        reference: of the independent implementation; empty where there is none.
-        within: how far ours may be off, in words; empty where that is not judged.
-        met: whether ours is within the tolerance; None where that cannot be said.
-    """
-
-    ours: str
-    paper: str = ""
-    reference: str = ""
-    within: str = ""
-    met: bool | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grid:
-    """A table of cells; each row begins with its name."""
-
-    caption: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """A table or a figure of the paper."""
-
-    name: str
-    title: str
-    about: str
-    grids: tuple[Grid, ...]
-    images: tuple[Image, ...] = ()
-    differences: tuple[str, ...] = ()
 
 
 class StudyReport:
@@ -94,6 +54,7 @@ class StudyReport:
             "curves": self._curves,
             "trade-off": self._trade_off,
             "information": self._information,
+            "rivals": self._rivals,
         }
         self.sections = tuple(forms[part.form](part) for part in outcome.parts)
 
@@ -111,6 +72,8 @@ class StudyReport:
     def verdict(self) -> str:
         """Say how many figures are within their tolerance, each counted once though several parts show it."""
         judged = self._judged.values()
+        if any(section.verdicts for section in self.sections):
+            return "None of these figures is printed in a paper: the verdicts say what each option brings."
         if not judged:
             return (
                 f"No figure is compared with its tolerance, which holds for the mean of {self.study.seeds} seeds."
@@ -132,9 +95,9 @@ class StudyReport:
             within = f"within {decimals(expected.within, 2)}"
             met = None if ours is None else self._met(place, ours, expected.mean, expected.within)
         return Cell(
-            ours=_ABSENT if ours is None else _figure(ours.mean, ours.std),
-            paper="" if printed is None else _figure(printed.mean, printed.std),
-            reference="" if expected is None else _figure(expected.mean, expected.std),
+            ours=_ABSENT if ours is None else figure(ours.mean, ours.std),
+            paper="" if printed is None else figure(printed.mean, printed.std),
+            reference="" if expected is None else figure(expected.mean, expected.std),
             within=within,
             met=met,
         )
@@ -164,7 +127,7 @@ class StudyReport:
                 rows.append((f"{_title(table)}, {_MODELS[model]}", tuple(cells)))
         header = (_utility(self.outcome.tables), *part.columns)
         grid = Grid(caption=f"{self.study.metric}, undefended", header=header, rows=tuple(rows))
-        return _section(part, (grid,), differences=told)
+        return section(part, (grid,), differences=told)
 
     def _difference(self, part: Part, setting: Setting, table: DataSet, place: Place) -> list[str]:
         """Say where a figure differs from the printed one, and what is known of the reason."""
@@ -176,6 +139,8 @@ class StudyReport:
         reasons = []
         if table.substitute:
             reasons.append(f"another table stands in for the paper's ({table.substitute})")
+        if table.reason:
+            reasons.append(table.reason)
         if column.startswith("UNI"):
             reasons.append("one leaf with rows of two parts joins them for good, so that small differences decide")
         if expected is not None and expected.within is not None:
@@ -193,7 +158,7 @@ class StudyReport:
             reasons.append("it is less than the paper's spread over its seeds")
         return [
             f"{table.title}, {_MODELS[model]}, {column}: {decimals(ours.mean, 3)} here, {decimals(printed.mean, 3)} in "
-            f"the paper ({_signed(ours.mean - printed.mean)}): {'; '.join(reasons) or 'no reason is known'}."
+            f"the paper ({signed(ours.mean - printed.mean)}): {'; '.join(reasons) or 'no reason is known'}."
         ]
 
     def _rates(self, part: Part) -> Section:
@@ -205,14 +170,14 @@ class StudyReport:
                 cells = [self._rate_cell(part, model, defense.name, [rate for rate, _ in found.values() if rate])]
                 for rate, sums in found.values():
                     cells.append(
-                        Cell(ours=_ABSENT if rate is None else f"{_figure(rate.mean, rate.std)} ({count(sums)} sums)")
+                        Cell(ours=_ABSENT if rate is None else f"{figure(rate.mean, rate.std)} ({count(sums)} sums)")
                     )
                 rows.append((defense.name, tuple(cells)))
                 told += self._rate_difference(part, model, defense.name, [rate for rate, _ in found.values() if rate])
             header = ("all data sets", *map(_title, self.outcome.tables))
             caption = f"{_MODELS[model]}: sums with the defense for each one without"
             grids.append(Grid(caption=caption, header=header, rows=tuple(rows)))
-        return _section(part, tuple(grids), differences=told)
+        return section(part, tuple(grids), differences=told)
 
     def _rate(self, setting: Setting, table: DataSet, model: str, defense: str) -> tuple[Spread | None, float]:
         """Return the ratio of sums, seed by seed, to those of the undefended run, and their mean number."""
@@ -243,7 +208,7 @@ class StudyReport:
             return []
         return [
             f"{_MODELS[model]}, {defense}: {decimals(mean, 3)} here, {decimals(printed.mean, 3)} in the paper "
-            f"({_signed(mean - printed.mean)}), mean of {len(rates)} data sets here: {part.reason}."
+            f"({signed(mean - printed.mean)}), mean of {len(rates)} data sets here: {part.reason}."
         ]
 
     def _curves(self, part: Part) -> Section:
@@ -261,7 +226,7 @@ class StudyReport:
                 whole = {name: [one for one in line if one] for name, line in lines.items() if None not in line}
                 if whole:
                     images.append(curves(title, values, whole, part.axis, self.study.metric))
-        return _section(part, tuple(grids), images)
+        return section(part, tuple(grids), images)
 
     def _value(self, part: Part, setting: Setting) -> float:
         """Return the place of a setting on the axis; of one without a value what all models have."""
@@ -298,7 +263,7 @@ class StudyReport:
                                 floor=floor,
                             )
                         )
-        return _section(part, tuple(grids), images)
+        return section(part, tuple(grids), images)
 
     def _mark(self, setting: Setting, table: DataSet, model: str, defense: Defended | None, column: str) -> Mark | None:
         name = NONE if defense is None else defense.name
@@ -313,6 +278,26 @@ class StudyReport:
             leakage=leakage,
             budget=None if defense is None else defense.strength,
         )
+
+    def _rivals(self, part: Part) -> Section:
+        setting, first, rows = self._settings[part.settings[0]], part.columns[0], []
+        gains: dict[str, dict[str, Spread]] = {name: {} for name in part.columns[1:]}
+        for table in self.outcome.tables:
+            for model in self._models(part):
+                title, cells = f"{_title(table)}, {_MODELS[model]}", []
+                cells.append(self._cell(part, setting, (table.name, model, NONE, first)))
+                base = self._figures.get((setting.name, (table.name, model, NONE, first)), {})
+                for name, found in gains.items():
+                    own = self._figures.get((setting.name, (table.name, model, NONE, name)), {})
+                    both = sorted(base.keys() & own.keys())
+                    if both:
+                        found[title] = Spread.of([own[seed] - base[seed] for seed in both])
+                    cells.append(Cell(ours=gain(found[title]) if both else _ABSENT))
+                rows.append((title, tuple(cells)))
+        caption = f"{self.study.metric}: mean and spread over the seeds, and differences seed by seed"
+        grid = Grid(caption=caption, header=part.columns, rows=tuple(rows))
+        told = [f"{name}: {rival_verdict(list(found.values()))}" for name, found in gains.items() if found]
+        return section(part, (grid,), verdicts=told)
 
     def _information(self, part: Part) -> Section:
         grids, images = [], []
@@ -330,10 +315,10 @@ class StudyReport:
                 title, trees = f"{_title(table)}, mean of {len(found)} models", range(1, len(by_tree) + 1)
                 images.append(curves(title, list(trees), {"mutual information": by_tree}, part.axis, "nats"))
                 shown = [tree for tree in _SHOWN_TREES if tree <= len(by_tree)]
-                cells = tuple(Cell(ours=_figure(by_tree[t - 1].mean, by_tree[t - 1].std)) for t in shown)
+                cells = tuple(Cell(ours=figure(by_tree[t - 1].mean, by_tree[t - 1].std)) for t in shown)
                 header = tuple(f"tree {tree}" for tree in shown)
                 grids.append(Grid(caption=title, header=header, rows=((_title(table), cells),)))
-        return _section(part, tuple(grids), images)
+        return section(part, tuple(grids), images)
 
 
 def write_study(report: StudyReport, out: Path) -> Path:
@@ -370,30 +355,9 @@ def write_study(report: StudyReport, out: Path) -> Path:
     return target
 
 
-def _section(
-    part: Part, grids: tuple[Grid, ...], images: Sequence[Image] = (), differences: Sequence[str] = ()
-) -> Section:
-    return Section(
-        name=part.name,
-        title=part.title,
-        about=part.about,
-        grids=grids,
-        images=tuple(images),
-        differences=tuple(differences),
-    )
-
-
 def _title(table: DataSet) -> str:
     return f"{table.name}, a substitute for {table.title}" if table.substitute else table.name
 
 
 def _utility(tables: Sequence[DataSet]) -> str:
     return " or ".join(dict.fromkeys(metric_name(table.utility) for table in tables)) or "utility"
-
-
-def _figure(mean: float, std: float | None) -> str:
-    return decimals(mean, 3) if std is None else f"{decimals(mean, 3)} ± {decimals(std, 3)}"
-
-
-def _signed(value: float) -> str:
-    return f"{'+' if value > 0 else ''}{decimals(value, 3)}"

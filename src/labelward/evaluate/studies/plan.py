@@ -40,7 +40,7 @@ UTILITY, SUMS = "utility", "sums"
 Place = tuple[str, str, str, str]
 """Where a figure stands: data set, model, defense (:attr:`Defended.name`), and column (or utility, or sums)."""
 
-Form = Literal["grid", "rates", "curves", "trade-off", "information"]
+Form = Literal["grid", "rates", "curves", "trade-off", "information", "rivals"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,6 +53,7 @@ class DataSet:
         substitute: how it differs from the paper's set, where it only stands for it.
         active: the active party's share of the columns.
         image: width of the images whose pixels the columns are, row by row; the attacker gets the left of them.
+        reason: why its figures differ from the paper's, where that is known.
         utility: the metric that the paper takes.
         generate: makes the table of a seed, for sets that are drawn anew for each.
     """
@@ -62,6 +63,7 @@ class DataSet:
     substitute: str = ""
     active: float = 0.5
     image: int = 0
+    reason: str = ""
     utility: str = "auc"
     generate: Callable[[int], pa.Table] | None = None
 
@@ -127,11 +129,11 @@ class Part:
     """A table or a figure of a paper.
 
     Attributes:
-        name: ``"table 2"``.
+        name: ``"table 2"``; a study that is no paper's may call it anything.
         title: what it shows.
         form: how it is drawn.
         settings: names, in the order of the axis.
-        columns: titles of the columns that it shows.
+        columns: titles of the columns that it shows; of rivals, the first is what the others are compared with.
         axis: what the settings' values are.
         about: what is ours in it, where the paper's text leaves things open.
         reason: what sets all of its figures apart from the paper's.

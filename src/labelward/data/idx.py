@@ -1,0 +1,66 @@
+"""Images and labels in IDX files, the format of the MNIST family, as a table."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from labelward.errors import DataError
+
+__all__ = ["read_idx", "read_images"]
+
+_BYTES = 0x08  # the format's code of uint8, the only type that the family uses
+
+
+def read_images(images: Sequence[Path], labels: Sequence[Path]) -> pa.Table:
+    """Return one row for each image: ``pixel1`` and so on, row by row of the image, then ``label``; all uint8.
+
+    Args:
+        images: IDX files of matrices of one size; their rows follow each other.
+        labels: an IDX file of as many labels for each.
+
+    Raises:
+        DataError: a file cannot be read, is no IDX file, or does not fit the others.
+    """
+    blocks, names, size = [], [], None
+    for image_file, label_file in zip(images, labels, strict=True):
+        block, name = read_idx(image_file), read_idx(label_file)
+        if block.ndim != 3 or name.ndim != 1 or len(block) != len(name):
+            raise DataError(
+                f"{image_file}: {block.shape} pixels do not go with the {name.shape} labels of {label_file.name}"
+            )
+        if size not in (None, block.shape[1:]):
+            raise DataError(f"{image_file}: has images of {block.shape[1:]} pixels after some of {size}")
+        size = block.shape[1:]
+        blocks.append(block.reshape(len(block), -1))
+        names.append(name)
+    pixels = np.ascontiguousarray(np.concatenate(blocks).T)
+    columns = {f"pixel{at}": column for at, column in enumerate(pixels, start=1)}
+    return pa.table({**columns, "label": np.concatenate(names)})
+
+
+def read_idx(file: Path) -> NDArray[np.uint8]:
+    """Return the array of a gzipped IDX file of bytes: a magic number, the dimensions, then the values in C order.
+
+    Raises:
+        DataError: the file cannot be read, or is something else, or cut short.
+    """
+    try:
+        content = gzip.decompress(file.read_bytes())
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{file}: cannot be read as a gzipped file ({error})") from error
+    if len(content) < 4 or content[:3] != bytes((0, 0, _BYTES)):
+        raise DataError(f"{file}: is no IDX file of bytes: it begins with {content[:4].hex(' ')!r}")
+    end = 4 + 4 * content[3]
+    shape = struct.unpack(f">{content[3]}I", content[4:end]) if len(content) >= end else ()
+    wanted = int(np.prod(shape, dtype=np.int64)) if shape else -1
+    if len(content) - end != wanted:
+        raise DataError(f"{file}: holds {max(0, len(content) - end)} values where its header says {shape}")
+    return np.frombuffer(content, np.uint8, offset=end).reshape(shape)

@@ -1,0 +1,97 @@
+"""Images in IDX files: what a table of them holds, and what is refused."""
+
+import gzip
+import hashlib
+import re
+import struct
+
+import numpy as np
+import pytest
+
+from labelward.data import catalogue
+from labelward.data.idx import read_idx, read_images
+from labelward.errors import DataError
+
+IMAGES = np.arange(3 * 2 * 4, dtype=np.uint8).reshape(3, 2, 4)
+LABELS = np.array([1, 0, 1], np.uint8)
+
+
+def write(file, values, *, kind=8, cut=0):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    header = bytes((0, 0, kind, values.ndim)) + struct.pack(f">{values.ndim}I", *values.shape)
+    content = header + values.tobytes()
+    file.write_bytes(gzip.compress(content[: len(content) - cut]))
+    return file
+
+
+def test_an_image_is_a_row_of_its_pixels_row_by_row(tmp_path):
+    images = [write(tmp_path / "a", IMAGES), write(tmp_path / "b", IMAGES[:1] + 100)]
+    labels = [write(tmp_path / "c", LABELS), write(tmp_path / "d", LABELS[:1])]
+    table = read_images(images, labels)
+    assert table.column_names == [*(f"pixel{at}" for at in range(1, 9)), "label"]
+    assert table.to_pylist()[1] == {**{f"pixel{at + 1}": 8 + at for at in range(8)}, "label": 0}
+    assert table["label"].to_pylist() == [1, 0, 1, 1]
+    assert table["pixel8"].to_pylist() == [7, 15, 23, 107]
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 3), (1, 1, 1, 1)])
+def test_any_number_of_dimensions(tmp_path, shape):
+    values = np.random.default_rng(1).integers(256, size=shape).astype(np.uint8)
+    np.testing.assert_array_equal(read_idx(write(tmp_path / "x", values)), values)
+
+
+def test_what_is_no_idx_file_is_refused(tmp_path):
+    (tmp_path / "plain").write_bytes(b"\0\0\x08\x01")
+    broken = write(tmp_path / "broken", IMAGES)
+    broken.write_bytes(broken.read_bytes()[:-12])
+    for file, message in (
+        (tmp_path / "none", "cannot be read as a gzipped file"),
+        (tmp_path / "plain", "cannot be read as a gzipped file"),
+        (broken, "cannot be read as a gzipped file"),
+        (write(tmp_path / "floats", IMAGES, kind=13), "is no IDX file of bytes: it begins with '00 00 0d 03'"),
+        (write(tmp_path / "short", IMAGES, cut=1), r"holds 23 values where its header says \(3, 2, 4\)"),
+        (write(tmp_path / "header", LABELS[:0], cut=2), "holds 0 values"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read_idx(file)
+
+
+def test_files_that_do_not_go_together_are_refused(tmp_path):
+    images, labels = write(tmp_path / "i", IMAGES), write(tmp_path / "l", LABELS)
+    for one, other in ((images, write(tmp_path / "few", LABELS[:2])), (labels, images)):
+        with pytest.raises(DataError, match="do not go with"):
+            read_images([one], [other])
+    with pytest.raises(DataError, match=re.escape("(4, 2) pixels after some of (2, 4)")):
+        read_images([images, write(tmp_path / "turned", IMAGES.reshape(3, 4, 2))], [labels, labels])
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """A catalogue of one set of images, whose folder is there."""
+    files = {"tiny/images.gz": IMAGES, "tiny/labels.gz": LABELS}
+    sums = {path: hashlib.sha256(write(tmp_path / path, each).read_bytes()).hexdigest() for path, each in files.items()}
+    entry = catalogue.Entry(name="tiny", title="Three images", rows=3, features=8, classes={"0": 1, "1": 2}, files=sums)
+    monkeypatch.setattr(catalogue, "_ENTRIES", (entry,))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LABELWARD_DATA", str(tmp_path))
+    return tmp_path
+
+
+def test_images_are_found_in_the_folder_or_the_cache(tiny, monkeypatch):
+    table = catalogue.load("tiny")
+    assert table.shape == (3, 9)
+    (tiny / "cache").mkdir()
+    (tiny / "cache" / "labelward").mkdir()
+    (tiny / "tiny").rename(tiny / "cache" / "labelward" / "tiny")
+    assert catalogue.load("tiny").equals(table)
+    monkeypatch.delenv("LABELWARD_DATA")
+    assert catalogue.load("tiny").equals(table)
+
+
+def test_images_that_are_missing_or_others_are_named(tiny):
+    write(tiny / "tiny" / "labels.gz", 1 - LABELS)
+    with pytest.raises(DataError, match=r"labels\.gz: is not the expected file: sha256 is"):
+        catalogue.load("tiny")
+    (tiny / "tiny" / "labels.gz").unlink()
+    with pytest.raises(DataError, match=r"'tiny' \(Three images\) is not on this machine.*labels\.gz \(sha256"):
+        catalogue.load("tiny")
