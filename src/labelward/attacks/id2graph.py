@@ -13,14 +13,10 @@ from labelward.attacks.clustering import checked_rows, clusters, kmeans_seed
 from labelward.attacks.contract import Attack, Aux, Guess, Own
 from labelward.attacks.visible import visible_leaves
 from labelward.errors import JobError
-from labelward.kernels.louvain import louvain
-from labelward.kernels.signatures import merge
+from labelward.kernels.communities import communities, discount, trees_of_a_round, weighted
 from labelward.party.view import View
 
 __all__ = ["ID2Graph", "chunked"]
-
-_NEGLIGIBLE = 2.0**-200
-"""Trees whose weight beside the first one's is below this cannot change a sum of weights in double precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,29 +81,17 @@ class ID2Graph(Attack):
         checked_rows(view, own, aux)
         seed = kmeans_seed(rng)
         leaves = visible_leaves(view, own)
-        ranks = np.arange(len(leaves)) // _trees_of_a_round(view, aux.classes)
-        weights = self._discount(view) ** ranks.astype(np.float64)
         notes = {"trees": float(len(leaves))}
-        leaves, weights = leaves[weights > _NEGLIGIBLE], weights[weights > _NEGLIGIBLE]
+        together = trees_of_a_round(view.parameter("model.multi_strategy"), aux.classes)
+        eta = discount(str(view.parameter("model.kind", ""))) if self.eta is None else self.eta
+        leaves, weights = weighted(leaves, eta, together)
         if self.chunk is not None:
             leaves, weights = chunked(leaves, weights, self.chunk, self.inter_chunk_weight)
-        signatures = merge(leaves)
-        found = louvain(signatures, weights, rng=rng, starts=self.starts)
+        signatures, found = communities(leaves, weights, rng=rng, starts=self.starts)
         notes |= {"communities": float(found.count), "modularity": found.modularity}
         community = found.community[signatures.group]
         values = clusters(own.numbers(), aux.classes, seed, community=community, alpha=self.alpha)
         return Guess(values=values, notes=notes)
-
-    def _discount(self, view: View) -> float:
-        if self.eta is not None:
-            return self.eta
-        return 1.0 if "forest" in str(view.parameter("model.kind", "")) else 0.6
-
-
-def _trees_of_a_round(view: View, classes: int) -> int:
-    """Return how many trees are grown on the same margins."""
-    apart = view.parameter("model.multi_strategy") == "one_output_per_tree"
-    return classes if apart and classes > 2 else 1
 
 
 def chunked(

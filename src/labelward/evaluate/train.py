@@ -11,6 +11,7 @@ from labelward.data import PartyData, Rehearsal, load_source, prepare
 from labelward.errors import DataError, JobError, unknown_name
 from labelward.evaluate.folder import check_output, finished_in
 from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
+from labelward.evaluate.metering import metered
 from labelward.evaluate.names import brief_variant
 from labelward.evaluate.programs import Programs, Share, Watched
 from labelward.evaluate.rehearse import key_info, rehearse
@@ -79,7 +80,7 @@ def train(
     check_output(out, job, "train", force=force)
     source, programs = load_source(job), make_programs(job.model)
     data = prepare(job, seed, source)
-    programs.check(data, make_policies(defended))
+    programs.check(data, metered(job, data, make_policies(defended), seed=seed))
     shares = None if earlier is None else _earlier(programs, earlier, job, data)
     engine = make_engine(job.encryption)
     try:
