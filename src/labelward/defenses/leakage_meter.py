@@ -198,7 +198,7 @@ class LeakageBudget(LeakageMeter):
         return self._labels if self._quantities else None
 
     def check(self, setup: Setup) -> None:
-        """Refuse what the budget does not cover."""
+        """Refuse what the budget does not cover; label DP itself refuses what decides by true classes."""
         if setup.continues:
             raise PolicyError("[leakage] budget: does not go with an earlier training, whose views are not counted")
         if setup.sampling != "uniform":
@@ -208,12 +208,6 @@ class LeakageBudget(LeakageMeter):
             )
         if setup.replace:
             raise PolicyError("[leakage] budget: cannot be kept with replace: rows would count several times")
-        for other in setup.chain:
-            if other.label_private:
-                raise PolicyError(
-                    f"[leakage] budget: does not go with defense {other.kind!r}: it decides by true labels what is "
-                    "shown, and the labels would not be hidden up to epsilon"
-                )
 
     def before_rows(self, rows: VisibleRows) -> bool:
         """Measure what the party would know."""
