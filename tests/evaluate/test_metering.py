@@ -103,7 +103,12 @@ def test_a_budget_for_quantities_counts_bins(job: Jobs, tmp_path: Path) -> None:
     data = {"table": str(table), "label": "y", "task": "regression"}
     for leakage in ({}, {"budget": 0.15}):
         out = tmp_path / f"audit{len(leakage)}"
-        audit(job(data=data, parties=parties, model=model, leakage=leakage, defense=None, attack=None, run={"seeds": [1]}), out)
+        audit(
+            job(
+                data=data, parties=parties, model=model, leakage=leakage, defense=None, attack=None, run={"seeds": [1]}
+            ),
+            out,
+        )
         last = run_of(out, []).meter["telco"][-1].v_measure
         assert (last <= 0.15) == bool(leakage)
 
@@ -138,6 +143,6 @@ def test_settings_that_mean_nothing_are_refused(job: Jobs, leakage: dict[str, An
 
 def test_a_budget_beside_label_dp_is_refused_before_anything_is_written(job: Jobs, tmp_path: Path) -> None:
     noisy = job(leakage={"budget": 0.3}, defense=[{"kind": "randomized-response", "epsilon": 1.0}])
-    with pytest.raises(PolicyError, match="leakage-budget.*true classes"):
+    with pytest.raises(PolicyError, match=r"leakage-budget.*true classes"):
         audit(noisy, tmp_path / "audit")
     assert not (tmp_path / "audit").exists()

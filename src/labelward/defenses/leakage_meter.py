@@ -3,17 +3,22 @@
 Setting: the passive parties are curious. The active party knows which rows it tells to whom, and, after each level,
 which rows a party's own splits send left; so it can find the communities that ID2Graph would find in that party's
 view, and compare them with the true labels, which stay with it. :class:`LeakageMeter` does so after the trees and
-changes nothing. :class:`LeakageBudget` does so before anything is told, and keeps back what would exceed a V-measure.
+changes nothing. :class:`LeakageBudget` keeps back, before anything is told, what could exceed a V-measure.
 
-What the budget promises: at every moment the V-measure of the communities with the labels, worked out from the party's
-stored view with the meter's draws (:func:`reading`), is at most the budget. Told rows are measured exactly. A party
+What the budget promises: at every moment no clustering that is made of a party's instance spaces has a larger
+V-measure with the labels, whatever it is; so neither have the communities of any draws of Louvain's method, nor those
+that the meter finds in the stored view (:func:`reading`). It follows from a limit of what the merged groups say of the
+labels (:func:`~labelward.kernels.information.v_measure_bound`). Of rows that are told that is known exactly. A party
 knows the rows of its own split as soon as it is told that the split was chosen, while the active party does not know
-them yet; such a split is chosen only where a bound holds that no clustering can exceed (:func:`added_information`,
-:func:`~labelward.kernels.information.v_measure_bound`).
+them yet; so such a split is chosen only where the most that it could add is within the limit
+(:func:`added_information`).
 
-What it does not promise: other draws of Louvain's method may find other communities. The party's own columns say
-something of the labels, too, and place rows out of a tree's sample at its own splits; neither is counted. What is kept
-back depends on true labels, and says something by its absence.
+The limit is that of the splits, not of the V-measure as it is found, for rows that are told, too: once the groups say
+more, no split of the party could be chosen any more, so that more rows would tell it more and help nobody.
+
+What it does not promise: the party's own columns say something of the labels, too, and place rows out of a tree's
+sample at its own splits; neither is counted. What is kept back depends on true labels, and says something by its
+absence.
 
 Reference: steps 1 and 2 of ID2Graph (:mod:`labelward.attacks.id2graph`); the meter has none.
 """
@@ -161,13 +166,13 @@ class LeakageMeter(Policy):
 
 
 class LeakageBudget(LeakageMeter):
-    """Keep what each passive party could know of the labels within a budget.
+    """Keep the V-measure of whatever a passive party could make of its instance spaces within a budget.
 
-    1. A tree begins for a party only where its root leaves the V-measure within the budget.
-    2. Before a level's rows are told, they are measured node by node; where the V-measure would exceed the budget, the
-       party is not told, and the active party goes on below without it.
+    1. A tree begins for a party only where knowing its rows leaves the bound of the V-measure within the budget.
+    2. Before the rows of a level's splits are told, they are tried node by node; where the bound would exceed the
+       budget, the party is not told, and the active party goes on below without it.
     3. A candidate of a passive party may win only where the bound of what its owner then knows is within the budget;
-       the bound adds up over the splits of a level, and of trees that grow side by side.
+       what splits add is summed up over those of a level, and of trees that grow side by side.
 
     Args:
         budget: a V-measure from 0 (nothing that says anything is shown) to 1.
@@ -210,8 +215,8 @@ class LeakageBudget(LeakageMeter):
             raise PolicyError("[leakage] budget: cannot be kept with replace: rows would count several times")
 
     def before_rows(self, rows: VisibleRows) -> bool:
-        """Measure what the party would know."""
-        return self._reading(rows).v_measure <= self.budget
+        """Work out what the party would know; a tree that begins tells which rows it grows on."""
+        return bool(self._within(self._before(rows)[1]))
 
     def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
         """Refuse a passive party's candidates whose bound exceeds the budget."""
@@ -259,7 +264,7 @@ class LeakageBudget(LeakageMeter):
         touched = any(len(np.intersect1d(rows, split.rows, assume_unique=True)) for split in pending)
         return added_information(groups[rows], self._labels[rows], left, right, len(groups), exact=not touched)
 
-    def _within(self, information: Floats) -> NDArray[np.bool_]:
+    def _within(self, information: Floats | float) -> NDArray[np.bool_]:
         bound = np.minimum(v_measure_bound(information, self._entropy) + _ROUNDING, 1.0)
         within: NDArray[np.bool_] = bound <= self.budget
         return within

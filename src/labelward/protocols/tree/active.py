@@ -388,7 +388,8 @@ class _Trainer:
         """Return who may own the splits of each level."""
         able = [name for name in self.ensemble.owners if name not in self.blocks or self.blocks[name].names]
         number = tree // self.objective.outputs if self.apart else tree
-        return begin(self.ensemble, tree, able[number % len(able)], participants, counts > 0)
+        turn = able[number % len(able)] if able else self.ctx.party
+        return begin(self.ensemble, tree, turn, participants, counts > 0)
 
     def _encrypt(self, encoded: Encoded, rows: Integers) -> EncryptedRows | None:
         if self.private is None or not self.ctx.peers:
