@@ -114,16 +114,24 @@ def test_readings_are_those_of_the_stored_views_and_change_nothing(params: TreeM
 
 
 def test_long_trainings_are_read_ever_more_rarely() -> None:
-    labels = np.arange(4) % 2
-    meter = LeakageMeter(labels, PLAIN)
-    leaves = np.zeros((1, 4), dtype=np.int32)
-    for tree in range(105):
-        meter.after_rows(VisibleRows(party="a", tree=tree, at=0, node=-1, leaves=leaves))
-    assert list(meter.readings["a"])[:12] == [*range(1, 13)]
-    assert max(meter.readings["a"]) == 100
-    assert len(meter.readings["a"]) < 45
-    meter.account()
-    assert max(meter.readings["a"]) == 105
+    """Of many rows after few trees; of few rows after every one. The last tree is always read, in the account."""
+    for rows, wanted in ((200_001, [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]), (4, [*range(1, 36)])):
+        meter = LeakageMeter(np.arange(rows) % 2, PLAIN)
+        leaves = np.zeros((1, rows), dtype=np.int32)
+        for tree in range(35):
+            meter.after_rows(VisibleRows(party="a", tree=tree, at=0, node=-1, leaves=leaves))
+        assert list(meter.readings["a"]) == wanted
+        told = meter.account()["readings"]["a"]
+        assert list(told) == [str(trees) for trees in dict.fromkeys([*wanted, 35])]
+
+
+def test_communities_are_those_of_the_first_trees() -> None:
+    rng = np.random.default_rng(0)
+    leaves = rng.integers(1, 3, (20, 50)).astype(np.int32)
+    labels = rng.integers(0, 2, 50)
+    whole, first = (reading(each, labels, "a", PLAIN) for each in (leaves, leaves[:16]))
+    assert whole == replace(first, groups=whole.groups)
+    assert whole.groups >= first.groups
 
 
 @pytest.mark.parametrize("params", MODELS)

@@ -26,7 +26,7 @@ Reference: steps 1 and 2 of ID2Graph (:mod:`labelward.attacks.id2graph`); the me
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -48,6 +48,10 @@ Labels = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _STARTS = 5
+_MOST = 16
+"""So many trees are counted, the first that a party sees: in a boosted model the others weigh next to nothing."""
+_LIGHT = 200_000
+"""Rows times trees up to which every tree is measured, with all starts of Louvain's method."""
 _ROUNDING = 1e-9
 """By so much a bound must stay below the budget, since it is a sum of rounded numbers."""
 
@@ -94,14 +98,18 @@ class Reading:
 def reading(leaves: Rows, labels: Labels, party: str, measure: Measure) -> Reading:
     """Measure what a party sees: a pure function of its arguments.
 
+    So that a long training is not slowed down, communities are those of the first 16 trees at most; where rows times
+    these trees exceed 200,000, they are those of one start of Louvain's method instead of five.
+
     Args:
         leaves: int32 [trees seen, rows], as :func:`labelward.attacks.visible.visible_leaves` gives them without the
             party's columns.
         labels: int64 [rows]: classes; of quantities the bins that they are cut into.
     """
-    counted, weights = weighted(leaves, measure.eta, measure.together)
+    counted, weights = weighted(leaves[:_MOST], measure.eta, measure.together)
     rng = learning(measure.seed, party, 0, "leakage meter")
-    signatures, found = communities(counted, weights, rng=rng, starts=_STARTS)
+    starts = _STARTS if counted.size <= _LIGHT else 1
+    signatures, found = communities(counted, weights, rng=rng, starts=starts)
     community = found.community[signatures.group]
     groups = signatures.group if len(counted) == len(leaves) else merge(leaves).group
     if labels.min() == labels.max():  # there is nothing to know
@@ -116,8 +124,8 @@ def reading(leaves: Rows, labels: Labels, party: str, measure: Measure) -> Readi
 class LeakageMeter(Policy):
     """Measure after the trees what each passive party could know; change nothing.
 
-    After each of the first ten trees and then at every tenth part, so that a long training stays linear: after tree t
-    where t is a multiple of t // 10; and after the last.
+    After every tree while rows times trees are at most 200,000; then after 1, 2, 3, 4, 6, 8, 12, 16, 24, … trees, so
+    that a long training is not slowed down; and after the last.
 
     Args:
         labels: int64 [training rows]: true classes; of quantities the bins that they are cut into.
@@ -131,14 +139,14 @@ class LeakageMeter(Policy):
         self._labels, self.measure, self._progress = labels, measure, progress
         self.readings: dict[str, dict[int, Reading]] = {}
         self._unread: dict[str, VisibleRows] = {}
+        self._full: dict[str, Reading] = {}
 
     def after_rows(self, rows: VisibleRows) -> None:
         """Measure, or remember what there is to measure should no further tree follow."""
-        trees = rows.tree + 1
-        if trees % max(1, trees // 10):
-            self._unread[rows.party] = rows
-        else:
+        if rows.leaves.size <= _LIGHT or _is_due(rows.tree + 1):
             self._read(rows)
+        else:
+            self._unread[rows.party] = rows
 
     def account(self) -> dict[str, Any]:
         """Return the readings by party and number of trees."""
@@ -158,11 +166,21 @@ class LeakageMeter(Policy):
     def _read(self, rows: VisibleRows) -> None:
         self._unread.pop(rows.party, None)
         found = self._reading(rows)
+        if len(rows.leaves) >= _MOST:
+            self._full[rows.party] = found
         self.readings.setdefault(rows.party, {})[rows.tree + 1] = found
         self._progress(f"leakage {rows.party}", round(1000 * found.v_measure), 1000)
 
     def _reading(self, rows: VisibleRows) -> Reading:
-        return reading(rows.leaves, self._labels, rows.party, self.measure)
+        known = self._full.get(rows.party)
+        if known is None:
+            return reading(rows.leaves, self._labels, rows.party, self.measure)
+        return replace(known, groups=joint_information(merge(rows.leaves).group, self._labels))
+
+
+def _is_due(trees: int) -> bool:
+    """Return whether a number is a power of two, or one and a half of one."""
+    return any(part & (part - 1) == 0 for part in (trees, trees // 3 if trees % 3 == 0 else trees))
 
 
 class LeakageBudget(LeakageMeter):
