@@ -294,13 +294,15 @@ def added_information(
     """Return float64 [...]: what splits of a node add at most to the information of groups about labels, in nats.
 
     Let G be the groups that a party knows, w the node, n of N rows, and S the side of the split. Since a group lies
-    within the node or out of it, I(G, S; Y) - I(G; Y) = I(S; Y | G) is a sum over the node's groups alone.
+    within the node or out of it, I(G, S; Y) - I(G; Y) = I(S; Y | G) comes from the node's rows alone, with the weight
+    n/N. Within the node it is at most
 
-    * Where the node is one group, that is n/N I(S; Y | w), which follows from class counts.
-    * Otherwise it is at most H(Y | G) within the node: the sum over its groups g of n_g/N H(Y | g).
-    * And at most H(S | G), which is at most n/N H(S | w), since conditioning does not raise an entropy.
+    * H(Y | G);
+    * H(S | G), and so H(S), since conditioning does not raise an entropy;
+    * I(S; Y) + H(G | Y), since I(S; Y | G) <= I(S; G, Y) = I(S; Y) + I(S; G | Y). Where the node is one group this is
+      what the split adds. I(S; Y) follows from class counts.
 
-    The latter two hold whatever else is known besides G, for the same reason; the first does not (``exact``). The
+    The first two hold whatever else is known besides G, for the same reasons; the third does not (``exact``). The
     bounds of several splits add up by the chain rule.
 
     Args:
@@ -309,15 +311,14 @@ def added_information(
         total: N, the training rows.
         exact: whether nothing besides the groups is known of the node's rows.
     """
-    sizes = np.stack([left.sum(axis=-1), right.sum(axis=-1)], axis=-1)
-    share = len(labels) / total
+    rows, classes = len(labels), left.shape[-1]
     names, position = np.unique(groups, return_inverse=True)
-    if exact and len(names) == 1:
-        inner = sum(entropy(counts) * size for counts, size in ((left, sizes[..., 0]), (right, sizes[..., 1])))
-        gained: Floats = np.maximum(share * entropy(left + right) - inner / total, 0.0)
-        return gained
-    classes = left.shape[-1]
     counts = np.bincount(position * classes + labels, minlength=len(names) * classes).reshape(-1, classes)
-    unknown = float((entropy(counts) * counts.sum(axis=1)).sum()) / total
-    most: Floats = np.minimum(unknown, share * entropy(sizes))
-    return most
+    together = float(entropy(counts.ravel()))  # H(G, Y)
+    sizes = np.stack([left.sum(axis=-1), right.sum(axis=-1)], axis=-1)
+    most = np.minimum(entropy(sizes), together - float(entropy(counts.sum(axis=1))))
+    if exact:
+        inner = (entropy(left) * sizes[..., 0] + entropy(right) * sizes[..., 1]) / rows
+        most = np.minimum(most, together - inner)  # (H(Y) - inner) + (H(G, Y) - H(Y))
+    added: Floats = np.maximum(most, 0.0) * rows / total
+    return added
