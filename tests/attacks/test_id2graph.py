@@ -5,12 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from labelward.attacks import clustering, id2graph
+from labelward.attacks import clustering
 from labelward.attacks.clustering import Clustering
 from labelward.attacks.contract import Aux, Own
 from labelward.attacks.id2graph import ID2Graph, chunked
 from labelward.errors import DataError, InputError
 from labelward.evaluate.scores import score
+from labelward.kernels import communities
 from labelward.kernels.louvain import louvain
 from labelward.party.view import View
 from labelward.testing.attacks import planted_view
@@ -197,7 +198,7 @@ def test_the_trees_of_one_round_have_one_rank(monkeypatch):
         seen.append(weights.tolist())
         return louvain(signatures, weights, **options)
 
-    monkeypatch.setattr(id2graph, "louvain", watched)
+    monkeypatch.setattr(communities, "louvain", watched)
     plain = planted_view(np.random.default_rng(6).integers(4, size=(7, ROWS)).astype(np.int32))
     job = plain.header.job | {"model.multi_strategy": '"one_output_per_tree"'}
     apart = View(msgspec.structs.replace(plain.header, job=job), plain._entries)

@@ -138,6 +138,22 @@ def test_a_run_that_goes_on_measures_its_own_runs_only(monkeypatch: pytest.Monke
     assert told == ["", "", "about 3 s left"]
 
 
+def test_the_leakage_meter_is_shown_until_the_next_run_begins() -> None:
+    board = Board("starting", quiet=False)
+    told = [board.leakage()]
+    for party, thousandths in (("telco", 312), ("shop", 90), ("telco", 408)):
+        board(f"leakage {party}", thousandths, 1000, "")
+        told.append(board.leakage())
+    board("runs", 1, 2, "id-lmid")
+    assert [*told, board.leakage()] == [
+        "",
+        " · V telco 0.31",
+        " · V telco 0.31, shop 0.09",
+        " · V telco 0.41, shop 0.09",
+        "",
+    ]
+
+
 def test_quiet_says_no_progress(tmp_path: Path, call: Call, job: Path) -> None:
     result = call("audit", job, "--out", tmp_path / "audit", "--quiet")
     assert [line for line in result.stderr.splitlines() if not line.startswith("warning: ")] == []

@@ -4,9 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import mutual_info_score
+from sklearn.metrics import mutual_info_score, v_measure_score
 
-from labelward.kernels.information import entropy, joint_information, node_bound, node_information
+from labelward.kernels.information import (
+    entropy,
+    joint_information,
+    node_bound,
+    node_information,
+    v_measure,
+    v_measure_bound,
+)
 
 ROUNDING = 1e-12  # sums of at most 6 terms below 20 nats, each a few units of 1e-16
 
@@ -112,3 +119,28 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         joint_information(np.zeros(2), np.zeros(3))
     with pytest.raises(ValueError, match="at least 0"):
         entropy([-1.0, 2.0])
+
+
+@settings(max_examples=200, deadline=None)  # the first example compiles
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-1, 2)), min_size=1, max_size=30))
+def test_the_v_measure_is_that_of_scikit_learn_and_within_its_bound(rows: list[tuple[int, int]]) -> None:
+    clusters, labels = np.array(rows).T
+    found = v_measure(clusters, labels)
+    assert found == pytest.approx(v_measure_score(labels, clusters), abs=1e-9)  # it rounds small information to 0
+    most = float(entropy(np.unique(labels, return_counts=True)[1]))
+    if most > 0:
+        assert found <= float(v_measure_bound(joint_information(clusters, labels), most)) + ROUNDING
+
+
+def test_one_cluster_says_exactly_nothing() -> None:
+    assert v_measure([7] * 11, [0, 1, 2] * 3 + [0, 1]) == 0.0
+    assert v_measure([7, 7], [1, 1]) == 1.0
+    assert v_measure([0, 1], [1, 1]) == 0.0
+
+
+def test_the_bound_of_the_v_measure_grows_to_1() -> None:
+    bound = v_measure_bound(np.linspace(0, 0.7, 50), 0.7)
+    assert bound[0] == 0.0
+    assert bound[-1] == 1.0
+    assert (np.diff(bound) > 0).all()
+    assert v_measure_bound(0.0, 0.0) == 0.0

@@ -14,6 +14,7 @@ from labelward.attacks.contract import Attack, Aux, Guess, Own
 from labelward.attacks.refine import TreeWeights, attribute_leaves, cell_weights, cluster_count, leaf_factors
 from labelward.attacks.visible import visible_leaves
 from labelward.errors import JobError, unknown_name
+from labelward.kernels.communities import communities, discount, trees_of_a_round, weighted
 from labelward.kernels.louvain import Partition, louvain
 from labelward.kernels.signatures import Signatures, merge
 from labelward.party.view import View
@@ -21,9 +22,6 @@ from labelward.party.view import View
 __all__ = ["Clusters", "ID2Graph", "chunked"]
 
 Clusters = Literal["classes", "communities", "silhouette"]
-
-_NEGLIGIBLE = 2.0**-200
-"""Trees whose weight beside the first one's is below this cannot change a sum of weights in double precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,10 +112,10 @@ class ID2Graph(Attack):
         checked_rows(view, own, aux)
         seed = kmeans_seed(rng)
         leaves = visible_leaves(view, own)
-        ranks = np.arange(len(leaves)) // _trees_of_a_round(view, aux.classes)
-        weights = self._discount(view) ** ranks.astype(np.float64)
         notes = {"trees": float(len(leaves))}
-        leaves, weights = leaves[weights > _NEGLIGIBLE], weights[weights > _NEGLIGIBLE]
+        together = trees_of_a_round(view.parameter("model.multi_strategy"), aux.classes)
+        eta = discount(str(view.parameter("model.kind", ""))) if self.eta is None else self.eta
+        leaves, weights = weighted(leaves, eta, together)
         if self.chunk is not None:
             leaves, weights = chunked(leaves, weights, self.chunk, self.inter_chunk_weight)
         signatures, found = self._communities(leaves, weights, own, rng)
@@ -133,9 +131,9 @@ class ID2Graph(Attack):
         self, leaves: NDArray[np.int32], weights: NDArray[np.float64], own: Own, rng: np.random.Generator
     ) -> tuple[Signatures, Partition]:
         """Return merged rows and their communities, with the cells of own columns as a last tree where these count."""
-        signatures = merge(leaves)
         if not len(leaves) or (self.tree_weights == "discount" and not self.attributes):
-            return signatures, louvain(signatures, weights, rng=rng, starts=self.starts)
+            return communities(leaves, weights, rng=rng, starts=self.starts)
+        signatures = merge(leaves)
         by_leaf = weights[:, None] * leaf_factors(self.tree_weights, leaves, signatures, weights, rng)
         if self.attributes:
             cells = attribute_leaves(leaves, own.numbers(), kmeans_seed(rng))
@@ -144,17 +142,6 @@ class ID2Graph(Attack):
             by_leaf = np.pad(by_leaf, ((0, 0), (0, len(last) - by_leaf.shape[1])), constant_values=1.0)
             by_leaf = np.vstack([by_leaf, last])
         return signatures, louvain(signatures, by_leaf, rng=rng, starts=self.starts)
-
-    def _discount(self, view: View) -> float:
-        if self.eta is not None:
-            return self.eta
-        return 1.0 if "forest" in str(view.parameter("model.kind", "")) else 0.6
-
-
-def _trees_of_a_round(view: View, classes: int) -> int:
-    """Return how many trees are grown on the same margins."""
-    apart = view.parameter("model.multi_strategy") == "one_output_per_tree"
-    return classes if apart and classes > 2 else 1
 
 
 def chunked(

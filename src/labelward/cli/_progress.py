@@ -11,7 +11,7 @@ import typer
 
 __all__ = ["Board"]
 
-_RUNS, _TREES = "runs", "trees"
+_RUNS, _TREES, _LEAKAGE = "runs", "trees", "leakage "
 _LONG = 100.0
 
 
@@ -31,6 +31,8 @@ class Board:
         self._first: int | None = None
         self._start = self._done = self._total = 0
         self._part, self._known, self._what = 0.0, False, what
+        self._read: dict[str, float] = {}
+        self._phase = ""
         self._bar = None
         if self._live:
             from rich.console import Console
@@ -58,16 +60,24 @@ class Board:
             return
         if event == _RUNS:
             self._run(done, total, detail)
-            phase = ""
+            self._phase = ""
+            self._read.clear()
+        elif event.startswith(_LEAKAGE):
+            self._read[event.removeprefix(_LEAKAGE)] = done / total
         else:
             if event == _TREES and total:
                 self._part = done / total
-            phase = f" · {event} {done}/{total}" if total else f" · {event}"
+            self._phase = f" · {event} {done}/{total}" if total else f" · {event}"
         if self._bar is not None:
-            what = f"{self._what}{phase}"
+            what = f"{self._what}{self._phase}{self.leakage()}"
             self._bar.update(
                 self._task, completed=self._done, total=self._total or None, what=what, left=self.time_left()
             )
+
+    def leakage(self) -> str:
+        """Return the leakage meter's V-measure of each passive party; empty before the first reading."""
+        read = ", ".join(f"{party} {value:.2f}" for party, value in self._read.items())
+        return f" · V {read}" if read else ""
 
     def _run(self, done: int, total: int, detail: str) -> None:
         if not self._known:

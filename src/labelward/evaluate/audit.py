@@ -19,10 +19,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from labelward.data import Rehearsal, Source, load_source, prepare
+from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import DataError, JobError, OutputError, PolicyError
 from labelward.evaluate.attacking import attack_and_score, score_without_view
 from labelward.evaluate.folder import check_output, claimed, store_data
 from labelward.evaluate.kinds import check_job, completed, make_attack, make_engine, make_policies, make_programs
+from labelward.evaluate.metering import metered, readings_of
 from labelward.evaluate.names import brief, brief_variant
 from labelward.evaluate.private import private_folder
 from labelward.evaluate.rehearse import VIEW, Finished, Protections, insecurities, key_bits, key_info, rehearse
@@ -104,7 +106,7 @@ def processor() -> str:
 def _check_data(job: Job, data: Rehearsal) -> None:
     programs = make_programs(job.model)
     for variant in job.variants():
-        programs.check(data, make_policies(variant))
+        programs.check(data, metered(job, data, make_policies(variant), seed=job.run.seeds[0]))
     for party in data.parties:
         if party.name.lower() == "truth":
             raise JobError(f"[parties] {party.name}: the name is taken (the audit keeps the true labels under it)")
@@ -266,6 +268,7 @@ class _Audit:
     ) -> RunDetails:
         active = at.data.parties[0].name
         folder = run_folder(self.out, variant.as_list(), at.seed)
+        applied = [each for each in views[active].applied() if each["stage"] == "end"]
         return RunDetails(
             seed=at.seed,
             defense=tuple(variant.as_list()),
@@ -275,11 +278,12 @@ class _Audit:
             phases={party: dict(meter.seconds) for party, meter in ended.meters.items()},
             key=key_info(self.engine, self.job.encryption, ended.fingerprint),
             seen=self._seen(at, views),
-            applied=tuple(_account(each) for each in views[active].applied() if each["stage"] == "end"),
+            applied=tuple(_account(each) for each in applied if each["kind"] != LeakageMeter.kind),
             processor=processor(),
             duration=ended.cost.seconds,
             test_rows=len(at.data.test_labels),
             attacks=tuple(accounts),
+            meter={party: read for each in applied for party, read in readings_of(each).items()},
         )
 
     def _seen(self, at: _Seed, views: dict[str, View]) -> dict[str, Seen]:
@@ -300,5 +304,5 @@ def _account(applied: dict[str, Any]) -> dict[str, Any]:
     return {
         "kind": applied["kind"],
         **nested,
-        **{k: v for k, v in applied.items() if k not in ("parameters", "points", "stage")},
+        **{k: v for k, v in applied.items() if k not in ("parameters", "points", "stage", "readings")},
     }

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from labelward.data import PartyData, Rehearsal
 from labelward.evaluate.kinds import make_programs
+from labelward.evaluate.metering import metered
 from labelward.evaluate.private import private_folder
 from labelward.evaluate.programs import Ended, Share, Watched
 from labelward.evaluate.results import Cost, KeyInfo
@@ -103,10 +104,10 @@ def rehearse(
     Args:
         job: completed, since its shared part is what the parties compare.
         data: of this seed.
-        policies: what defends the run, at the active party.
+        policies: what defends the run, at the active party, beside the leakage meter.
         engine: makes the keys; its worker processes outlive the run.
         folder: is made; its parent must exist.
-        progress: hears of trees, from the active party's thread.
+        progress: hears of trees and of the leakage meter, from the active party's thread.
         shares: by party, of an earlier training that is gone on with.
 
     Raises:
@@ -118,6 +119,7 @@ def rehearse(
     reasons = insecurities(engine, job.encryption, protections)
     private_folder(folder)
     contexts: dict[str, Context] = {}
+    chain = metered(job, data, policies, seed=seed, progress=progress)
 
     def context(held: PartyData, transport: Transport) -> Context:
         party = held.name
@@ -130,7 +132,7 @@ def rehearse(
             transcript=Transcript(header, folder / party / VIEW),
             seed=seed,
             protection=protections(),
-            policies=PolicyChain(policies if party == active else ()),
+            policies=PolicyChain(chain if party == active else ()),
             progress=progress if party == active else silent,
         )
         return contexts[party]

@@ -32,6 +32,7 @@ __all__ = [
     "Cost",
     "EngineInfo",
     "KeyInfo",
+    "MeterReading",
     "ResultRow",
     "RunDetails",
     "Seen",
@@ -211,6 +212,20 @@ class AttackAccount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     seconds: float = 0.0
 
 
+class MeterReading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the leakage meter read of one party's instance spaces after so many trees; information in nats.
+
+    Attributes:
+        v_measure, communities: V-measure and mutual information of the communities with the labels.
+        groups: mutual information of the groups of rows that no tree tells apart.
+    """
+
+    trees: int
+    v_measure: float
+    communities: float
+    groups: float
+
+
 class RunDetails(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the report needs of one run beyond its result rows.
 
@@ -221,6 +236,7 @@ class RunDetails(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         processor: of the machine (or machines), in words.
         duration: seconds of the training.
         test_rows: rows on which the utility was measured.
+        meter: the readings of the leakage meter, by passive party.
     """
 
     format: Literal[1] = 1
@@ -235,6 +251,7 @@ class RunDetails(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     duration: float
     test_rows: int = 0
     attacks: tuple[AttackAccount, ...] = ()
+    meter: dict[str, tuple[MeterReading, ...]] = {}
 
 
 def append_row(folder: Path, row: ResultRow) -> None:

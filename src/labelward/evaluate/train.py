@@ -12,6 +12,7 @@ from labelward.evaluate.audit import library_versions
 from labelward.evaluate.earlier import earlier_shares
 from labelward.evaluate.folder import check_output, finished_in
 from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
+from labelward.evaluate.metering import metered
 from labelward.evaluate.names import brief_variant
 from labelward.evaluate.programs import Watched
 from labelward.evaluate.record import Rows, TrainingRecord, Validation, write_record
@@ -80,7 +81,7 @@ def train(
     check_output(out, job, "train", force=force)
     source, programs = load_source(job), make_programs(job.model)
     data = prepare(job, seed, source)
-    programs.check(data, make_policies(defended))
+    programs.check(data, metered(job, data, make_policies(defended), seed=seed))
     shares = None if earlier is None else earlier_shares(programs, earlier, job, data)
     engine = make_engine(job.encryption)
     try:

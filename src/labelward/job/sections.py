@@ -220,16 +220,28 @@ class EncryptionSection:
 
 @dataclass(frozen=True, kw_only=True)
 class LeakageSection:
-    """``[leakage]``: how it is scored what an attack found out.
+    """``[leakage]``: how it is scored what an attack found out, and what may be shown at all.
 
     Attributes:
         label_bins: in regression labels are guessed by bins of equal numbers of rows; how many, 2 to 100.
+        meter: whether the active party measures while it trains what each passive party could know.
+        budget: the V-measure that no passive party's communities may exceed, 0 to 1; none: no limit.
     """
 
     label_bins: int = 4
+    meter: bool = True
+    budget: float | None = None
 
     def __post_init__(self) -> None:
         check.whole("[leakage] label_bins", self.label_bins, 2, 100)
+        check.boolean("[leakage] meter", self.meter)
+        budget = self.budget
+        if budget is not None and (
+            isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 <= budget <= 1
+        ):
+            raise JobError(f"[leakage] budget: must be a V-measure from 0 to 1 but got {budget!r}")
+        if budget is not None and not self.meter:
+            raise JobError("[leakage] budget: needs the meter; leave meter = false out")
 
 
 @dataclass(frozen=True, kw_only=True)

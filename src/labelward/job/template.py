@@ -72,6 +72,7 @@ kind = "clustering"
 
 [leakage]
 label_bins = 4                 # in regression attacks guess the label's bin, among so many of equal size
+# budget = 0.3                 # tell no passive party what lifts the V-measure of its communities above this
 
 [run]
 seeds = [1, 2, 3, 4, 5]        # each seed deals out rows and columns anew; the report gives mean and spread

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from labelward.jit import jit
 
-__all__ = ["entropy", "joint_information", "node_bound", "node_information"]
+__all__ = ["entropy", "joint_information", "node_bound", "node_information", "v_measure", "v_measure_bound"]
 
 Floats = NDArray[np.float64]
 
@@ -88,6 +88,41 @@ def joint_information(groups: ArrayLike, labels: ArrayLike) -> float:
     shares = together / groups.size
     ratios = shares * groups.size / in_group * groups.size / in_label
     return max(0.0, float((shares * np.log(ratios)).sum()))
+
+
+def v_measure(clusters: ArrayLike, labels: ArrayLike) -> float:
+    """Return the V-measure of clusters and labels of the same rows: 2 I / (H(clusters) + H(labels)).
+
+    That is the harmonic mean of I / H(labels) and I / H(clusters) (Rosenberg and Hirschberg 2007). It is 0 exactly for
+    one cluster, and 1 where there is one cluster and one label.
+
+    Raises:
+        ValueError: as :func:`joint_information`.
+    """
+    information = joint_information(clusters, labels)
+    sizes = [np.unique(np.asarray(each), return_counts=True)[1] for each in (clusters, labels)]
+    if min(len(each) for each in sizes) == 1:
+        return float(len(sizes[0]) == len(sizes[1]))
+    return min(1.0, 2 * information / float(entropy(sizes[0]) + entropy(sizes[1])))
+
+
+def v_measure_bound(information: ArrayLike, label_entropy: float) -> Floats:
+    """Return float64 [...]: what no clustering's V-measure exceeds, where it is made of ``information`` about labels.
+
+    Proof. Let C be a clustering that is a function of what is known, G, and I(G; Y) at most ``information``. Then
+    I(C; Y) <= I(G; Y), since C adds nothing (data processing). The V-measure is 2 I(C; Y) / (H(C) + H(Y)), and
+    H(C) >= I(C; Y), so that it is at most 2 I(C; Y) / (I(C; Y) + H(Y)). This grows with I(C; Y), whatever H(Y) > 0 is,
+    so that I(G; Y), or a bound of it, may take the place of I(C; Y).
+
+    Args:
+        information: nats, at least 0.
+        label_entropy: nats; where it is 0 there is nothing to know, and the bound is 0.
+    """
+    known = np.asarray(information, dtype=np.float64)
+    if label_entropy <= 0:
+        return np.zeros_like(known)
+    bound: Floats = 2 * known / (known + label_entropy)
+    return bound
 
 
 def _each(counts: ArrayLike, totals: ArrayLike) -> tuple[Floats, Floats]:

@@ -7,21 +7,35 @@ raises :class:`~labelward.errors.PolicyError`: nothing unprotected leaves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
-from labelward.rng import Protection
+from labelward.party.points import (
+    CandidateSplits,
+    Counts,
+    FinishedTree,
+    Floats,
+    LeafWeights,
+    Learner,
+    Repair,
+    Schedule,
+    SplitReveal,
+    Targets,
+    VisibleRows,
+)
 
 __all__ = [
     "POINTS",
     "READS_CLASSES",
     "CandidateSplits",
+    "Counts",
     "FinishedTree",
+    "Floats",
     "LeafWeights",
     "Learner",
     "Policy",
@@ -31,27 +45,28 @@ __all__ = [
     "Setup",
     "SplitReveal",
     "Targets",
+    "VisibleRows",
     "require_points",
 ]
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 POINTS = (
     "schedule",
     "before_targets",
     "split_candidates",
     "before_instance_space",
+    "before_rows",
     "before_leaf_weights",
     "after_tree",
+    "after_rows",
 )
-READS_CLASSES = frozenset({"split_candidates", "before_instance_space", "before_leaf_weights"})
+READS_CLASSES = frozenset({"split_candidates", "before_instance_space", "before_rows", "before_leaf_weights"})
 """The points at which a policy reads true classes and changes what others see, or what later trees are fitted to."""
 
 
-TALLIES = ("refused_candidates", "hidden_splits", "given_up_splits", "regrown_nodes")
+TALLIES = ("refused_candidates", "hidden_splits", "given_up_splits", "skipped_trees", "regrown_nodes")
 """How often a policy acted: candidates that may not be chosen, splits whose children some party may not see, splits
-that their owner may not know, and nodes below which a finished tree was grown anew."""
+that their owner may not know, trees in which some party may take no part, and nodes below which a finished tree was
+grown anew."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,142 +97,6 @@ class Setup:
     chain: tuple[Policy, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Schedule:
-    """Which passive parties take part in each round; an empty set: the active party grows its trees alone."""
-
-    participants: tuple[frozenset[str], ...]
-
-
-class Learner(Protocol):
-    """The model of a run, as the active party can train it on its own columns alone."""
-
-    def probabilities(self, values: Floats, rows: NDArray[np.bool_]) -> Floats:
-        """Return float64 [n, C]: class probabilities of all training rows, from a model of some of them.
-
-        Args:
-            values: float64 [n]: class numbers; those outside of ``rows`` are not read.
-            rows: bool [n]: the rows to learn from.
-        """
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Targets:
-    """What the model is fitted to, before anything derived from it leaves.
-
-    Attributes:
-        values: float64 [n], class numbers (or real values).
-        weights: float64 [n], without the weights of classes: these follow the values that are fitted in the end.
-        offset: float64 [n], added to the margin in training and at prediction.
-        loss: name of the loss.
-        classes: how many there are; 0 for quantities.
-        learner: trains the same model on the active party's own columns alone.
-        draw: returns the generator of learning draws for a purpose.
-        protection: source of the draws that protect something, such as noise.
-        account: what the policy that answers wants to stand in its account.
-    """
-
-    values: Floats
-    weights: Floats
-    offset: Floats
-    loss: str
-    classes: int
-    learner: Learner
-    draw: Callable[[str], np.random.Generator]
-    protection: Protection
-    account: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CandidateSplits:
-    """The candidates of one party for the nodes of one level.
-
-    Attributes:
-        owner: whose columns they are.
-        left: int64 [nodes, columns, candidates, C]: class counts of the left child of each candidate.
-        node: int64 [nodes, C]: class counts of each node.
-        totals: int64 [C]: class counts of the whole training set, rows out of the sample included.
-    """
-
-    tree: int
-    depth: int
-    owner: str
-    owner_is_active: bool
-    nodes: tuple[int, ...]
-    left: Counts
-    node: Counts
-    totals: Counts
-
-
-@dataclass(frozen=True, kw_only=True)
-class SplitReveal:
-    """A split that would be told: asked before its owner is told, since an owner learns its split's children.
-
-    Attributes:
-        left, right: int64 [C]: class counts of the children.
-        totals: as in :class:`CandidateSplits`.
-        participants: passive parties that see the node itself.
-    """
-
-    tree: int
-    depth: int
-    node: int
-    owner: str
-    owner_is_active: bool
-    left: Counts
-    right: Counts
-    totals: Counts
-    participants: frozenset[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LeafWeights:
-    """Leaf weights of a finished tree, with the class counts of each leaf.
-
-    Attributes:
-        weights: float64 [leaves, outputs of the tree].
-        counts: int64 [leaves, C]; no column for quantities.
-    """
-
-    tree: int
-    weights: Floats
-    counts: Counts
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinishedTree:
-    """A tree of which nothing will leave any more; what is changed now stays with the active party.
-
-    Attributes:
-        nodes: numbers of the split nodes, ascending; the children of node i are 2i + 1 and 2i + 2.
-        leaves: numbers of the leaves, ascending.
-        clean: int64 [leaves, C]: true classes of the rows that the tree grew on.
-        fitted: int64 [leaves, C]: the classes that it was fitted to.
-        alone: whether no other tree was fitted to what this one left over, so that parts can be grown anew.
-    """
-
-    tree: int
-    nodes: tuple[int, ...]
-    leaves: tuple[int, ...]
-    clean: Counts
-    fitted: Counts
-    alone: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Repair:
-    """What becomes of a finished tree.
-
-    Attributes:
-        regrow: nodes below which all is erased and grown anew, on true labels and the active party's columns alone.
-        refit: whether all leaf weights are worked out again from true labels.
-    """
-
-    regrow: frozenset[int] = frozenset()
-    refit: bool = False
-
-
 class Policy:
     """The identity at every point; a defense overrides some.
 
@@ -231,6 +110,11 @@ class Policy:
     kind: ClassVar[str] = "none"
     purities: ClassVar[bool] = False
     label_private: ClassVar[bool] = False
+
+    @property
+    def bins(self) -> NDArray[np.int64] | None:
+        """The classes whose counts the policy needs where labels are quantities, int64 [training rows]."""
+        return None
 
     @property
     def points(self) -> frozenset[str]:
@@ -256,6 +140,13 @@ class Policy:
         """Return the passive parties that may see the children; without them the active party goes on alone."""
         return reveal.participants
 
+    def before_rows(self, rows: VisibleRows) -> bool:
+        """Return whether a passive party may come to know these instance spaces.
+
+        Asked before a tree begins for the party, and before it is told the children of a split that is not its own.
+        """
+        return True
+
     def before_leaf_weights(self, leaves: LeafWeights) -> Floats:
         """Return the weights that the tree gets."""
         return leaves.weights
@@ -264,8 +155,15 @@ class Policy:
         """Return what of a finished tree is to be repaired on the active party's side."""
         return Repair()
 
+    def after_rows(self, rows: VisibleRows) -> None:
+        """Hear what a passive party knows after a tree; nothing that leaves depends on it."""
+
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as the transcript keeps them."""
+        return {}
+
+    def account(self) -> dict[str, Any]:
+        """Return what else the policy wants to stand in its account."""
         return {}
 
 
@@ -282,16 +180,22 @@ class PolicyChain:
         """Whether any policy needs class counts."""
         return any(policy.purities for policy in self.policies)
 
+    @property
+    def bins(self) -> NDArray[np.int64] | None:
+        """The classes that stand for quantities, int64 [rows], where a policy brings them."""
+        return next((policy.bins for policy in self.policies if policy.bins is not None), None)
+
     def at(self, point: str) -> tuple[Policy, ...]:
         """Return the policies that act at a point."""
         return tuple(policy for policy in self.policies if point in policy.points)
 
     def accounts(self) -> list[dict[str, Any]]:
         """Return what each policy did: kind, parameters, points, how often it acted, and what it tells itself."""
-        return [
-            {"kind": policy.kind, "parameters": policy.parameters(), "points": sorted(policy.points), **tally, **told}
-            for policy, tally, told in zip(self.policies, self._tallies, self._told, strict=True)
-        ]
+        found = []
+        for policy, tally, told in zip(self.policies, self._tallies, self._told, strict=True):
+            named = {"kind": policy.kind, "parameters": policy.parameters(), "points": sorted(policy.points)}
+            found.append({**named, **tally, **told, **policy.account()})
+        return found
 
     def tally(self) -> dict[str, int]:
         """Return how often policies acted, all together."""
@@ -342,6 +246,20 @@ class PolicyChain:
                 tally["hidden_splits"] += 1
             viewers &= answer
         return viewers
+
+    def before_rows(self, rows: VisibleRows) -> bool:
+        """See :meth:`Policy.before_rows`; all must agree."""
+        allowed = True
+        for policy, tally in zip(self.policies, self._tallies, strict=True):
+            if not policy.before_rows(rows):
+                tally["skipped_trees" if rows.node < 0 else "hidden_splits"] += 1
+                allowed = False
+        return allowed
+
+    def after_rows(self, rows: VisibleRows) -> None:
+        """See :meth:`Policy.after_rows`."""
+        for policy in self.at("after_rows"):
+            policy.after_rows(rows)
 
     def before_leaf_weights(self, leaves: LeafWeights) -> Floats:
         """See :meth:`Policy.before_leaf_weights`."""

@@ -162,6 +162,7 @@ _TALLIES = {
     "refused_candidates": "Refused candidates: splits that the defense ruled out before the best one was chosen.",
     "hidden_splits": "Hidden splits: those whose row sets the defense kept from some party.",
     "given_up_splits": "Given up splits: those of which not even the owner may learn the row sets.",
+    "skipped_trees": "Skipped trees: those in which some party could take no part.",
     "regrown_nodes": "Regrown nodes: those below which finished trees were grown anew on true labels.",
 }
 

@@ -14,6 +14,7 @@ from labelward.errors import DependencyError, OutputError
 from labelward.evaluate.results import ResultRow
 from labelward.report import evidence
 from labelward.report.figures import Drawing, trade_off
+from labelward.report.meter import meter_images
 from labelward.report.metrics import figure, metric_name, spread_text
 from labelward.report.numbers import count, data_size, duration
 from labelward.report.sentences import (
@@ -118,6 +119,7 @@ def _render(audit: StoredAudit) -> str:
         wires=[evidence.wire_table(label, found) for label, found in runs.items()],
         seen=[evidence.seen_table(label, found) for label, found in runs.items()],
         information=evidence.information_table(runs),
+        meter=meter_images(runs),
         keys=evidence.key_table(runs),
         phases=evidence.phase_table(runs[first]) if first else (),
         phase_label=first or "",

@@ -28,6 +28,7 @@ from labelward.messages.tree import TrainingEnd
 from labelward.party.context import Context
 from labelward.party.policy import POINTS, Schedule, Targets
 from labelward.protocols.tree.columns import Columns, Labels, Splitter
+from labelward.protocols.tree.exposure import Exposure
 from labelward.protocols.tree.fit import check_model, check_targets, class_weighted, fitted_objective, gain_rule
 from labelward.protocols.tree.graft import Clean, repaired
 from labelward.protocols.tree.growth import Growth, grow_together
@@ -35,7 +36,7 @@ from labelward.protocols.tree.learner import OwnLearner
 from labelward.protocols.tree.level import Judge
 from labelward.protocols.tree.opening import Opening
 from labelward.protocols.tree.params import TreeModel
-from labelward.protocols.tree.plan import Ensemble, Plan
+from labelward.protocols.tree.plan import Ensemble, Plan, begin
 from labelward.protocols.tree.predict import leaf_weights
 from labelward.protocols.tree.records import RecordBook
 from labelward.protocols.tree.routing import reached_leaves
@@ -89,6 +90,7 @@ def train_active(
             trainer.grow_forest(batch)
         else:
             trainer.grow_round(batch[0])
+        trainer.ensemble.exposure.finished(len(trainer.trees) - 1)
         done += len(batch)
     ctx.progress("trees", len(schedule), len(schedule))
     return trainer.finish()
@@ -233,7 +235,7 @@ class _Trainer:
         n, policies, ctx, params = self.n, self.ctx.policies, self.ctx, self.params
         values, weights = self.labels.values[:n], self.labels.weights[:n]
         self.objective.check(self.labels.values)
-        if policies.purities and not self.classes:
+        if policies.purities and not self.classes and policies.bins is None:
             raise PolicyError("a defense that bounds class counts cannot act where the labels are quantities")
         given = Targets(
             values=values,
@@ -263,7 +265,8 @@ class _Trainer:
     def _ensemble(self, warm: Warm | None) -> Ensemble:
         share = warm.share if warm else None
         true = self.labels.values[: self.n].astype(np.int64) if self.classes else None
-        totals = np.zeros(0, np.int64) if true is None else np.bincount(true, minlength=self.classes).astype(np.int64)
+        counted = self.ctx.policies.bins if true is None else true
+        totals = np.zeros(0, np.int64) if counted is None else np.bincount(counted, minlength=self.classes)
         own = {name: RecordBook(share.own if share and name == self.ctx.party else None) for name in self.blocks}
         ensemble = Ensemble(
             ctx=self.ctx,
@@ -271,8 +274,9 @@ class _Trainer:
             blocks=tuple(self.blocks),
             private=self.private,
             labels=true,
-            class_totals=totals,
+            class_totals=totals.astype(np.int64),
             own=own,
+            exposure=Exposure(self.ctx, self.n),
         )
         if share:
             ensemble.records |= {peer: share.records_of(peer) for peer in self.ctx.peers}
@@ -287,8 +291,8 @@ class _Trainer:
         return self.objective.start(self.targets.values, self.targets.weights, score)
 
     def _encoder(self, precision: int) -> Encoder:
-        true, purities = self.ensemble.labels, self.ctx.policies.purities
-        n = self.n
+        policies, n = self.ctx.policies, self.n
+        true, purities = policies.bins if self.ensemble.labels is None else self.ensemble.labels, policies.purities
         flags = np.zeros((n, 0), dtype=np.int64)
         derivable = self.objective.implied == "count" and np.array_equal(
             self.targets.values, self.labels.values[: self.n]
@@ -296,7 +300,7 @@ class _Trainer:
         weighted = bool((self.targets.weights != 1.0).any())
         weighted |= self.params.sampling == "goss" or self.params.scale_pos_weight != 1.0
         if true is not None and purities and (weighted or not derivable):
-            flags = (true[:, None] == np.arange(1, self.classes)).astype(np.int64)
+            flags = (true[:, None] == np.arange(1, len(self.ensemble.class_totals))).astype(np.int64)
         return Encoder(self.objective, flags, precision, weighted=weighted)
 
     def _boost(self, g: Floats, h: Floats, output: int, participants: frozenset[str]) -> None:
@@ -349,7 +353,7 @@ class _Trainer:
         )
 
     def _plan(self, tree: int, encoded: Encoded, counts: Integers, participants: frozenset[str], output: int) -> Plan:
-        turns = self._turns(tree, participants)
+        turns = self._turns(tree, counts, participants)
         playing = frozenset[str]().union(*turns)
         splitters = {}
         for name, splitter in self.splitters.items():
@@ -380,17 +384,12 @@ class _Trainer:
             turns=turns,
         )
 
-    def _turns(self, tree: int, participants: frozenset[str]) -> tuple[frozenset[str], ...]:
+    def _turns(self, tree: int, counts: Integers, participants: frozenset[str]) -> tuple[frozenset[str], ...]:
         """Return who may own the splits of each level."""
-        active, *others = self.blocks
-        passive = frozenset(others) | (participants & frozenset(self.ctx.peers))
-        if self.params.mode == "mixed":
-            able = [name for name in self.ensemble.owners if name not in self.blocks or self.blocks[name].names]
-            owner = able[(tree // self.objective.outputs if self.apart else tree) % len(able)]
-            return (frozenset({owner if owner in passive else active}),)
-        if self.params.mode == "layered" and passive:
-            return (passive,) * self.params.passive_depth + (frozenset({active}),)
-        return (passive | {active},)
+        able = [name for name in self.ensemble.owners if name not in self.blocks or self.blocks[name].names]
+        number = tree // self.objective.outputs if self.apart else tree
+        turn = able[number % len(able)] if able else self.ctx.party
+        return begin(self.ensemble, tree, turn, participants, counts > 0)
 
     def _encrypt(self, encoded: Encoded, rows: Integers) -> EncryptedRows | None:
         if self.private is None or not self.ctx.peers:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.party.policy import CandidateSplits, SplitReveal
+from labelward.party.points import CandidateSplits, PendingSplit, SplitReveal, VisibleRows
 from labelward.protocols.tree.level import Source, Winner, left_counts
 from labelward.protocols.tree.plan import Ensemble, Plan
 
@@ -45,18 +45,25 @@ class Consultation:
                     left=left_counts(offered, numbers),
                     node=of_nodes,
                     totals=self._ensemble.class_totals,
+                    known=self._known(owner),
                 )
                 allowed.setdefault(owner, []).append(self._policies.split_candidates(candidates))
         return allowed
 
     def viewers(
-        self, winner: Winner, participants: frozenset[str], totals: NDArray[np.int64], depth: int
+        self,
+        winner: Winner,
+        participants: frozenset[str],
+        totals: NDArray[np.int64],
+        rows: NDArray[np.int32],
+        depth: int,
     ) -> frozenset[str]:
-        """Return who may see the children of a split.
+        """Return who may see the children of a split. Its owner, if among them, counts as told from now on.
 
         Args:
             participants: the peers that see the node itself.
             totals: int64 [k] of the node.
+            rows: of the node.
         """
         if not participants or not self._policies.at("before_instance_space"):
             return participants
@@ -72,5 +79,17 @@ class Consultation:
             right=numbers.class_counts(totals) - left,
             totals=self._ensemble.class_totals,
             participants=participants,
+            known=self._known(winner.owner),
         )
-        return self._policies.before_instance_space(reveal)
+        viewers = self._policies.before_instance_space(reveal)
+        if winner.owner in viewers:
+            pending = PendingSplit(rows=rows, left=reveal.left, right=reveal.right)
+            seen_as = self._plan.seen_as[winner.owner]
+            self._ensemble.exposure.expect(winner.owner, seen_as, winner.node, pending)
+        return viewers
+
+    def _known(self, owner: str) -> VisibleRows | None:
+        """Return what an owner knows of the rows, where it is a peer and a policy asks."""
+        if owner not in self._plan.seen_as:
+            return None
+        return self._ensemble.exposure.known(self._plan.tree, owner, self._plan.seen_as[owner])

@@ -52,6 +52,8 @@ def grow_together(growths: Sequence[Growth]) -> list[TreeShape]:
             growth.choose()
         for growth in growing:
             growth.split()
+        for growth in growing:
+            growth.open()
         growing = [growth for growth in growing if growth.level or growth.listening]
     return [growth.weigh() for growth in growths]
 
@@ -107,12 +109,7 @@ class Growth:
         going_on = []
         for peer in self.listening:
             wanted = self._wanted(peer)
-            parents = {parent(node) for node in wanted}
-            told = tuple(
-                NodeSplit(node, self.told[node])
-                for node in sorted(self.chosen)
-                if node in parents and self.splits[node][0] != peer
-            )
+            told = tuple(NodeSplit(node, self.told[node]) for node in self._news(peer))
             step = (self.plan.seen_as[peer], self.depth)
             self.ctx.send(peer, Level(*step, told, self._builds(peer, wanted)), step)
             if wanted:
@@ -146,7 +143,7 @@ class Growth:
             self._ask(peer, mine)
 
     def split(self) -> None:
-        """Have every owner split its nodes, and open the next level."""
+        """Have every owner split its nodes."""
         of_peer: dict[str, dict[int, Winner]] = {}
         for node, winner in self.chosen.items():
             if winner.owner in self.plan.splitters:
@@ -159,8 +156,20 @@ class Growth:
             spaces = tuple(NodeSplit(node, self.told[node]) for node in self.chosen)
             owners = tuple(winner.owner for winner in self.chosen.values())
             self.ctx.observe(InstanceSpaces(self.plan.tree, self.depth, spaces, owners))
+
+    def open(self) -> None:
+        """Open the next level; a peer that may not be told the rows of a split goes on no further below it."""
         self.depth += 1
         self.level = self._open([child for node in sorted(self.chosen) for child in children(node)])
+        exposure, tree, withheld = self.ensemble.exposure, self.plan.tree, False
+        for peer in self.listening:
+            for node in self._news(peer):
+                if not exposure.show(tree, peer, self.plan.seen_as[peer], node, self._spaces(node)):
+                    withheld = True
+                    for child in children(node):
+                        self.viewers[child] -= {peer}
+        if withheld:
+            self.level = [node for node in self.level if self._splittable(node)]
 
     def weigh(self) -> TreeShape:
         """Return the finished tree; the policies have the last word on leaf weights."""
@@ -223,6 +232,15 @@ class Growth:
             return []
         return [node for node in self.level if owner not in self.ctx.peers or owner in self.viewers[node]]
 
+    def _news(self, peer: str) -> list[int]:
+        """Return the last level's splits that a peer is told: those of others above nodes that it goes on with."""
+        parents = {parent(node) for node in self._wanted(peer)}
+        return [node for node in sorted(self.chosen) if node in parents and self.splits[node][0] != peer]
+
+    def _spaces(self, node: int) -> dict[int, NDArray[np.int32]]:
+        """Return the rows of a node's children."""
+        return {child: self.partition.rows(child) for child in children(node)}
+
     def _builds(self, owner: str, wanted: list[int]) -> tuple[int, ...]:
         above = {parent(node) for node in wanted if node != self.root}
         size = {node: self.partition.size(node) for each in above for node in children(each)}
@@ -278,7 +296,7 @@ class Growth:
         own: dict[int, Winner] | None = None
         for node in sorted(chosen):
             winner, before = chosen[node], self.viewers[node]
-            viewers = self.policies.viewers(winner, self.viewers[winner.node], self.totals[winner.node], self.depth)
+            viewers = self._viewers(winner)
             if winner.owner in before and winner.owner not in viewers:
                 if own is None:
                     mine = {name: each for name, each in self.sources.items() if name in self.plan.splitters}
@@ -287,11 +305,17 @@ class Growth:
                     del chosen[node]
                     continue
                 winner = chosen[node] = own[node]
-                viewers = self.policies.viewers(winner, self.viewers[winner.node], self.totals[winner.node], self.depth)
+                viewers = self._viewers(winner)
             for child, totals in zip(children(node), (winner.left, self.totals[node] - winner.left), strict=True):
                 self.viewers[child], self.totals[child] = viewers, totals
             self._bound_children(winner)
         return dict(sorted(chosen.items()))
+
+    def _viewers(self, winner: Winner) -> frozenset[str]:
+        node = winner.node
+        return self.policies.viewers(
+            winner, self.viewers[node], self.totals[node], self.partition.rows(node), self.depth
+        )
 
     def _best(self, sources: dict[str, Source], allowed: dict[str, list[NDArray[np.bool_]]]) -> dict[int, Winner]:
         return winners(sources, allowed, self.totals, self.bounds if self.bounded else None, self.plan.judge)
@@ -350,6 +374,7 @@ class Growth:
                 reason = f"splits node {split.node} otherwise than its sums say"
                 raise PeerError(peer, reason, message="SplitRows", step=step)
             self._divide(split.node, peer, left)
+            self.ensemble.exposure.learn(peer, self.plan.seen_as[peer], split.node, self._spaces(split.node))
 
     def _keep(self, winner: Winner, left: NDArray[np.bool_]) -> None:
         self.splits[winner.node] = (winner.owner, self.ensemble.records[winner.owner], winner.gain)

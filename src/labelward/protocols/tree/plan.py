@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from labelward.he.contract import Layout, PrivateKey
 from labelward.party.context import Context
 from labelward.protocols.tree.columns import TreeSplitter
+from labelward.protocols.tree.exposure import Exposure
 from labelward.protocols.tree.level import Judge
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.records import RecordBook
 
-__all__ = ["Ensemble", "Plan"]
+__all__ = ["Ensemble", "Plan", "begin"]
 
 Integers = NDArray[np.int64]
 
@@ -26,7 +27,8 @@ class Ensemble:
     Attributes:
         blocks: names of the blocks of own columns.
         labels: int64 [rows], the true classes; policies see counts of them. None for quantities.
-        class_totals: int64 [C] of all training rows.
+        class_totals: int64 [C] of all training rows; of quantities, where a policy cuts them into bins, of these.
+        exposure: what each peer knows of the rows.
         owners: all that may own a split, in party order.
         records: how many splits each owner has.
         own: own splits, by block.
@@ -39,6 +41,7 @@ class Ensemble:
     labels: Integers | None
     class_totals: Integers
     own: dict[str, RecordBook]
+    exposure: Exposure
     owners: tuple[str, ...] = field(init=False)
     records: dict[str, int] = field(init=False)
 
@@ -81,3 +84,29 @@ class Plan:
     def may_own(self, owner: str, depth: int) -> bool:
         """Whether a party's columns may split nodes of a level."""
         return owner in self.turns[min(depth, len(self.turns) - 1)]
+
+
+def begin(
+    ensemble: Ensemble, tree: int, turn: str, participants: frozenset[str], sample: NDArray[np.bool_]
+) -> tuple[frozenset[str], ...]:
+    """Return who may own the splits of each level of a tree, of those for which the policies let it begin.
+
+    Args:
+        turn: who owns the whole tree in the mixed mode.
+        participants: the peers that take part.
+        sample: bool [training rows], those that the tree grows on.
+    """
+    turns = _turns(ensemble, turn, participants)
+    asked = frozenset(ensemble.ctx.peers) & frozenset[str]().union(*turns)
+    begun = ensemble.exposure.may_begin(tree, asked, sample)
+    return turns if begun == asked else _turns(ensemble, turn, begun)
+
+
+def _turns(ensemble: Ensemble, turn: str, participants: frozenset[str]) -> tuple[frozenset[str], ...]:
+    params, (active, *others) = ensemble.params, ensemble.blocks
+    passive = frozenset(others) | (participants & frozenset(ensemble.ctx.peers))
+    if params.mode == "mixed":
+        return (frozenset({turn if turn in passive else active}),)
+    if params.mode == "layered" and passive:
+        return (passive,) * params.passive_depth + (frozenset({active}),)
+    return (passive | {active},)

@@ -1,0 +1,282 @@
+"""The leakage meter against stored views, and the budget at every moment."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from bounded import rich, setting
+
+from labelward.attacks.visible import visible_leaves
+from labelward.defenses.id_lmid import IdLmid
+from labelward.defenses.label_dp import RandomizedLabels
+from labelward.defenses.leakage_meter import LeakageBudget, LeakageMeter, Measure, added_information, reading
+from labelward.errors import JobError, PolicyError
+from labelward.kernels.information import entropy, joint_information, v_measure, v_measure_bound
+from labelward.kernels.signatures import merge
+from labelward.messages.tree import OwnSplit
+from labelward.party.points import VisibleRows
+from labelward.party.policy import Policy, PolicyChain
+from labelward.party.view import View
+from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
+from wiring import Run, Setting, make_targets
+
+MODELS: list[TreeModel] = [
+    SecureBoost(trees=3, depth=3),
+    SecureBoost(trees=3, depth=3, row_fraction=0.7),
+    SecureBoost(trees=2, depth=4, max_leaves=6, candidates="node"),
+    SecureBoost(trees=4, depth=3, mode="mixed"),
+    SecureBoost(trees=2, depth=4, mode="layered", passive_depth=2),
+    FederatedForest(trees=4, depth=3, trees_at_once=3),
+    FederatedForest(trees=3, depth=3, row_fraction=0.8),
+]
+PLAIN = Measure(eta=1.0, together=1, seed=1)
+
+
+class Listener(Policy):
+    """Keeps what the protocol says that parties know."""
+
+    kind = "listener"
+
+    def __init__(self) -> None:
+        self.known: dict[str, np.ndarray] = {}
+
+    def after_rows(self, rows: VisibleRows) -> None:
+        self.known[rows.party] = rows.leaves.copy()
+
+
+def budgeted(base: Setting, budget: float, **changes: object) -> tuple[LeakageBudget, Run]:
+    policy = LeakageBudget(np.asarray(base.labels, dtype=np.int64), PLAIN, budget=budget)
+    return policy, base.run(policies=(policy,), **changes)
+
+
+def moments(view: View) -> Iterator[View]:
+    """Yield the view as it was after each of its records."""
+    for kept in range(1, len(view._entries)):
+        if view._entries[kept - 1].type in ("TreeStart", "Level", "OwnSplit"):
+            yield View(view.header, view._entries[:kept])
+
+
+def worst(run: Run, labels: np.ndarray, measure: Measure = PLAIN) -> tuple[float, float]:
+    """Return the largest of any party at any moment: V-measure of the meter, and bound for any clustering at all."""
+    most, found = float(entropy(np.bincount(labels))), [(0.0, 0.0)]
+    for party in run.passive:
+        for moment in moments(run.views[party]):
+            leaves = visible_leaves(moment)
+            told = joint_information(merge(leaves).group, labels)
+            found.append((reading(leaves, labels, party, measure).v_measure, float(v_measure_bound(told, most))))
+    read, bound = np.array(found).max(axis=0)
+    assert read <= bound + 1e-12  # sums of a few logarithms
+    return float(read), float(bound)
+
+
+@pytest.mark.parametrize("parties", [2, 3])
+@pytest.mark.parametrize("params", MODELS)
+def test_the_protocol_knows_what_stands_in_each_view(params: TreeModel, parties: int) -> None:
+    listener = Listener()
+    base = rich(setting(3, parties, params), 3, 3, missing=0.1)
+    run = base.run(policies=(listener,))
+    assert set(listener.known) == set(run.passive)
+    for party, leaves in listener.known.items():
+        np.testing.assert_array_equal(leaves, visible_leaves(run.views[party]))
+
+
+@pytest.mark.parametrize("params", [MODELS[0], MODELS[5]])
+def test_it_knows_so_where_a_defense_hides_splits(params: TreeModel) -> None:
+    listener = Listener()
+    run = setting(5, 3, params).run(policies=(IdLmid(xi=0.3, sampled=True), listener))
+    assert run.active.tally["hidden_splits"] > 0
+    for party, leaves in listener.known.items():
+        np.testing.assert_array_equal(leaves, visible_leaves(run.views[party]))
+
+
+@pytest.mark.parametrize("params", [*MODELS, SecureBoost(trees=25, depth=2)])
+def test_readings_are_those_of_the_stored_views_and_change_nothing(params: TreeModel) -> None:
+    base = setting(7, 3, params)
+    measure = Measure.of({"kind": params.kind}, 2, seed=9)
+    meter = LeakageMeter(base.labels, measure)
+    bare, run = base.run(), base.run(policies=(meter,))
+    assert {party: view.digest() for party, view in run.views.items()} == {
+        party: view.digest() for party, view in bare.views.items()
+    }
+    assert run.shares == bare.shares
+    for party in run.passive:
+        of_party = meter.readings[party]
+        last = reading(visible_leaves(run.views[party]), base.labels, party, measure)
+        assert of_party[params.trees] == last
+        assert list(of_party) == sorted(of_party)
+        assert last.groups >= last.communities >= 0
+    end = next(each for each in run.views["active"].applied() if each["stage"] == "end")
+    assert set(end["readings"]) == set(run.passive)
+
+
+def test_long_trainings_are_read_ever_more_rarely() -> None:
+    """Of many rows after few trees; of few rows after every one. The last tree is always read, in the account."""
+    for rows, wanted in ((200_001, [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]), (4, [*range(1, 36)])):
+        meter = LeakageMeter(np.arange(rows) % 2, PLAIN)
+        leaves = np.zeros((1, rows), dtype=np.int32)
+        for tree in range(35):
+            meter.after_rows(VisibleRows(party="a", tree=tree, at=0, node=-1, leaves=leaves))
+        assert list(meter.readings["a"]) == wanted
+        told = meter.account()["readings"]["a"]
+        assert list(told) == [str(trees) for trees in dict.fromkeys([*wanted, 35])]
+
+
+def test_communities_are_those_of_the_first_trees() -> None:
+    rng = np.random.default_rng(0)
+    leaves = rng.integers(1, 3, (20, 50)).astype(np.int32)
+    labels = rng.integers(0, 2, 50)
+    whole, first = (reading(each, labels, "a", PLAIN) for each in (leaves, leaves[:16]))
+    assert whole == replace(first, groups=whole.groups)
+    assert whole.groups >= first.groups
+
+
+@pytest.mark.parametrize("params", MODELS)
+@pytest.mark.parametrize("budget", [0.0, 0.1, 0.3])
+def test_the_budget_holds_at_every_moment(params: TreeModel, budget: float) -> None:
+    base = setting(11, 3, params, rows=120)
+    _, run = budgeted(base, budget)
+    assert max(worst(run, base.labels)) <= budget
+
+
+def test_the_undefended_run_exceeds_the_budgets() -> None:
+    base = setting(11, 3, MODELS[0], rows=120)
+    assert min(worst(base.run(), base.labels)) > 0.3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_budget_holds_for_several_classes_and_gaps(seed: int) -> None:
+    base = rich(setting(seed, 2, SecureBoost(trees=3, depth=4)), seed, 3, missing=0.1)
+    policy, run = budgeted(base, 0.2)
+    assert max(worst(run, base.labels)) <= 0.2
+    assert policy.readings["left"][3].v_measure <= 0.2
+
+
+def test_budget_1_changes_no_tree() -> None:
+    base = setting(2, 3, MODELS[0])
+    _, run = budgeted(base, 1.0)
+    bare = base.run()
+    assert run.active.share.trees == bare.active.share.trees
+
+
+@pytest.mark.parametrize("params", MODELS)
+def test_budget_0_shows_nothing(params: TreeModel) -> None:
+    base = setting(13, 3, params)
+    _, run = budgeted(base, 0.0)
+    for party in run.passive:
+        leaves = visible_leaves(run.views[party])
+        assert joint_information(np.unique(leaves, axis=1, return_inverse=True)[1].ravel(), base.labels) < 1e-12
+        assert not list(run.views[party].observed(OwnSplit))
+
+
+def test_without_columns_of_the_active_party_the_budget_holds() -> None:
+    base = setting(4, 3, MODELS[0], active_columns=0)
+    _, run = budgeted(base, 0.2)
+    assert max(worst(run, base.labels)) <= 0.2
+
+
+def test_quantities_are_counted_by_their_bins() -> None:
+    base = setting(6, 3, SecureBoost(trees=3, depth=3))
+    values = np.asarray(make_targets(6, base.parts, "quantities"), dtype=np.float64)
+    bins = np.searchsorted(np.quantile(values, (0.25, 0.5, 0.75)), values).astype(np.int64)
+    base = replace(base, labels=values, classes=())
+    policy = LeakageBudget(bins, PLAIN, budget=0.25, quantities=True)
+    run = base.run(policies=(policy,))
+    assert max(worst(run, bins)) <= 0.25
+    assert min(worst(base.run(), bins)) > 0.25
+    assert any(list(run.views[party].observed(OwnSplit)) for party in run.passive)  # the counts let some splits be
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_clustering_exceeds_the_bound(seed: int) -> None:
+    """All ways to join five groups of twelve rows, so all functions of the groups."""
+    rng = np.random.default_rng(seed)
+    groups, labels = rng.integers(0, 5, 12), rng.integers(0, 2 + seed % 2, 12)
+    labels[:2] = (0, 1)
+    bound = float(v_measure_bound(joint_information(groups, labels), float(entropy(np.bincount(labels)))))
+    found = [v_measure(np.array(names)[groups], labels) for names in itertools.product(range(5), repeat=5)]
+    assert max(found) <= bound + 1e-12  # sums of a few logarithms
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_splits_add_is_bounded(seed: int) -> None:
+    """Of two splits in flight, of nodes that overlap as those of trees side by side do, or of one group."""
+    rng = np.random.default_rng(seed)
+    rows, classes = 40, 2 + seed % 3
+    labels, groups = rng.integers(0, classes, rows), rng.integers(0, 1 + seed % 6, rows).astype(np.int32)
+    labels[:classes] = np.arange(classes)
+    known = groups.astype(np.int64)
+    total = joint_information(groups, labels)
+    for number in range(2):
+        node = np.isin(groups, rng.choice(np.unique(groups), 1 + rng.integers(len(np.unique(groups)))))
+        inside, side = np.flatnonzero(node), rng.integers(0, 2, rows)
+        left, right = (
+            np.bincount(labels[node & (side == value)], minlength=classes).astype(np.int64) for value in (0, 1)
+        )
+        more = added_information(groups[inside], labels[inside], left, right, rows, exact=number == 0)
+        known = known * 3 + np.where(node, side, 2)
+        total += float(more)
+        truth = joint_information(known, labels)
+        assert truth <= total + 1e-12
+        if number == 0 and len(np.unique(groups[inside])) == 1:
+            assert truth == pytest.approx(total, abs=1e-12)  # for one group class counts say it all
+
+
+@pytest.mark.parametrize("budget", [-0.1, 1.1, True, "0.3"])
+def test_a_budget_is_a_v_measure(budget: object) -> None:
+    with pytest.raises(JobError, match="V-measure"):
+        LeakageBudget(np.arange(2), PLAIN, budget=budget)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("params", "others", "told"),
+    [
+        (SecureBoost(trees=1, sampling="goss"), (), "sampling"),
+        (FederatedForest(trees=1, replace=True), (), "replace"),
+        (SecureBoost(trees=1), (RandomizedLabels(epsilon=1.0),), "randomized-response"),
+    ],
+)
+def test_what_the_budget_cannot_cover_is_refused(params: TreeModel, others: tuple[Policy, ...], told: str) -> None:
+    base = setting(1, 2, params)
+    policy = LeakageBudget(base.labels, PLAIN, budget=0.3)
+    with pytest.raises(PolicyError, match=told):
+        base.run(policies=(*others, policy))
+
+
+def test_an_earlier_training_is_refused() -> None:
+    base = setting(1, 2, SecureBoost(trees=1))
+    first = base.run()
+    with pytest.raises(PolicyError, match="earlier"):
+        budgeted(base, 0.3, shares=first.shares)
+
+
+def test_the_meter_goes_with_noisy_labels() -> None:
+    base = setting(1, 2, SecureBoost(trees=2, depth=3))
+    meter = LeakageMeter(base.labels, PLAIN)
+    base.run(policies=(RandomizedLabels(epsilon=1.0), meter))
+    assert meter.readings["left"][2].v_measure >= 0
+
+
+def test_progress_hears_of_each_reading() -> None:
+    base, heard = setting(1, 3, SecureBoost(trees=2, depth=3)), []
+    meter = LeakageMeter(base.labels, PLAIN, lambda *news: heard.append(news))
+    base.run(policies=(meter,))
+    assert [what for what, _, _ in heard] == ["leakage left", "leakage right"] * 2
+    assert all(total == 1000 and 0 <= done <= 1000 for _, done, total in heard)
+
+
+def test_a_chain_withholds_what_one_policy_withholds() -> None:
+    class Never(Policy):
+        kind = "never"
+
+        def before_rows(self, rows: VisibleRows) -> bool:
+            return rows.node < 0
+
+    chain = PolicyChain([Never(), Policy()])
+    rows = VisibleRows(party="a", tree=0, at=0, node=3, leaves=np.zeros((1, 2), np.int32))
+    assert not chain.before_rows(rows)
+    assert chain.before_rows(replace(rows, node=-1))
+    assert chain.tally()["hidden_splits"] == 1
