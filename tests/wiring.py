@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from labelward.he import engine as make_engine
 from labelward.messages.base import CipherDigest
+from labelward.party.chain import PolicyChain
 from labelward.party.context import Context, Meter
 from labelward.party.handshake import Agreed
 from labelward.party.local import run_parties
-from labelward.party.policy import Policy, PolicyChain
+from labelward.party.policy import Policy
 from labelward.party.transcript import Header, Transcript, ids_digest
 from labelward.party.view import View
 from labelward.protocols.tree.active import train_active

@@ -14,7 +14,8 @@ from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import PolicyError
 from labelward.messages.tree import Level, OwnSplit, TrainingEnd, TreeStart
-from labelward.party.policy import TALLIES, CandidateSplits, Policy, Schedule
+from labelward.party.chain import TALLIES
+from labelward.party.policy import CandidateSplits, Policy, Schedule
 from labelward.protocols.tree.params import SecureBoost
 from wiring import Setting, joined, readable_content
 

@@ -14,8 +14,9 @@ from labelward.defenses.grafting import Grafting
 from labelward.defenses.label_dp import LpMst, RandomizedLabels
 from labelward.errors import JobError, PolicyError
 from labelward.kernels.objectives import objective
+from labelward.party.chain import PolicyChain, require_points
 from labelward.party.local import alone
-from labelward.party.policy import POINTS, FinishedTree, Policy, PolicyChain, Repair, Setup, require_points
+from labelward.party.policy import POINTS, FinishedTree, Policy, Repair, Setup
 from labelward.protocols.tree import predict
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from labelward.protocols.tree.predict import leaves_of, predict_active

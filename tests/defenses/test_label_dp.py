@@ -15,7 +15,8 @@ from labelward.defenses.label_dp import LpMst, NoisyLabels, RandomizedLabels
 from labelward.defenses.local_trees import LocalTrees
 from labelward.defenses.purity_threshold import PurityThreshold
 from labelward.errors import JobError, PolicyError
-from labelward.party.policy import POINTS, LeafWeights, Policy, Setup, Targets, require_points
+from labelward.party.chain import require_points
+from labelward.party.policy import POINTS, LeafWeights, Policy, Setup, Targets
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from labelward.rng import Protection, learning
 from wiring import Setting, make_labels, make_parts, make_targets, readable_content

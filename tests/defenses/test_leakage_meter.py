@@ -18,8 +18,8 @@ from labelward.errors import JobError, PolicyError
 from labelward.kernels.information import entropy, joint_information, v_measure, v_measure_bound
 from labelward.kernels.signatures import merge
 from labelward.messages.tree import OwnSplit
-from labelward.party.points import VisibleRows
-from labelward.party.policy import Policy, PolicyChain
+from labelward.party.chain import PolicyChain
+from labelward.party.policy import Policy, VisibleRows
 from labelward.party.view import View
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from wiring import Run, Setting, make_targets

@@ -16,18 +16,17 @@ from labelward.defenses.local_trees import LocalTrees
 from labelward.defenses.purity_threshold import PurityThreshold
 from labelward.errors import JobError, PolicyError
 from labelward.messages.codec import decode
+from labelward.party.chain import PolicyChain, require_points
 from labelward.party.policy import (
     POINTS,
     CandidateSplits,
     FinishedTree,
     LeafWeights,
     Policy,
-    PolicyChain,
     Repair,
     Schedule,
     Setup,
     SplitReveal,
-    require_points,
 )
 from labelward.protocols.tree.params import SecureBoost
 from labelward.testing.policies import PolicyContract

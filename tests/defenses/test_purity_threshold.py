@@ -17,7 +17,8 @@ from labelward.defenses.local_trees import LocalTrees
 from labelward.defenses.purity_threshold import PurityThreshold
 from labelward.errors import JobError, PolicyError
 from labelward.messages.tree import TreeStart
-from labelward.party.policy import TALLIES, CandidateSplits, Setup
+from labelward.party.chain import TALLIES
+from labelward.party.policy import CandidateSplits, Setup
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from wiring import Run, Setting, make_labels, make_parts, make_targets, readable_content
 

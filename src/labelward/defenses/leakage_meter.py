@@ -37,8 +37,7 @@ from labelward.kernels.communities import communities, discount, trees_of_a_roun
 from labelward.kernels.information import entropy, joint_information, v_measure, v_measure_bound
 from labelward.kernels.signatures import merge
 from labelward.party.context import Progress, silent
-from labelward.party.points import CandidateSplits, PendingSplit, SplitReveal, VisibleRows
-from labelward.party.policy import Policy, Setup
+from labelward.party.policy import CandidateSplits, PendingSplit, Policy, Setup, SplitReveal, VisibleRows
 from labelward.rng import learning
 
 __all__ = ["LeakageBudget", "LeakageMeter", "Measure", "Reading", "added_information", "reading"]

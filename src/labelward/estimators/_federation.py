@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from labelward.he import Engine
 from labelward.he import engine as make_engine
 from labelward.job import EncryptionSection
+from labelward.party.chain import PolicyChain
 from labelward.party.context import Context, Progress, silent
 from labelward.party.handshake import Agreed
 from labelward.party.local import run_parties
-from labelward.party.policy import Policy, PolicyChain
+from labelward.party.policy import Policy
 from labelward.party.transcript import FORMAT, Header, Transcript, ids_digest
 from labelward.party.view import View
 from labelward.protocols.tree.columns import Labels

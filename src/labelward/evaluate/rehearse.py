@@ -22,10 +22,11 @@ from labelward.evaluate.programs import Ended, Share, Watched
 from labelward.evaluate.results import Cost, KeyInfo
 from labelward.he import Counts, Engine
 from labelward.job import EncryptionSection, Job
+from labelward.party.chain import PolicyChain
 from labelward.party.context import Context, Meter, Progress, silent
 from labelward.party.handshake import Agreed
 from labelward.party.local import run_parties
-from labelward.party.policy import Policy, PolicyChain
+from labelward.party.policy import Policy
 from labelward.party.transcript import FORMAT, Header, Transcript, ids_digest
 from labelward.rng import Protection
 from labelward.transport.base import Transport

@@ -18,10 +18,11 @@ from labelward.evaluate.results import Seen
 from labelward.he import Engine
 from labelward.kernels.objectives import Objective, metric
 from labelward.messages.tree import DecryptedSums, InstanceSpaces, Level, OwnSplit
+from labelward.party.chain import require_points
 from labelward.party.context import Context
 from labelward.party.handshake import Agreed
 from labelward.party.local import alone
-from labelward.party.policy import Policy, require_points
+from labelward.party.policy import Policy
 from labelward.party.view import View
 from labelward.protocols.tree.active import VISITED, train_active
 from labelward.protocols.tree.columns import Columns, Labels

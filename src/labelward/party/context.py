@@ -15,7 +15,7 @@ import msgspec
 from labelward.errors import CodecError, EncryptionError, PeerError
 from labelward.messages.base import Message, Observation, ciphertexts, redacted
 from labelward.messages.codec import decode, encode, encode_fields
-from labelward.party.policy import PolicyChain
+from labelward.party.chain import PolicyChain
 from labelward.party.transcript import Transcript
 from labelward.rng import Protection
 from labelward.transport.base import Transport

@@ -25,19 +25,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
+from labelward.party.chain import PolicyChain, require_points
 from labelward.party.policy import (
     POINTS,
     CandidateSplits,
     FinishedTree,
     LeafWeights,
     Policy,
-    PolicyChain,
     Repair,
     Schedule,
     Setup,
     SplitReveal,
     Targets,
-    require_points,
 )
 from labelward.rng import Protection, learning
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.party.points import CandidateSplits, PendingSplit, SplitReveal, VisibleRows
+from labelward.party.policy import CandidateSplits, PendingSplit, SplitReveal, VisibleRows
 from labelward.protocols.tree.level import Source, Winner, left_counts
 from labelward.protocols.tree.plan import Ensemble, Plan
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.party.context import Context
-from labelward.party.points import PendingSplit, VisibleRows
+from labelward.party.policy import PendingSplit, VisibleRows
 
 __all__ = ["Exposure"]
 

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from labelward.errors import HandshakeError, JobError
 from labelward.he.contract import Counts, Engine, PublicKey
 from labelward.messages.setup import KeyOffer
+from labelward.party.chain import require_points
 from labelward.party.context import Context
 from labelward.party.handshake import Agreed, greet_active, greet_passives
-from labelward.party.policy import Setup, require_points
+from labelward.party.policy import Setup
 from labelward.protocols.tree.active import VISITED, train_active
 from labelward.protocols.tree.columns import Columns, Labels
 from labelward.protocols.tree.fit import objective_name

@@ -1,0 +1,174 @@
+"""Several policies as one: how their answers are joined, how often each acted, and which points they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import PolicyError
+from labelward.party.policy import (
+    CandidateSplits,
+    FinishedTree,
+    LeafWeights,
+    Policy,
+    Repair,
+    Schedule,
+    Setup,
+    SplitReveal,
+    Targets,
+    VisibleRows,
+)
+
+__all__ = ["TALLIES", "PolicyChain", "require_points"]
+
+Floats = NDArray[np.float64]
+
+TALLIES = ("refused_candidates", "hidden_splits", "given_up_splits", "skipped_trees", "regrown_nodes")
+"""How often a policy acted: candidates that may not be chosen, splits whose children some party may not see, splits
+that their owner may not know, trees in which some party may take no part, and nodes below which a finished tree was
+grown anew."""
+
+
+class PolicyChain:
+    """Several policies in order: values pass through each; candidates and viewers must please all."""
+
+    def __init__(self, policies: Iterable[Policy] = ()) -> None:
+        self.policies = tuple(policies)
+        self._tallies = [dict.fromkeys(TALLIES, 0) for _ in self.policies]
+        self._told: list[Mapping[str, Any]] = [{} for _ in self.policies]
+
+    @property
+    def purities(self) -> bool:
+        """Whether any policy needs class counts."""
+        return any(policy.purities for policy in self.policies)
+
+    @property
+    def bins(self) -> NDArray[np.int64] | None:
+        """The classes that stand for quantities, int64 [rows], where a policy brings them."""
+        return next((policy.bins for policy in self.policies if policy.bins is not None), None)
+
+    def at(self, point: str) -> tuple[Policy, ...]:
+        """Return the policies that act at a point."""
+        return tuple(policy for policy in self.policies if point in policy.points)
+
+    def accounts(self) -> list[dict[str, Any]]:
+        """Return what each policy did: kind, parameters, points, how often it acted, and what it tells itself."""
+        found = []
+        for policy, tally, told in zip(self.policies, self._tallies, self._told, strict=True):
+            named = {"kind": policy.kind, "parameters": policy.parameters(), "points": sorted(policy.points)}
+            found.append({**named, **tally, **told, **policy.account()})
+        return found
+
+    def tally(self) -> dict[str, int]:
+        """Return how often policies acted, all together."""
+        return {name: sum(tally[name] for tally in self._tallies) for name in TALLIES}
+
+    def schedule(self, schedule: Schedule) -> Schedule:
+        """See :meth:`Policy.schedule`."""
+        peers = frozenset[str]().union(*schedule.participants)
+        for policy in self.at("schedule"):
+            schedule = policy.schedule(schedule)
+            if not schedule.participants or not all(each <= peers for each in schedule.participants):
+                raise PolicyError(f"defense {policy.kind!r} left no tree, or named parties that do not exist")
+        return schedule
+
+    def before_targets(self, targets: Targets) -> Targets:
+        """See :meth:`Policy.before_targets`."""
+        for position, policy in enumerate(self.policies):
+            if "before_targets" not in policy.points:
+                continue
+            rows = targets.values.shape
+            targets = policy.before_targets(targets)
+            self._told[position], targets = dict(targets.account), replace(targets, account={})
+            for name in ("values", "weights", "offset"):
+                given = getattr(targets, name)
+                if given.shape != rows or not np.isfinite(given).all():
+                    raise PolicyError(f"defense {policy.kind!r} gave {name} that are not one finite number a row")
+        return targets
+
+    def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
+        """See :meth:`Policy.split_candidates`."""
+        allowed = np.ones(candidates.left.shape[:-1], dtype=np.bool_)
+        for policy, tally in zip(self.policies, self._tallies, strict=True):
+            answer = np.asarray(policy.split_candidates(candidates))
+            if answer.shape != allowed.shape or answer.dtype != np.bool_:
+                raise PolicyError(f"defense {policy.kind!r} did not answer for every candidate")
+            tally["refused_candidates"] += int(answer.size - np.count_nonzero(answer))
+            allowed &= answer
+        return allowed
+
+    def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:
+        """See :meth:`Policy.before_instance_space`."""
+        viewers = reveal.participants
+        for policy, tally in zip(self.policies, self._tallies, strict=True):
+            answer = frozenset(policy.before_instance_space(reveal))
+            if reveal.owner in reveal.participants - answer:
+                tally["given_up_splits"] += 1
+            elif reveal.participants - answer:
+                tally["hidden_splits"] += 1
+            viewers &= answer
+        return viewers
+
+    def before_rows(self, rows: VisibleRows) -> bool:
+        """See :meth:`Policy.before_rows`; all must agree."""
+        allowed = True
+        for policy, tally in zip(self.policies, self._tallies, strict=True):
+            if not policy.before_rows(rows):
+                tally["skipped_trees" if rows.node < 0 else "hidden_splits"] += 1
+                allowed = False
+        return allowed
+
+    def after_rows(self, rows: VisibleRows) -> None:
+        """See :meth:`Policy.after_rows`."""
+        for policy in self.at("after_rows"):
+            policy.after_rows(rows)
+
+    def before_leaf_weights(self, leaves: LeafWeights) -> Floats:
+        """See :meth:`Policy.before_leaf_weights`."""
+        for policy in self.at("before_leaf_weights"):
+            weights = np.asarray(policy.before_leaf_weights(leaves), dtype=np.float64)
+            if weights.shape != leaves.weights.shape or not np.isfinite(weights).all():
+                raise PolicyError(f"defense {policy.kind!r} did not answer for every leaf")
+            leaves = LeafWeights(tree=leaves.tree, weights=weights, counts=leaves.counts)
+        return leaves.weights
+
+    def after_tree(self, tree: FinishedTree) -> Repair:
+        """See :meth:`Policy.after_tree`; what any policy wants is done, and nothing below a node that is regrown."""
+        regrow, refit = frozenset[int](), False
+        for policy, tally in zip(self.policies, self._tallies, strict=True):
+            answer = policy.after_tree(tree)
+            if not answer.regrow <= {*tree.nodes, *tree.leaves}:
+                raise PolicyError(f"defense {policy.kind!r} repairs nodes that the tree does not have")
+            if answer.regrow and not tree.alone:
+                raise PolicyError(f"defense {policy.kind!r} regrows a tree that later ones were fitted to")
+            tally["regrown_nodes"] += len(answer.regrow)
+            regrow, refit = regrow | answer.regrow, refit or answer.refit
+        return Repair(regrow=frozenset(node for node in regrow if not _above(node) & regrow), refit=refit)
+
+
+def require_points(policies: Iterable[Policy], visited: frozenset[str], setup: Setup) -> None:
+    """Raise :class:`PolicyError` unless every policy's points are visited and its own check passes."""
+    setup = replace(setup, chain=tuple(policies))
+    for policy in setup.chain:
+        missing = policy.points - visited
+        if missing:
+            raise PolicyError(
+                f"defense {policy.kind!r} acts at {', '.join(sorted(missing))}, which {setup.model} never reaches"
+            )
+        counted = policy.points & {"split_candidates", "before_instance_space"}
+        if counted and not policy.purities:
+            raise PolicyError(f"defense {policy.kind!r} acts at {min(counted)} and must declare purities")
+        policy.check(setup)
+
+
+def _above(node: int) -> set[int]:
+    """Return all nodes on the way from a node's parent to the root."""
+    found = set()
+    while node > 0:
+        node = (node - 1) // 2
+        found.add(node)
+    return found
