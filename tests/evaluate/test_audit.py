@@ -29,6 +29,15 @@ from labelward.rng import Protection
 Jobs = Callable[..., Job]
 Finished = tuple[Path, list[ResultRow]]
 
+ID2GRAPH = {
+    "alpha": 3.0,
+    "starts": 5,
+    "inter_chunk_weight": 100.0,
+    "tree_weights": "discount",
+    "attributes": 0.0,
+    "clusters": "classes",
+}
+
 
 def without_seconds(rows: list[ResultRow]) -> list[Any]:
     """Rows but for wall seconds, the only field that two runs of one job may differ in (plain keys have one size)."""
@@ -69,9 +78,8 @@ def test_the_stored_line_has_the_contract_s_fields(finished: Finished) -> None:
     assert line["engine"] == {"name": "plain", "bits": 0, "insecure": True, "security_level": 0}
     assert line["defense"] == []
     assert (line["party"], line["attack"]) == ("telco", {"kind": "clustering"})
-    full = {"eta": None, "alpha": 3.0, "starts": 5, "chunk": None, "inter_chunk_weight": 100.0}
     assert (rows[1].attack, rows[-1].defense) == (
-        {"kind": "id2graph", **full},
+        {"kind": "id2graph", "eta": None, "chunk": None, **ID2GRAPH},
         ({"kind": "local-trees", "count": 1, "mode": "replace"},),
     )
     metrics = {"v_measure", "ari"}
@@ -172,7 +180,7 @@ def test_the_stored_job_is_the_completed_one(finished: Finished, job: Jobs) -> N
     assert stored.run == job().run
     assert stored.model.params["min_child_weight"] == 0.0
     assert stored.defenses[1].chain[0].params == {"count": 1, "mode": "replace"}
-    assert stored.attacks[1].params == {"alpha": 3.0, "starts": 5, "inter_chunk_weight": 100.0}
+    assert stored.attacks[1].params == ID2GRAPH
 
 
 def test_the_stored_job_goes_on_with_its_audit(finished: Finished, job: Jobs) -> None:
