@@ -9,6 +9,8 @@ from stored_audit import LOCAL, lmid, make_leakage, make_row
 
 from labelward.evaluate.results import ResultRow
 from labelward.report.sentences import (
+    UNDEFENDED,
+    budget_notice,
     headline,
     insecure_warning,
     missing_details_warning,
@@ -252,3 +254,10 @@ def test_unfinished_audits() -> None:
     assert unfinished_warning(10, 10, cut_off=True) == (
         "This audit is unfinished: its last result was cut off. The same command goes on with the rest."
     )
+
+
+def test_a_budget_is_named_since_no_run_is_without_it() -> None:
+    assert budget_notice(None) == []
+    (notice,) = budget_notice(0.3)
+    assert "budget of 0.3" in notice
+    assert UNDEFENDED in notice

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["as_json", "print_summary"]
 
 
-def print_summary(rows: Sequence[ResultRow]) -> None:
-    """Print a table of figures for each (data set, model, engine), and what they mean."""
-    from labelward.report.sentences import headline
+def print_summary(rows: Sequence[ResultRow], budget: float | None = None) -> None:
+    """Print a table of figures for each (data set, model, engine), and what they mean (under a budget)."""
+    from labelward.report.sentences import budget_notice, headline
     from labelward.report.summary import summary_table
 
     subjects: dict[tuple[str, ...], list[SummaryRow]] = {}
@@ -30,7 +30,7 @@ def print_summary(rows: Sequence[ResultRow]) -> None:
         bits = f" {first.engine.bits} bits" if first.engine.bits else ""
         title = f"{first.dataset}, {first.model['kind']}, {first.engine.name}{bits}"
         print_table(title, *_cells(table), words=3, spare=("on the wire", "training", "chance"))
-        for sentence in headline(table, None):
+        for sentence in (*headline(table, None), *budget_notice(budget)):
             typer.echo(sentence)
 
 

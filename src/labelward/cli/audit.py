@@ -93,7 +93,7 @@ def _audit(job: Job, out: Path, *, force: bool, json: bool, quiet: bool) -> None
     if json:
         print_json(as_json(out, page, rows))
         return
-    print_summary(rows)
+    print_summary(rows, job.leakage.budget)
     if page is not None:
         typer.echo(f"report: {page}")
 

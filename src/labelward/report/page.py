@@ -19,6 +19,7 @@ from labelward.report.metrics import figure, metric_name, spread_text
 from labelward.report.numbers import count, data_size, duration
 from labelward.report.sentences import (
     UNDEFENDED,
+    budget_notice,
     headline,
     insecure_warning,
     missing_details_warning,
@@ -153,7 +154,7 @@ def _subject(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Subj
     engine = f"{first.engine.name} {first.engine.bits} bits" if first.engine.bits else first.engine.name
     return Subject(
         title=f"{first.dataset} · {first.model['kind']} · {engine}",
-        sentences=tuple(headline(table, audit.training_rows)),
+        sentences=(*headline(table, audit.training_rows), *budget_notice(audit.budget)),
         hint=reading_hint(primary, quantities=_quantities(rows)) if primary else "",
         cards=tuple(_cards(table)),
         plots=tuple(plots),

@@ -12,6 +12,7 @@ from labelward.report.summary import Spread, SummaryRow
 
 __all__ = [
     "UNDEFENDED",
+    "budget_notice",
     "headline",
     "insecure_warning",
     "missing_details_warning",
@@ -56,6 +57,16 @@ def strongest(table: Iterable[SummaryRow]) -> dict[tuple[str, str], SummaryRow]:
         if key not in best or _leak(row).mean > _leak(best[key]).mean:
             best[key] = row
     return best
+
+
+def budget_notice(budget: float | None) -> list[str]:
+    """Return what to say first where a leakage budget holds in every run; nothing without one."""
+    if budget is None:
+        return []
+    return [
+        f"Every training here kept the leakage budget of {budget:g}: what is called {UNDEFENDED!r} has it, too, and "
+        "nothing besides."
+    ]
 
 
 def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str]:

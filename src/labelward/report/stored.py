@@ -26,6 +26,7 @@ class StoredAudit:
         finished, expected: (defense, seed) pairs that have rows, and that the job asks for.
         missing: of the finished ones, how many have no details.
         cut_off: whether the last row was lost to a kill.
+        budget: the leakage budget of the job, if it has one.
     """
 
     job: str
@@ -35,6 +36,7 @@ class StoredAudit:
     expected: int
     missing: int
     cut_off: bool
+    budget: float | None = None
 
     @property
     def insecure(self) -> tuple[str, ...]:
@@ -82,4 +84,5 @@ def read_audit(folder: Path) -> StoredAudit:
         missing=len(pairs) - sum(map(len, runs.values())),
         expected=len(job.variants()) * len(job.run.seeds),
         cut_off=has_cut_off_row(folder),
+        budget=job.leakage.budget,
     )
