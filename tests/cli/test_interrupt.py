@@ -49,7 +49,12 @@ def test_an_interrupted_audit_goes_on(tmp_path: Path) -> None:
 def _audit(job: Path, out: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "labelward", "audit", str(job), "--out", str(out)]
     return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # where tests run without Ctrl-C
     )
 
 
