@@ -124,18 +124,7 @@ class TreePrograms(Programs[ModelShare]):
             validation=len(data.validation_values),
             precision=precision,
         )
-        share = ModelShare(
-            kind=self.params.kind,
-            model="",
-            party=active,
-            parties=trained.owners,
-            columns=(),
-            own=trained.own[active],
-            trees=trained.trees,
-            classes=data.classes,
-            objective=trained.objective,
-            base=trained.base,
-        )
+        share = trained.share(self.params.kind, held[active].train, data.classes)
         return predict_active(
             ctx, share, {name: (trained.own[name], each.test) for name, each in held.items()}, len(parties[0].test)
         )

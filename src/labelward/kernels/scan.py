@@ -170,7 +170,7 @@ def _difference(plus: float, minus: float, noise: float) -> float:
 
 @jit
 def _terms(gl: float, hl: float, gr: float, hr: float, reg_lambda: float) -> tuple[float, float]:
-    """Return the two terms whose difference is twice the gain of one output."""
+    """Return the two terms whose difference is the gain of one output."""
     a, b = hl + reg_lambda, hr + reg_lambda
     first, second = gl * b, gr * a
     d = first - second

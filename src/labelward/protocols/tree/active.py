@@ -308,8 +308,7 @@ class _Trainer:
         tree = len(self.trees)
         drawn = self._drawn(tree)
         sample = np.flatnonzero(drawn.counts)
-        weights = self.targets.weights if drawn.factors is None else self.targets.weights * drawn.factors
-        encoded = self.encoder.encode(g, h, weights, sample, g.shape[1])
+        encoded = self.encoder.encode(g, h, drawn.weigh(self.targets.weights), sample, g.shape[1])
         plan = self._plan(tree, encoded, drawn.counts, participants, output)
         others = bool((drawn.counts == 0).any()) or self.n < len(self.margins)
         self.opening.start([plan], self._encrypt(encoded, sample) if plan.seen_as else None, route=others)
@@ -321,8 +320,7 @@ class _Trainer:
         self.margins[:, into] += leaf_weights(shape)[reached]
         if self.clean:
             g, h = (each[:, into] for each in self.clean.gradients)
-            weights = self.clean.weights if drawn.factors is None else self.clean.weights * drawn.factors
-            clean = self.encoder.encode(g, h, weights, sample, g.shape[1])
+            clean = self.encoder.encode(g, h, drawn.weigh(self.clean.weights), sample, g.shape[1])
             shape = repaired(growth, shape, self._clean_plan(plan, clean))
             self.clean.margins[:, into] += leaf_weights(shape)[reached]
         self.trees.append(shape)
@@ -344,7 +342,7 @@ class _Trainer:
         """Return the plan of a tree on true labels and own columns."""
         return replace(
             plan,
-            values=encoded.values * plan.counts[:, None] if self.params.kind == "forest" else encoded.values,
+            values=self._summed(encoded, plan.counts),
             classes=self.clean.values if self.clean and self.classes else None,
             judge=replace(plan.judge, numbers=encoded.numbers, scales=encoded.scales),
             layout=None,
@@ -372,7 +370,7 @@ class _Trainer:
         )
         return Plan(
             tree=tree,
-            values=encoded.values * counts[:, None] if self.params.kind == "forest" else encoded.values,
+            values=self._summed(encoded, counts),
             classes=self.targets.values if self.classes else None,
             counts=counts,
             judge=judge,
@@ -383,6 +381,10 @@ class _Trainer:
             seen_as=seen_as,
             turns=turns,
         )
+
+    def _summed(self, encoded: Encoded, counts: Integers) -> Integers:
+        """Return what a tree sums: of a forest, which encodes all rows once, each row as often as it was drawn."""
+        return encoded.values * counts[:, None] if self.params.kind == "forest" else encoded.values
 
     def _turns(self, tree: int, counts: Integers, participants: frozenset[str]) -> tuple[frozenset[str], ...]:
         """Return who may own the splits of each level."""

@@ -13,7 +13,6 @@ from labelward.party.local import alone
 from labelward.protocols.tree.columns import Columns, Labels
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.predict import expected, predict_active
-from labelward.protocols.tree.share import ModelShare
 from labelward.protocols.tree.trained import Trained
 
 __all__ = ["OwnLearner"]
@@ -48,16 +47,5 @@ class OwnLearner:
         labels = Labels(values=values[rows], weights=self.weights[rows], classes=self.classes)
         params = replace(self.params, early_stopping_rounds=0)
         fitted = self.train(ctx, params, {party: some}, labels, None, precision=self.precision)
-        share = ModelShare(
-            kind=params.kind,
-            model="",
-            party=party,
-            parties=fitted.owners,
-            columns=here.names,
-            own=fitted.own[party],
-            trees=fitted.trees,
-            classes=self.classes,
-            objective=fitted.objective,
-            base=fitted.base,
-        )
+        share = fitted.share(params.kind, here, self.classes)
         return expected(share, predict_active(ctx, share, {party: (share.own, here.x)}, len(here.x)))

@@ -24,7 +24,7 @@ from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.passive import train_passive
 from labelward.protocols.tree.predict import predict_active, predict_passive
 from labelward.protocols.tree.share import ModelShare, Records
-from labelward.protocols.tree.trained import Trained, Warm
+from labelward.protocols.tree.trained import Warm
 
 __all__ = ["ActiveOutcome", "Held", "PassiveOutcome", "Task", "run_active", "run_passive", "setup_of"]
 
@@ -142,7 +142,7 @@ def run_active(
         precision=task.agreed.precision,
         warm=warm,
     )
-    done = _active_share(trained, model, task, ctx.party, train, labels.classes)
+    done = trained.share(params.kind, train, labels.classes, model=model)
     with ctx.phase("predict"):
         margins = predict_active(ctx, done, {ctx.party: (done.own, held.test)}, len(held.test))
     return ActiveOutcome(
@@ -160,26 +160,6 @@ def _margins_before(ctx: Context, share: ModelShare, train: Columns) -> Floats:
     if share.kind == "forest":
         return np.tile(share.base, (len(train.x), 1))
     return predict_active(ctx, share, {ctx.party: (share.own, train.x)}, len(train.x))
-
-
-def _active_share(
-    trained: Trained, model: str, task: Task, party: str, train: Columns, classes: tuple[str, ...]
-) -> ModelShare:
-    return ModelShare(
-        kind=task.params.kind,
-        model=model,
-        party=party,
-        parties=task.agreed.parties,
-        columns=train.names,
-        own=trained.own[party],
-        trees=trained.trees,
-        classes=classes,
-        objective=trained.objective,
-        base=trained.base,
-        categories=train.category_names(),
-        grown=trained.grown,
-        records=trained.records,
-    )
 
 
 def run_passive(

@@ -31,6 +31,10 @@ class Drawn:
     counts: Integers
     factors: Floats | None = None
 
+    def weigh(self, weights: Floats) -> Floats:
+        """Return the weights of rows, float64 [rows], with those of the rows that they stand for."""
+        return weights if self.factors is None else weights * self.factors
+
 
 def draw_rows(params: TreeModel, sizes: Floats, *, seed: int, party: str, tree: int) -> Drawn:
     """Draw the rows of one tree.
@@ -82,8 +86,7 @@ class Encoder:
     """
 
     def __init__(self, objective: Objective, flags: Integers, precision: int, *, weighted: bool) -> None:
-        self.objective, self.precision, self.weighted = objective, precision, weighted
-        self.flags = flags
+        self.objective, self.flags, self.precision, self.weighted = objective, flags, precision, weighted
 
     def encode(self, g: Floats, h: Floats, weights: Floats, rows: Integers, outputs: int) -> Encoded:
         """Encode the chosen rows; the others are zero.

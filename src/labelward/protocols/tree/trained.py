@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.protocols.tree.columns import Columns
+from labelward.protocols.tree.params import Kind
 from labelward.protocols.tree.share import ModelShare, Records, TreeShape
 
 __all__ = ["Trained", "Warm"]
@@ -39,6 +41,30 @@ class Trained:
     grown: int
     history: tuple[float, ...]
     records: dict[str, int]
+
+    def share(self, kind: Kind, columns: Columns, classes: tuple[str, ...], *, model: str = "") -> ModelShare:
+        """Return the active party's part of the model.
+
+        Args:
+            columns: the party's own, the first block.
+            classes: names of the classes; empty for quantities.
+            model: identifies the training; empty where nobody else has a part.
+        """
+        return ModelShare(
+            kind=kind,
+            model=model,
+            party=self.owners[0],
+            parties=self.owners,
+            columns=columns.names,
+            own=self.own[self.owners[0]],
+            trees=self.trees,
+            classes=classes,
+            objective=self.objective,
+            base=self.base,
+            categories=columns.category_names(),
+            grown=self.grown,
+            records=self.records,
+        )
 
 
 @dataclass(frozen=True)
