@@ -15,7 +15,7 @@ from small_jobs import Call
 
 from labelward.evaluate.kinds import catalogue
 from labelward.evaluate.results import Cost, ResultRow
-from labelward.job import DataSection, EncryptionSection, PartySection, RunSection
+from labelward.job import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -78,6 +78,7 @@ def _default(text: str) -> object:
         ("[data]", DataSection),
         ("[parties.NAME]", PartySection),
         ("[encryption]", EncryptionSection),
+        ("[leakage]", LeakageSection),
         ("[run]", RunSection),
     ],
 )
