@@ -8,10 +8,12 @@
     │   ├── DataError            a table, a column, a label
     │   ├── FileFormatError      a damaged view, model or result file, or one of an unknown version
     │   ├── OutputError          an output folder that exists, or cannot be written
-    │   └── DependencyError      an optional library that is not installed
+    │   ├── DependencyError      an optional library that is not installed
+    │   └── CertificateError     a certificate or key that is missing, expired, of another party or authority
     ├── HandshakeError           the parties disagree before anything starts (exit code 2)
     ├── ProtocolError            a conversation between parties went wrong (exit code 3)
     │   ├── PeerError            a peer is dead, silent or failed; names peer, message and step
+    │   │   └── PeerRestarted    a peer came back as a new process: this attempt is over, the run is not
     │   └── CodecError           bytes that are no message of this version, or an object that may not travel
     ├── PolicyError              a defense that cannot act: nothing unprotected leaves (exit code 2)
     └── EncryptionError          keys, ranges and ciphertexts (exit code 2)
@@ -27,6 +29,7 @@ from difflib import get_close_matches
 
 __all__ = [
     "LEAST_LIKENESS",
+    "CertificateError",
     "CodecError",
     "DataError",
     "DependencyError",
@@ -38,6 +41,7 @@ __all__ = [
     "LabelwardError",
     "OutputError",
     "PeerError",
+    "PeerRestarted",
     "PolicyError",
     "ProtocolError",
     "unknown_name",
@@ -79,6 +83,10 @@ class DependencyError(InputError):
     """An optional library is missing; the message names the extra that brings it."""
 
 
+class CertificateError(InputError):
+    """A certificate, key or authority is missing, expired, not yet valid, of another party, or does not fit."""
+
+
 class HandshakeError(LabelwardError):
     """The parties do not agree on job, rows, keys or versions; the message names what differs."""
 
@@ -106,6 +114,10 @@ class PeerError(ProtocolError):
         where = f" (message {message}, step {list(step or ())})" if message else ""
         super().__init__(f"party {peer!r}: {reason}{where}")
         self.peer, self.message, self.step = peer, message, step
+
+
+class PeerRestarted(PeerError):  # noqa: N818
+    """A peer came back as a new process: the present attempt is over, and the run goes on from the last checkpoint."""
 
 
 class CodecError(ProtocolError):

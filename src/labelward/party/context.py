@@ -102,7 +102,7 @@ class Context:
         try:
             self._transport.send(peer, frame)
         except PeerError as error:
-            raise PeerError(error.peer, _reason(error), message=name, step=step) from error
+            raise type(error)(error.peer, _reason(error), message=name, step=step) from error
 
     @overload
     def recv(self, peer: str, kind: type[M], step: Step) -> M: ...
@@ -168,7 +168,7 @@ class Context:
         try:
             arrived = self._transport.receive(min(_PATIENCE, max(0.0, until - time.monotonic())))
         except PeerError as error:
-            raise PeerError(error.peer, _reason(error), message=name, step=step) from error
+            raise type(error)(error.peer, _reason(error), message=name, step=step) from error
         if arrived is None:
             if time.monotonic() < until:
                 return
