@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import ClassVar, Literal, Self, TypeVar
+from typing import ClassVar, Literal, Self, TypeVar, get_args
 
 import msgspec
 import numpy as np
@@ -21,9 +21,11 @@ class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
 
     Attributes:
         volatile: fields that differ between equal runs (keys, nonces); left out of the view content.
+        bulk: fields that hold arrays which grow with rows and epochs; a long run may keep their digests only.
     """
 
     volatile: ClassVar[tuple[str, ...]] = ()
+    bulk: ClassVar[tuple[str, ...]] = ()
 
 
 class Observation(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -90,16 +92,21 @@ class RowMask(msgspec.Struct, frozen=True):
         return mask
 
 
-DType = Literal["int32", "int64", "float32", "float64"]
-_DTYPES: dict[str, DType] = {"int32": "int32", "int64": "int64", "float32": "float32", "float64": "float64"}
+DType = Literal["int32", "int64", "float16", "float32", "float64"]
+_DTYPES: dict[str, DType] = {name: name for name in get_args(DType)}
 
 
-class Array(msgspec.Struct, frozen=True):
-    """A numeric array as it travels: one of a few dtypes, C order, little-endian."""
+class Array(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A numeric array as it travels: one of a few dtypes, C order, little-endian.
+
+    Attributes:
+        sha256: of the data, where a view keeps this digest in its place; an array that travels has none.
+    """
 
     dtype: DType
     shape: tuple[int, ...]
     data: bytes
+    sha256: bytes = b""
 
     @classmethod
     def pack(cls, values: NDArray[np.generic]) -> Self:
@@ -109,8 +116,14 @@ class Array(msgspec.Struct, frozen=True):
             raise CodecError(f"arrays of {values.dtype.name} may not travel")
         return cls(name, values.shape, values.astype(values.dtype.newbyteorder("<")).tobytes())
 
+    def digested(self) -> Self:
+        """Return the array as a view keeps it that records digests only."""
+        return msgspec.structs.replace(self, data=b"", sha256=hashlib.sha256(self.data).digest())
+
     def unpack(self) -> NDArray[np.generic]:
-        """Return a read-only array; :class:`CodecError` where the data does not fit the shape."""
+        """Return a read-only array; :class:`CodecError` where the data does not fit the shape, or is not there."""
+        if self.sha256:
+            raise CodecError(f"of an array of {self.dtype} and shape {self.shape} a digest only was recorded")
         dtype = np.dtype(self.dtype).newbyteorder("<")
         size = dtype.itemsize * math.prod(self.shape)
         try:
@@ -131,9 +144,15 @@ def ciphertexts(message: Message) -> int:
 Record = TypeVar("Record", bound="Message | Observation")
 
 
-def redacted(message: Record) -> Record:
-    """Return the message as a view keeps it: each ciphertext block replaced by its digest."""
-    changes = {}
+def redacted(message: Record, *, bulk: bool = False) -> Record:
+    """Return the message as a view keeps it: each ciphertext block replaced by its digest.
+
+    Args:
+        bulk: whether the arrays that the message declares as ``bulk`` are replaced by theirs too.
+    """
+    changes: dict[str, CipherDigest | Array] = {}
+    if bulk and isinstance(message, Message):
+        changes = {name: getattr(message, name).digested() for name in message.bulk}
     for name in message.__struct_fields__:
         block = getattr(message, name)
         if isinstance(block, CipherBlock):
