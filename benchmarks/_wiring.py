@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from labelward.he.contract import Engine
 from labelward.party.context import Context, Meter
-from labelward.party.handshake import Agreed
+from labelward.party.handshake import Offer, Sides, greet_active, greet_passives
 from labelward.party.local import run_parties
 from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.protocols.tree.columns import Columns, Labels
@@ -51,16 +51,15 @@ def train(
     active, n = names[0], len(labels.values)
     rows = (n, len(test_columns[active]))
     insecure = not engine.secure
-    agreed = Agreed(
+    offer = Offer(
         parties=names,
         job={},
         ids=[str(i) for i in range(sum(rows))],
-        rows=rows,
         bits=bits,
         precision=30,
         insecure=insecure,
     )
-    task = Task(params=params, agreed=agreed)
+    sides = Sides.in_order(n, 0, rows[1])
     meters: dict[str, Meter] = {}
 
     def context(name: str) -> Callable[[Transport], Context]:
@@ -77,13 +76,14 @@ def train(
 
     held = {name: Held(train=columns, test=test_columns[name]) for name, columns in train_columns.items()}
 
-    def program(name: str) -> Callable[[Context], ActiveOutcome | PassiveOutcome]:
-        if name == active:
-            return lambda ctx: run_active(ctx, task, held[name], labels, engine)
-        return lambda ctx: run_passive(ctx, task, held[name], engine)
+    def program(ctx: Context) -> ActiveOutcome | PassiveOutcome:
+        if ctx.party == active:
+            task = Task(params=params, agreed=greet_passives(ctx, offer, sides))
+            return run_active(ctx, task, held[active], labels, engine)
+        return run_passive(ctx, Task(params=params, agreed=greet_active(ctx, offer)), held[ctx.party], engine)
 
     start = time.perf_counter()
-    outcomes = run_parties({name: (context(name), program(name)) for name in names})
+    outcomes = run_parties({name: (context(name), program) for name in names})
     seconds = time.perf_counter() - start
     first = outcomes[active]
     assert isinstance(first, ActiveOutcome)

@@ -16,7 +16,7 @@ from labelward.he import engine as make_engine
 from labelward.messages.base import CipherDigest
 from labelward.party.chain import PolicyChain
 from labelward.party.context import Context, Meter
-from labelward.party.handshake import Agreed
+from labelward.party.handshake import Offer, Sides, continuing, greet_active, greet_passives
 from labelward.party.local import run_parties
 from labelward.party.policy import Policy
 from labelward.party.transcript import Header, Transcript, ids_digest
@@ -167,6 +167,19 @@ def shared_job(setting: Setting) -> dict[str, str]:
     return {"model.kind": f'"{setting.params.kind}"'} | dict(setting.job)
 
 
+def offer(setting: Setting, party: str) -> Offer:
+    """Return what a party brings to the greeting."""
+    share = (setting.shares or {}).get(party)
+    return Offer(
+        parties=tuple(setting.parts),
+        job=shared_job(setting) | continuing(None if share is None else share.model),
+        ids=[str(row) for row in range(sum(setting.rows))],
+        bits=setting.bits,
+        precision=30,
+        insecure=setting.insecure,
+    )
+
+
 def header(setting: Setting, party: str) -> Header:
     return Header(
         format=1,
@@ -186,22 +199,11 @@ def header(setting: Setting, party: str) -> Header:
 
 def _run(setting: Setting) -> Run:
     names, active = tuple(setting.parts), setting.active
-    train, validation, predicted = setting.rows
-    rows = (train + validation, predicted)
-    agreed = Agreed(
-        parties=names,
-        job=shared_job(setting),
-        ids=[str(row) for row in range(sum(rows))],
-        rows=rows,
-        bits=setting.bits,
-        precision=30,
-        insecure=setting.insecure,
-    )
-    task = Task(params=setting.params, agreed=agreed)
+    sides = Sides.in_order(*setting.rows)
     transcripts: dict[str, Transcript] = {}
     wires: dict[str, Wire] = {}
     held = {
-        party: Held(train=setting.columns(party), test=setting.held_out[party], validation=validation)
+        party: Held(train=setting.columns(party), test=setting.held_out[party], validation=setting.rows[1])
         for party in names
     }
     shares = setting.shares or {}
@@ -226,10 +228,12 @@ def _run(setting: Setting) -> Run:
         return make
 
     def lead(ctx: Context) -> tuple[Any, Meter]:
+        task = Task(params=setting.params, agreed=greet_passives(ctx, offer(setting, active), sides))
         outcome = run_active(ctx, task, held[active], setting.targets(), engine, share=shares.get(active))
         return outcome, ctx.meter
 
     def follow(ctx: Context) -> tuple[Any, Meter]:
+        task = Task(params=setting.params, agreed=greet_active(ctx, offer(setting, ctx.party)))
         return run_passive(ctx, task, held[ctx.party], engine, share=shares.get(ctx.party)), ctx.meter
 
     try:

@@ -102,7 +102,7 @@ def test_noise_is_no_message(noise: bytes, known: bytes) -> None:
 
 def test_text_that_is_no_text() -> None:
     """A name of bytes that are not UTF-8."""
-    frame = encode(Ready(b"x"), (0,))
+    frame = encode(Ready(b"x", ()), (0,))
     with pytest.raises(CodecError):
         decode(frame.replace(b"Ready", b"R\xffady"))
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from labelward.errors import HandshakeError, LabelwardError, OutputError, PeerError
 from labelward.he import Layout, engine
 from labelward.messages import setup
 from labelward.messages.base import RowMask
 from labelward.messages.codec import encode
-from labelward.messages.setup import Hello, Ready
+from labelward.messages.setup import Begin, Hello, Ready
 from labelward.messages.tree import OwnSplit, PredictRequest, TrainingEnd, TreeStart
 from labelward.party import handshake
 from labelward.party.context import Context
+from labelward.party.handshake import Offer, Sides
 from labelward.party.local import run_parties
 from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
@@ -309,23 +315,24 @@ def test_ctrl_c_ends_all_parties() -> None:
 
 # -- handshake -------------------------------------------------------------------------------------------------------
 
-JOB = {"model.kind": '"secureboost"', "model.trees": "5", "run.seeds": "[1]"}
+JOB = {"model.kind": '"secureboost"', "model.trees": "5", "run.seed": "1"}
 IDS = ["x", "y", "z"]
 
 
-def greet(
-    active: tuple[dict[str, str], tuple[int, int], list[str]] = (JOB, (2, 1), IDS),
-    passive: tuple[dict[str, str], tuple[int, int], list[str]] = (JOB, (2, 1), IDS),
-) -> dict[str, BaseException]:
-    programs: dict[str, Program] = {
-        "active": lambda ctx: handshake.greet_passives(ctx, *active),
-        "left": lambda ctx: handshake.greet_active(ctx, *(passive if ctx.party == "left" else active)),
-        "right": lambda ctx: handshake.greet_active(ctx, *active),
-    }
-    if active == passive:
-        live(programs)
-        return {}
-    return errors_of(programs)
+def offer(job: dict[str, str] = JOB, ids: Sequence[str] = IDS) -> Offer:
+    return Offer(parties=NAMES, job=job, ids=ids, bits=0, precision=30, insecure=True)
+
+
+def greet(active: Offer, passive: Offer) -> dict[str, BaseException]:
+    """Greet with a peer that differs, and return what each party raised."""
+    sides = Sides.in_order(len(active.ids) - 1, 0, 1)
+    return errors_of(
+        {
+            "active": lambda ctx: handshake.greet_passives(ctx, active, sides),
+            "left": lambda ctx: handshake.greet_active(ctx, passive),
+            "right": lambda ctx: handshake.greet_active(ctx, active),
+        }
+    )
 
 
 def first(raised: dict[str, BaseException]) -> str:
@@ -336,55 +343,158 @@ def first(raised: dict[str, BaseException]) -> str:
     return str(found[0])
 
 
+def accuse(raised: dict[str, BaseException], party: str) -> str:
+    """Return the message of a party that blames a peer."""
+    assert isinstance(raised[party], PeerError)
+    return str(raised[party])
+
+
 def test_parties_that_agree() -> None:
-    assert greet() == {}
+    """All parties come out with the sides that the active party told."""
+    validation, test = np.array([False, True, False, False]), np.array([True, False, False, True])
+    mine = offer(ids=["a", "b", "c", "d"])
+    agreed = live(
+        {
+            "active": lambda ctx: handshake.greet_passives(ctx, mine, Sides(validation=validation, test=test)),
+            "left": lambda ctx: handshake.greet_active(ctx, mine),
+            "right": lambda ctx: handshake.greet_active(ctx, mine),
+        }
+    )
+    for each in agreed.values():
+        assert each.sides.validation.tolist() == validation.tolist()
+        assert each.sides.test.tolist() == test.tolist()
+        assert each.sides.train.tolist() == [False, False, True, False]
+        assert (each.parties, each.job, each.rows, each.resume) == (NAMES, JOB, (1, 2), None)
+
+
+def test_no_rows_at_all() -> None:
+    """Shares that talk of a model alone agree on no rows."""
+    agreed = live(
+        {
+            "active": lambda ctx: handshake.greet_passives(ctx, offer(ids=[]), Sides.in_order(0, 0, 0)),
+            "left": lambda ctx: handshake.greet_active(ctx, offer(ids=[])),
+        }
+    )
+    assert agreed["left"].rows == (0, 0)
 
 
 def test_every_differing_key_is_named_with_both_values() -> None:
     other = {"model.kind": '"secureboost"', "model.trees": "7", "model.depth": "3"}
-    told = first(greet(passive=(other, (2, 1), IDS)))
-    for part in ("model.trees", "5", "7", "model.depth", "3", "absent", "run.seeds", "[1]", "'active'", "'left'"):
+    told = first(greet(offer(), offer(other)))
+    for part in ("model.trees", "5", "7", "model.depth", "3", "absent", "run.seed", "1", "'active'", "'left'"):
         assert part in told
     assert "model.kind" not in told
 
 
 def test_row_counts() -> None:
-    told = first(greet(passive=(JOB, (3, 0), IDS)))
-    for part in ("'active'", "2", "1", "'left'", "3", "0"):
-        assert part in told
+    told = first(greet(offer(), offer(ids=["x", "y"])))
+    assert told in (
+        "'active' holds 3 rows and 'left' 2; all must hold the same",
+        "'left' holds 2 rows and 'active' 3; all must hold the same",
+    )
 
 
-@pytest.mark.parametrize("ids", [["x", "y", "w"], ["y", "x", "z"], ["xy", "", "z"]])
+@pytest.mark.parametrize("ids", [["x", "y", "w"], ["xy", "", "z"]])
 def test_row_ids(ids: list[str]) -> None:
-    """Other ids, another order, other borders between ids; the ids themselves are not told."""
-    told = first(greet(passive=(JOB, (2, 1), ids)))
-    assert "'left'" in told
-    assert "not the same row ids" in told
+    """Other ids, other borders between ids; the ids themselves are not told."""
+    assert first(greet(offer(), offer(ids=ids))) == (
+        "parties 'active' and 'left' hold 3 rows each, but not the same row ids: at least 1 of 3 rows differ"
+    )
 
 
-def test_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lie(ctx: Context) -> None:
-        ctx.send("active", Hello("0.0.1", "left", JOB, (2, 1), b""), (0,))
+@pytest.mark.parametrize("rows", [3, 1000])
+def test_the_order_of_row_ids(rows: int) -> None:
+    ids = [f"{row:04d}" for row in range(rows)]
+    assert first(greet(offer(ids=ids), offer(ids=ids[::-1]))) == (
+        f"parties 'active' and 'left' hold the same {rows} row ids, but not in the same order"
+    )
+
+
+@given(st.integers(1, 40), st.integers(2, 30), st.randoms(use_true_random=False))
+@settings(max_examples=15, deadline=None)
+def test_no_more_rows_are_said_to_differ_than_do(differing: int, buckets: int, draw: Random) -> None:
+    """With few differences among many buckets the number is near, and it is never too large."""
+    rows = 64 * buckets
+    ids = [f"id{row}" for row in range(rows)]
+    theirs = list(ids)
+    for place in draw.sample(range(rows), differing):
+        theirs[place] = f"other{place}"
+    told = first(greet(offer(ids=ids), offer(ids=theirs)))
+    found = re.search(r"at least (\d+) of (\d+) rows differ$", told)
+    assert found is not None
+    assert 1 <= int(found[1]) <= differing
+    assert int(found[2]) == rows
+
+
+def test_rows_that_all_differ_are_counted_by_bucket() -> None:
+    """Every one of ten buckets differs, which takes five rows at least."""
+    ids = [str(row) for row in range(640)]
+    told = first(greet(offer(ids=ids), offer(ids=[f"not {name}" for name in ids])))
+    assert told.endswith("at least 5 of 640 rows differ")
+
+
+def hello(party: str, released: str | None = None, rows: int = 3) -> Hello:
+    return Hello(version("labelward") if released is None else released, party, JOB, rows, b"")
+
+
+def says(mine: Hello) -> Program:
+    """Return the program of a peer that hears the active party's greeting, answers and ends."""
+
+    def program(ctx: Context) -> None:
         ctx.recv("active", Hello, (0,))
-        ctx.send("active", Ready(b""), (0,))
+        ctx.send("active", mine, (0,))
 
-    raised = errors_of({"active": lambda ctx: handshake.greet_passives(ctx, JOB, (2, 1), IDS), "left": lie})
+    return program
+
+
+def with_left(program: Program) -> dict[str, BaseException]:
+    sides = Sides.in_order(2, 0, 1)
+    return errors_of({"active": lambda ctx: handshake.greet_passives(ctx, offer(), sides), "left": program})
+
+
+def test_versions() -> None:
+    raised = with_left(says(hello("left", "0.0.1")))
     assert isinstance(raised["active"], HandshakeError)
     assert "'left' runs 0.0.1" in str(raised["active"])
 
 
 def test_a_peer_under_another_name() -> None:
-    def lie(ctx: Context) -> None:
-        from importlib.metadata import version
-
-        ctx.recv("active", Hello, (0,))
-        ctx.send("active", Hello(version("labelward"), "right", JOB, (2, 1), b""), (0,))
-
-    raised = errors_of({"active": lambda ctx: handshake.greet_passives(ctx, JOB, (2, 1), IDS), "left": lie})
+    raised = with_left(says(hello("right")))
     assert "'left' calls itself 'right'" in str(raised["active"])
 
 
-def test_ids_travel_only_as_a_digest_under_a_fresh_key() -> None:
+def test_a_peer_with_other_buckets() -> None:
+    def lie(ctx: Context) -> None:
+        ctx.send("active", hello("left"), (0,))
+        ctx.recv("active", Begin, (0,))
+        ctx.send("active", Ready(b"", (b"", b"")), (0,))
+
+    assert accuse(with_left(lie), "active") == (
+        "party 'left': digested its rows in other buckets (message Ready, step [0])"
+    )
+
+
+def test_sides_that_cannot_be() -> None:
+    """An active party that names a row twice, or more rows than there are, or a checkpoint that nobody has."""
+    some, none, many = (RowMask.pack(np.array(mask)) for mask in ([True, False, False], [False] * 3, [False] * 4))
+    wrong = {
+        "says of a row that it is a validation and a test row": Begin(some, some, 0),
+        "a row mask speaks of 4 rows where 3 are expected": Begin(none, many, 0),
+        "wants to go on from checkpoint 7, which 'left' has not": Begin(none, some, 7),
+    }
+    for reason, begin in wrong.items():
+
+        def lie(ctx: Context, begin: Begin = begin) -> None:
+            ctx.recv("left", Hello, (0,))
+            ctx.send("left", hello("active"), (0,))
+            ctx.send("left", begin, (0,))
+
+        raised = errors_of({"active": lie, "left": lambda ctx: handshake.greet_active(ctx, offer())})
+        assert reason in accuse(raised, "left")
+        assert "message Begin" in str(raised["left"])
+
+
+def test_ids_travel_only_as_digests_under_a_fresh_key() -> None:
     """Two runs give two digests, and no frame holds an id."""
     ids = ["patient-8431", "patient-1207"]
     digests = []
@@ -397,15 +507,16 @@ def test_ids_travel_only_as_a_digest_under_a_fresh_key() -> None:
 
         live(
             {
-                "active": lambda ctx: handshake.greet_passives(keep(ctx), JOB, (2, 0), ids),
-                "left": lambda ctx: handshake.greet_active(keep(ctx), JOB, (2, 0), ids),
+                "active": lambda ctx: handshake.greet_passives(keep(ctx), offer(ids=ids), Sides.in_order(2, 0, 0)),
+                "left": lambda ctx: handshake.greet_active(keep(ctx), offer(ids=ids)),
             }
         )
         entries = [entry for ctx in contexts.values() for entry in ctx.transcript.entries]
         assert not any(name.encode() in entry.payload for entry in entries for name in ids)
         view = View(contexts["active"].transcript.header, contexts["active"].transcript.entries)
-        digests.append(next(view.received(setup.Ready)).message.ids)
-    assert digests[0] != digests[1]
+        ready = next(view.received(setup.Ready)).message
+        digests += [ready.ids, *ready.buckets]
+    assert len(set(digests)) == 4
 
 
 def test_errors_have_exit_codes() -> None:

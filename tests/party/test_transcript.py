@@ -255,14 +255,14 @@ def test_the_digest_depends_on_every_readable_field() -> None:
 def test_the_digest_leaves_out_what_is_drawn_anew_in_each_run() -> None:
     """Keys, nonces, digests of ciphertexts; what was sent; but not the size of a ciphertext."""
     for one, two in (
-        (Ready(b"1"), Ready(b"2")),
-        (Hello("1", "active", {}, (1, 1), b"a"), Hello("1", "active", {}, (1, 1), b"b")),
+        (Ready(b"1", (b"1",)), Ready(b"2", (b"2",))),
+        (Hello("1", "active", {}, 2, b"a", (1,)), Hello("1", "active", {}, 2, b"b", (2, 3))),
         (digest_of(b"1"), digest_of(b"2")),
     ):
         assert view_of(("received", "a", (), one)).digest() == view_of(("received", "a", (), two)).digest()
     small, large = (view_of(("received", "a", (), digest_of(b"1", size))) for size in (64, 128))
     assert small.digest() != large.digest()
-    assert view_of(("sent", "a", (), Ready(b""))).digest() == view_of().digest()
+    assert view_of(("sent", "a", (), Ready(b"", ()))).digest() == view_of().digest()
 
 
 def test_observed_arrays_count_in_full() -> None:

@@ -48,7 +48,7 @@ def secret(kind: str) -> Run:
 
 # -- the schema: what the types of all messages to a passive party can hold ----------------------------------------
 
-TO_PASSIVE = ("Hello", "KeyOffer", "TreeStart", "Level", "ChosenSplits", "TrainingEnd", "PredictRequest")
+TO_PASSIVE = ("Hello", "Begin", "KeyOffer", "TreeStart", "Level", "ChosenSplits", "TrainingEnd", "PredictRequest")
 AFTERWARDS = ("PathRequest", "ColumnsRequest", "ExportRequest", "ExportDecision")
 
 READABLE = {
@@ -58,6 +58,8 @@ READABLE = {
     "Hello.job.value": "str",
     "Hello.rows": "int",
     "Hello.nonce": "bytes",
+    "Hello.checkpoints": "int",
+    "Begin.resume": "int",
     "PublicMaterial.engine": "str",
     "PublicMaterial.bits": "int",
     "PublicMaterial.data": "bytes",

@@ -20,7 +20,7 @@ from .constraints import common_constraints, own_constraints
 from .encode import coding, encode_sides
 from .labels import encode_labels, encode_quantities, encode_weights, label_bins
 from .partition import assign_columns, importance, own_columns
-from .rows import Sides, split_rows
+from .rows import Split, split_rows
 from .tables import read_ids, read_table, refuse_other_rows
 
 __all__ = ["PartyData", "Rehearsal", "Source", "load_source", "prepare"]
@@ -91,6 +91,7 @@ class Rehearsal:
         train_ids: text[n]: the ids, or the row numbers of the table counted from 0.
         validation_ids: text[v].
         test_ids: text[m].
+        split: where these rows stand among all rows in order.
     """
 
     name: str
@@ -109,6 +110,14 @@ class Rehearsal:
     train_ids: NDArray[np.str_]
     validation_ids: NDArray[np.str_]
     test_ids: NDArray[np.str_]
+    split: Split
+
+    @property
+    def ids(self) -> NDArray[np.str_]:
+        """text[n + v + m]: the ids of all rows, in their order."""
+        given = np.concatenate([self.train_ids, self.validation_ids, self.test_ids])
+        order = np.concatenate([rows for _, rows in self.split.named()])
+        return given[np.argsort(order)]
 
 
 def load_source(job: Job) -> Source:
@@ -218,7 +227,7 @@ def _usual_task(table: str | None) -> str:
 
 
 def _party_data(
-    job: Job, name: str, held: tuple[pa.Table, Sequence[str], Mapping[str, int]], sides: Sides
+    job: Job, name: str, held: tuple[pa.Table, Sequence[str], Mapping[str, int]], sides: Split
 ) -> PartyData:
     table, columns, directions = held
     place = f"party {name!r}"
@@ -246,7 +255,7 @@ def _rehearsal(
     parties: tuple[PartyData, ...],
     targets: _Targets,
     ids: NDArray[np.str_],
-    sides: Sides,
+    sides: Split,
 ) -> Rehearsal:
     for party in parties[1:]:
         if not party.columns:
@@ -278,4 +287,5 @@ def _rehearsal(
         train_ids=ids[sides.train],
         validation_ids=ids[sides.validation],
         test_ids=ids[sides.test],
+        split=sides if job.data.id is None or job.data.table is None else sides.among(ids),
     )

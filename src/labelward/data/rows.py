@@ -13,29 +13,53 @@ from labelward import rng
 from labelward.errors import DataError
 from labelward.job import DataSection
 
-__all__ = ["Sides", "split_rows"]
+__all__ = ["Split", "split_rows"]
 
 Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sides:
-    """Positions of rows, ascending; each row is on one side."""
+class Split:
+    """Positions of rows; each row is on one side."""
 
     train: Rows
     validation: Rows
     test: Rows
 
-    def sorted_by(self, ids: NDArray[np.str_]) -> Sides:
-        """Return the same sides in the order of the rows' ids."""
-        return Sides(**{name: rows[np.argsort(ids[rows])] for name, rows in self.named()})
+    @classmethod
+    def of(cls, validation: NDArray[np.bool_], test: NDArray[np.bool_]) -> Split:
+        """Return the sides that two masks give, bool [rows], in the order of the rows."""
+        train = ~(validation | test)
+        return cls(train=np.flatnonzero(train), validation=np.flatnonzero(validation), test=np.flatnonzero(test))
+
+    @property
+    def total(self) -> int:
+        """How many rows there are."""
+        return sum(len(rows) for _, rows in self.named())
+
+    def masks(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which rows are validation rows and which are test rows, bool [rows] each."""
+        validation, test = (np.zeros(self.total, dtype=np.bool_) for _ in range(2))
+        validation[self.validation] = True
+        test[self.test] = True
+        return validation, test
+
+    def sorted_by(self, ids: NDArray[np.str_]) -> Split:
+        """Return the same positions, those of each side in the order of the rows' ids."""
+        return Split(**{name: rows[np.argsort(ids[rows])] for name, rows in self.named()})
+
+    def among(self, ids: NDArray[np.str_]) -> Split:
+        """Return the positions that these rows have once all rows are put in the order of their ids."""
+        place = np.empty(len(ids), dtype=np.int64)
+        place[np.argsort(ids)] = np.arange(len(ids))
+        return Split(**{name: place[rows] for name, rows in self.named()})
 
     def named(self) -> tuple[tuple[str, Rows], ...]:
         """Return the three with their names."""
         return (("train", self.train), ("validation", self.validation), ("test", self.test))
 
 
-def split_rows(data: DataSection, seed: int, labels: NDArray[Any], classes: Sequence[str]) -> Sides:
+def split_rows(data: DataSection, seed: int, labels: NDArray[Any], classes: Sequence[str]) -> Split:
     """Draw the rows of each side by seed: the same share of each class, or any rows where there are no classes.
 
     Test rows first; validation rows from those that are left, so that asking for them changes no test row. Test rows of
@@ -57,7 +81,7 @@ def split_rows(data: DataSection, seed: int, labels: NDArray[Any], classes: Sequ
     if data.validation_size:
         state = _state(seed, "validation")
         train, validation = _halves("validation_size", data.validation_size, state, train, labels, classes)
-    sides = Sides(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
+    sides = Split(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
     for key, name, rows in (
         ("test_size", "test", sides.test),
         ("validation_size" if len(validation) else "test_size", "training", sides.train),

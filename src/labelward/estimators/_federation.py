@@ -17,7 +17,7 @@ from labelward.he import engine as make_engine
 from labelward.job import EncryptionSection
 from labelward.party.chain import PolicyChain
 from labelward.party.context import Context, Progress, silent
-from labelward.party.handshake import Agreed
+from labelward.party.handshake import Offer, Sides, continuing, greet_active, greet_passives
 from labelward.party.local import run_parties
 from labelward.party.policy import Policy
 from labelward.party.transcript import FORMAT, Header, Transcript, ids_digest
@@ -51,18 +51,18 @@ class Plan:
     policies: tuple[Policy, ...]
     seed: int
 
-    def agreed(self, parties: tuple[str, ...], rows: int, validation: int) -> Agreed:
-        """Return what these parties compare before they train, without prediction rows."""
+    def offer(self, parties: tuple[str, ...], rows: int, share: ModelShare | None) -> Offer:
+        """Return what a party of these brings to the greeting; no rows are predicted."""
         model = {"kind": self.params.kind, **self.params.parameters()}
         shared: dict[str, Any] = {f"model.{key}": value for key, value in model.items() if value is not None}
         for key in ("engine", "bits", "insecure", "precision"):
             shared[f"encryption.{key}"] = getattr(self.encryption, key)
-        shared["parties"] = parties
-        return Agreed(
+        shared |= {"parties": parties, "run.seed": self.seed}
+        told = {key: json.dumps(value, sort_keys=True) for key, value in shared.items()}
+        return Offer(
             parties=parties,
-            job={key: json.dumps(value, sort_keys=True) for key, value in shared.items()},
-            ids=[str(row) for row in range(rows + validation)],
-            rows=(rows, 0),
+            job=told | continuing(None if share is None else share.model),
+            ids=[str(row) for row in range(rows)],
             bits=self.encryption.bits if self.encryption.engine != "plain" else 0,
             precision=self.encryption.precision,
             insecure=self.encryption.insecure,
@@ -104,16 +104,16 @@ def train(
         LabelwardError: the first error of a party.
     """
     parties, active = tuple(held), next(iter(held))
-    validation = held[active].validation
-    agreed = plan.agreed(parties, len(labels.values) - validation, validation)
-    task = Task(params=plan.params, agreed=agreed)
+    rows, validation = len(labels.values), held[active].validation
+    offers = {party: plan.offer(parties, rows, None if before is None else before[party]) for party in parties}
+    sides = Sides.in_order(rows - validation, validation, 0)
     transcripts: dict[str, Transcript] = {}
     section = plan.encryption
     engine = make_engine(section.engine, workers=section.workers or len(os.sched_getaffinity(0)))
 
     def make(end: Transport) -> Context:
         party = end.party
-        transcripts[party] = Transcript(_header(party, held[party], agreed, engine))
+        transcripts[party] = Transcript(_header(party, held[party], offers[party], engine))
         return Context(
             end,
             active=active,
@@ -127,7 +127,9 @@ def train(
     def run(ctx: Context) -> Any:
         share = None if before is None else before[ctx.party]
         if ctx.party == active:
+            task = Task(params=plan.params, agreed=greet_passives(ctx, offers[active], sides))
             return run_active(ctx, task, held[active], labels, engine, share=share)
+        task = Task(params=plan.params, agreed=greet_active(ctx, offers[ctx.party]))
         return run_passive(ctx, task, held[ctx.party], engine, share=share)
 
     try:
@@ -191,24 +193,24 @@ def converse(parties: tuple[str, ...], rows: int, lead: Callable[[Context], T], 
     return cast("T", run_parties(dict.fromkeys(parties, (make, run)))[active])
 
 
-def _header(party: str, held: Held, agreed: Agreed, engine: Engine) -> Header:
-    reasons = []
+def _header(party: str, held: Held, offer: Offer, engine: Engine) -> Header:
+    reasons, rows = [], len(offer.ids) - held.validation
     if not engine.secure:
         reasons.append(f"{engine.name} engine")
-    elif agreed.bits < min(engine.bits_offered):
-        reasons.append(f"{agreed.bits}-bit key")
+    elif offer.bits < min(engine.bits_offered):
+        reasons.append(f"{offer.bits}-bit key")
     return Header(
         format=FORMAT,
         version=version("labelward"),
         party=party,
-        role="active" if party == agreed.parties[0] else "passive",
-        peers=tuple(name for name in agreed.parties if name != party),
-        rows=agreed.rows,
+        role="active" if party == offer.parties[0] else "passive",
+        peers=tuple(name for name in offer.parties if name != party),
+        rows=(rows, 0),
         engine=engine.name,
-        bits=agreed.bits,
+        bits=offer.bits,
         insecure=tuple(reasons),
-        job=agreed.job,
+        job=offer.job,
         columns=held.train.names,
-        ids=ids_digest(agreed.ids[: agreed.rows[0]]),
+        ids=ids_digest(offer.ids[:rows]),
         categories=held.train.category_names(),
     )

@@ -24,14 +24,25 @@ from labelward.he import Counts, Engine
 from labelward.job import EncryptionSection, Job
 from labelward.party.chain import PolicyChain
 from labelward.party.context import Context, Meter, Progress, silent
-from labelward.party.handshake import Agreed
+from labelward.party.handshake import Offer, Sides, continuing, greet_active, greet_passives
 from labelward.party.local import run_parties
 from labelward.party.policy import Policy
 from labelward.party.transcript import FORMAT, Header, Transcript, ids_digest
 from labelward.rng import Protection
 from labelward.transport.base import Transport
 
-__all__ = ["MODEL", "VIEW", "Finished", "Protections", "insecurities", "key_bits", "key_info", "rehearse"]
+__all__ = [
+    "MODEL",
+    "VIEW",
+    "Finished",
+    "Protections",
+    "insecurities",
+    "key_bits",
+    "key_info",
+    "make_header",
+    "make_offer",
+    "rehearse",
+]
 
 VIEW, MODEL = "view", "model"
 """A party's folders: what it saw, and its part of the model."""
@@ -88,6 +99,56 @@ def key_info(engine: Engine, section: EncryptionSection, fingerprint: str) -> Ke
     )
 
 
+def make_offer(job: Job, ids: Sequence[str], engine: Engine, *, seed: int, share: Share | None = None) -> Offer:
+    """Return what a party brings to the greeting.
+
+    Args:
+        job: completed, since its shared part is what the parties compare.
+        ids: of all its rows, in the order that all parties agree on.
+        engine: of the keys.
+        seed: of the run; compared as well.
+        share: of an earlier training that is gone on with.
+    """
+    shared = {**job.shared(), "run.seed": seed}
+    told = {key: json.dumps(value, sort_keys=True) for key, value in shared.items()}
+    return Offer(
+        parties=tuple(party.name for party in job.parties),
+        job=told | continuing(None if share is None else share.model),
+        ids=ids,
+        bits=key_bits(engine, job.encryption),
+        precision=job.encryption.precision,
+        insecure=job.encryption.insecure,
+    )
+
+
+def make_header(held: PartyData, offer: Offer, sides: Sides, engine: Engine, reasons: tuple[str, ...]) -> Header:
+    """Return what stands at the head of a party's view.
+
+    Args:
+        held: its columns.
+        offer: as it brought it to the greeting.
+        sides: of the rows.
+        engine: of the keys.
+        reasons: why the run protects nothing; empty where it does.
+    """
+    train: list[int] = np.flatnonzero(sides.train).tolist()
+    return Header(
+        format=FORMAT,
+        version=version("labelward"),
+        party=held.name,
+        role="active" if held.name == offer.parties[0] else "passive",
+        peers=tuple(name for name in offer.parties if name != held.name),
+        rows=(len(train), int(sides.test.sum())),
+        engine=engine.name,
+        bits=offer.bits,
+        insecure=reasons,
+        job=offer.job,
+        columns=held.columns,
+        ids=ids_digest(offer.ids[row] for row in train),
+        categories={held.columns[position]: names for position, names in held.categories.items()},
+    )
+
+
 def rehearse(
     job: Job,
     data: Rehearsal,
@@ -114,9 +175,12 @@ def rehearse(
     Raises:
         LabelwardError: the first error of a party.
     """
-    programs, active = make_programs(job.model), data.parties[0].name
+    programs, names = make_programs(job.model), [party.name for party in data.parties]
+    active = names[0]
     earlier: Mapping[str, Any] = {} if shares is None else shares
-    agreed = _agreed(job, data, engine)
+    validation, test = data.split.masks()
+    sides, ids = Sides(validation=validation, test=test), data.ids.tolist()
+    offers = {name: make_offer(job, ids, engine, seed=seed, share=earlier.get(name)) for name in names}
     reasons = insecurities(engine, job.encryption, protections)
     private_folder(folder)
     contexts: dict[str, Context] = {}
@@ -124,7 +188,7 @@ def rehearse(
 
     def context(held: PartyData, transport: Transport) -> Context:
         party = held.name
-        header = _header(held, agreed, engine, reasons)
+        header = make_header(held, offers[party], sides, engine, reasons)
         private_folder(folder / party)
         contexts[party] = Context(
             transport,
@@ -139,9 +203,10 @@ def rehearse(
         return contexts[party]
 
     def run(held: PartyData, ctx: Context) -> Ended[Any]:
+        share = earlier.get(held.name)
         if held.name == active:
-            return programs.active(ctx, agreed, data, engine, share=earlier.get(active))
-        return programs.passive(ctx, agreed, held, engine, share=earlier.get(held.name))
+            return programs.active(ctx, greet_passives(ctx, offers[active], sides), data, engine, share=share)
+        return programs.passive(ctx, greet_active(ctx, offers[held.name]), held, engine, share=share)
 
     start = time.perf_counter()
     ended = run_parties({party.name: (partial(context, party), partial(run, party)) for party in data.parties})
@@ -152,38 +217,6 @@ def rehearse(
     cost, last = _cost(seconds, meters, [end.counts for end in ended.values()]), ended[active]
     return Finished(
         margins=last.margins, cost=cost, meters=meters, fingerprint=last.fingerprint.hex(), watched=last.watched
-    )
-
-
-def _agreed(job: Job, data: Rehearsal, engine: Engine) -> Agreed:
-    """Return what the parties agree on: the shared part of the job, and the rows, validation rows among them."""
-    shared = {**job.shared(), "data.validation_rows": len(data.validation_ids)}
-    return Agreed(
-        parties=tuple(party.name for party in data.parties),
-        job={key: json.dumps(value, sort_keys=True) for key, value in shared.items()},
-        ids=[*data.train_ids.tolist(), *data.validation_ids.tolist(), *data.test_ids.tolist()],
-        rows=(len(data.train_ids), len(data.test_ids)),
-        bits=key_bits(engine, job.encryption),
-        precision=job.encryption.precision,
-        insecure=job.encryption.insecure,
-    )
-
-
-def _header(held: PartyData, agreed: Agreed, engine: Engine, reasons: tuple[str, ...]) -> Header:
-    return Header(
-        format=FORMAT,
-        version=version("labelward"),
-        party=held.name,
-        role="active" if held.name == agreed.parties[0] else "passive",
-        peers=tuple(name for name in agreed.parties if name != held.name),
-        rows=agreed.rows,
-        engine=engine.name,
-        bits=agreed.bits,
-        insecure=reasons,
-        job=agreed.job,
-        columns=held.columns,
-        ids=ids_digest(agreed.ids[: agreed.rows[0]]),
-        categories={held.columns[position]: names for position, names in held.categories.items()},
     )
 
 

@@ -20,7 +20,7 @@ from labelward.evaluate.record import read_record
 from labelward.evaluate.shares import load_shares, trained_job
 from labelward.job import Job, PartySection
 from labelward.party.context import Context
-from labelward.party.handshake import greet_active, greet_passives
+from labelward.party.handshake import Offer, Sides, greet_active, greet_passives
 from labelward.party.local import run_parties
 from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.transport.base import Transport
@@ -162,11 +162,12 @@ class Trained:
         rows, told = (0, len(ids)), ids.tolist()
 
         def live(ctx: Context) -> T | None:
-            agreed = {"model": self.shares[ctx.party].model}
+            shared = {"model": self.shares[ctx.party].model}
+            offer = Offer(parties=self.parties, job=shared, ids=told, bits=0, precision=0, insecure=False)
             if ctx.party == self.active:
-                greet_passives(ctx, agreed, rows, told)
+                greet_passives(ctx, offer, Sides.in_order(0, 0, len(told)))
                 return lead(ctx)
-            greet_active(ctx, agreed, rows, told)
+            greet_active(ctx, offer)
             follow(ctx)
             return None
 

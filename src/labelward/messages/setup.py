@@ -1,13 +1,13 @@
-"""Messages before a run (who is there, do we agree, which key) and at its end."""
+"""Messages before a run (who is there, do we agree, which rows, which key)."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 from labelward.he.contract import PublicMaterial
-from labelward.messages.base import Message
+from labelward.messages.base import Message, RowMask
 
-__all__ = ["Hello", "KeyOffer", "Ready"]
+__all__ = ["Begin", "Hello", "KeyOffer", "Ready"]
 
 
 class Hello(Message, frozen=True):
@@ -16,23 +16,46 @@ class Hello(Message, frozen=True):
     Attributes:
         version: of labelward.
         job: the shared part of the job, as JSON text by key; compared key by key.
-        rows: how many training rows (and, after them, prediction rows) the party holds.
-        nonce: the active party's per-run key for the digest of the row ids; empty from a passive party.
+        rows: how many rows the party holds, all sides together.
+        nonce: the active party's key of this greeting for the digests of the row ids; empty from a passive party.
+        checkpoints: from which of its checkpoints the party could go on, ascending.
     """
 
     version: str
     party: str
     job: dict[str, str]
-    rows: tuple[int, int]
+    rows: int
     nonce: bytes
-    volatile: ClassVar[tuple[str, ...]] = ("nonce",)
+    checkpoints: tuple[int, ...] = ()
+    volatile: ClassVar[tuple[str, ...]] = ("nonce", "checkpoints")
+
+
+class Begin(Message, frozen=True):
+    """The active party says which rows are validation and test rows; those of neither are learned from.
+
+    Attributes:
+        validation: of all rows, in the order of their ids.
+        test: of all rows; none of them is a validation row.
+        resume: the passive party's checkpoint to go on from; 0: from the start.
+    """
+
+    validation: RowMask
+    test: RowMask
+    resume: int
+    volatile: ClassVar[tuple[str, ...]] = ("resume",)
 
 
 class Ready(Message, frozen=True):
-    """A passive party agrees; ``ids`` is the HMAC-SHA-256 of its row ids under the nonce."""
+    """A passive party agrees, and proves which rows it holds.
+
+    Attributes:
+        ids: HMAC-SHA-256 of all its row ids in order, under the nonce.
+        buckets: of each bucket of ids, whatever their order; an HMAC says in which bucket an id lies.
+    """
 
     ids: bytes
-    volatile: ClassVar[tuple[str, ...]] = ("ids",)
+    buckets: tuple[bytes, ...]
+    volatile: ClassVar[tuple[str, ...]] = ("ids", "buckets")
 
 
 class KeyOffer(Message, frozen=True):

@@ -1,32 +1,51 @@
-"""Before a run: the parties compare the shared part of the job, the version and the rows, and name what differs."""
+"""Before a run: the parties compare version, job and rows, and agree on the sides of the rows and on where to go on.
+
+The active party says ``Hello`` to each peer and each peer to it; both compare. Then it tells which rows are validation
+and test rows (``Begin``), and the peer shows which rows it holds (``Ready``). What comes out is :class:`Agreed`,
+without which no role can be called.
+
+**Row ids** never travel. Under a key drawn for each greeting, HMAC-SHA-256 gives each id a digest; the digest says in
+which bucket the id lies, and each bucket's digests, sorted, are digested once more. There is one bucket for every 64
+rows, at most 256. So the active party can say how many rows differ at least, not only that some do.
+
+What is learned from that: a passive party learns of ids only whether the run goes on. The active party holds the key,
+so it can *test guesses*: whether the peer's ids in one bucket, 64 of them in the mean and more where there are over
+16,384 rows, are exactly those that it thinks of. Where a bucket agrees, these are its own ids. Where a few ids of a
+bucket differ, it can try its own without one of them, and others in their place: so it may find out which of its ids
+the peer lacks, and which ids the peer has instead, if it can list them. An id that it cannot list stays unknown to it,
+and so does any id of a bucket of whose other ids it has no list. The one digest over all rows, which is sent besides
+because it fixes their order, would answer such questions about all differences together only.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from labelward.errors import HandshakeError
-from labelward.messages.setup import Hello, Ready
-from labelward.party.context import Context
-from labelward.party.transcript import framed_ids
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Agreed", "greet_active", "greet_passives"]
+from labelward.errors import HandshakeError, PeerError
+from labelward.messages.base import RowMask
+from labelward.messages.setup import Begin, Hello, Ready
+from labelward.party.context import Context
+
+__all__ = ["Agreed", "Offer", "Sides", "continuing", "greet_active", "greet_passives"]
 
 _STEP = (0,)
+_ROWS_PER_BUCKET, _MOST_BUCKETS = 64, 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agreed:
-    """What all parties agree on before a run.
+class Offer:
+    """What a party brings to the greeting.
 
     Attributes:
         parties: in party order, the active one first.
-        job: the shared part of the job, as JSON text by key; compared in the handshake.
-        ids: row ids, training rows first; compared by HMAC.
-        rows: training rows, and prediction rows after them.
+        job: the shared part of the job, as JSON text by key.
+        ids: of all rows that the party holds, in the order that all parties agree on: sorted, where rows have ids.
         bits: of the key; 0 for an engine without keys.
         precision: bits behind the binary point of encrypted values.
         insecure: whether the job allows what protects nothing.
@@ -35,52 +54,142 @@ class Agreed:
     parties: tuple[str, ...]
     job: dict[str, str]
     ids: Sequence[str]
-    rows: tuple[int, int]
     bits: int
     precision: int
     insecure: bool
 
 
-def greet_passives(ctx: Context, job: dict[str, str], rows: tuple[int, int], ids: Sequence[str]) -> None:
-    """The active party's side: compare with every peer.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sides:
+    """Which rows are watched and tested on; rows of neither are learned from.
+
+    Attributes:
+        validation: bool [rows], in the order of the offer's ids.
+        test: bool [rows]; no row is both.
+    """
+
+    validation: NDArray[np.bool_]
+    test: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        if self.validation.shape != self.test.shape or (self.validation & self.test).any():
+            raise ValueError("the sides of the rows overlap, or speak of different numbers of rows")
+
+    @classmethod
+    def in_order(cls, train: int, validation: int, test: int) -> Sides:
+        """Return the sides of so many rows that come in this order."""
+        numbers = np.repeat([0, 1, 2], [train, validation, test])
+        return cls(validation=numbers == 1, test=numbers == 2)
+
+    @property
+    def train(self) -> NDArray[np.bool_]:
+        """bool [rows]: those that are learned from."""
+        return ~(self.validation | self.test)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreed:
+    """What all parties agree on before a run.
+
+    Attributes:
+        parties: in party order, the active one first.
+        job: the shared part of the job, as JSON text by key; the same at all of them.
+        sides: of the rows, as the active party told them.
+        rows: training rows, and prediction (test) rows.
+        bits: of the key; 0 for an engine without keys.
+        precision: bits behind the binary point of encrypted values.
+        insecure: whether the job allows what protects nothing.
+        resume: this party's own checkpoint to go on from; None: from the start.
+    """
+
+    parties: tuple[str, ...]
+    job: dict[str, str]
+    sides: Sides
+    rows: tuple[int, int]
+    bits: int
+    precision: int
+    insecure: bool
+    resume: int | None
+
+
+def continuing(model: str | None) -> dict[str, str]:
+    """Return what the parties compare besides where an earlier model goes on: its identifier; nothing for None."""
+    return {} if model is None else {"continues": model}
+
+
+def greet_passives(ctx: Context, offer: Offer, sides: Sides) -> Agreed:
+    """The active party's side: compare with every peer, and tell them the sides of the rows.
 
     Args:
-        job: the shared part of the job, as JSON text by key.
-        rows: training rows, and prediction rows after them.
-        ids: the row ids, training rows first; only their HMAC under a per-run key is compared.
+        offer: what this party brings; only HMACs of its ids under a key of this greeting are compared.
+        sides: of the rows in the order of ``offer.ids``.
 
     Raises:
-        HandshakeError: keys of the job, version, row count or row ids differ; names the peer and what differs.
+        HandshakeError: versions, keys of the job, row counts or row ids differ; names the peer and what differs.
+        PeerError: a peer failed.
     """
     nonce = ctx.protection.bytes(32)
+    mine = _hello(ctx, offer, nonce)
     for peer in ctx.peers:
-        ctx.send(peer, Hello(version("labelward"), ctx.party, job, rows, nonce), _STEP)
-    answers = {peer: ctx.recv(peer, Hello, _STEP) for peer in ctx.peers}
-    for peer, answer in answers.items():
-        _compare(ctx.party, peer, Hello(version("labelward"), ctx.party, job, rows, nonce), answer)
-    mine = _digest(nonce, ids)
+        ctx.send(peer, mine, _STEP)
+    for peer, answer in {peer: ctx.recv(peer, Hello, _STEP) for peer in ctx.peers}.items():
+        _compare(ctx.party, peer, mine, answer)
+    validation, test = RowMask.pack(sides.validation), RowMask.pack(sides.test)
     for peer in ctx.peers:
-        theirs = ctx.recv(peer, Ready, _STEP).ids
-        if not hmac.compare_digest(mine, theirs):
-            raise HandshakeError(
-                f"parties {ctx.party!r} and {peer!r} hold {len(ids)} rows each, but not the same row ids"
-            )
+        ctx.send(peer, Begin(validation, test, 0), _STEP)
+    digests = _digests(nonce, offer.ids)
+    for peer, ready in {peer: ctx.recv(peer, Ready, _STEP) for peer in ctx.peers}.items():
+        _compare_ids(ctx.party, peer, len(offer.ids), digests, ready)
+    return _agreed(offer, sides, None)
 
 
-def greet_active(ctx: Context, job: dict[str, str], rows: tuple[int, int], ids: Sequence[str]) -> None:
+def greet_active(ctx: Context, offer: Offer) -> Agreed:
     """A passive party's side; arguments and errors as for :func:`greet_passives`."""
-    mine = Hello(version("labelward"), ctx.party, job, rows, b"")
+    mine = _hello(ctx, offer, b"")
     ctx.send(ctx.active, mine, _STEP)
     theirs = ctx.recv(ctx.active, Hello, _STEP)
     _compare(ctx.party, ctx.active, mine, theirs)
-    ctx.send(ctx.active, Ready(_digest(theirs.nonce, ids)), _STEP)
+    begin = ctx.recv(ctx.active, Begin, _STEP)
+    with ctx.blaming(ctx.active, "Begin", _STEP):
+        validation, test = (mask.unpack(len(offer.ids)) for mask in (begin.validation, begin.test))
+    if (validation & test).any():
+        raise PeerError(ctx.active, "says of a row that it is a validation and a test row", message="Begin", step=_STEP)
+    if begin.resume and begin.resume not in mine.checkpoints:
+        reason = f"wants to go on from checkpoint {begin.resume}, which {ctx.party!r} has not"
+        raise PeerError(ctx.active, reason, message="Begin", step=_STEP)
+    ctx.send(ctx.active, _digests(theirs.nonce, offer.ids), _STEP)
+    return _agreed(offer, Sides(validation=validation, test=test), begin.resume or None)
 
 
-def _digest(nonce: bytes, ids: Sequence[str]) -> bytes:
-    total = hmac.new(nonce, digestmod=hashlib.sha256)
-    for framed in framed_ids(ids):
-        total.update(framed)
-    return total.digest()
+def _hello(ctx: Context, offer: Offer, nonce: bytes) -> Hello:
+    return Hello(version("labelward"), ctx.party, offer.job, len(offer.ids), nonce)
+
+
+def _agreed(offer: Offer, sides: Sides, resume: int | None) -> Agreed:
+    return Agreed(
+        parties=offer.parties,
+        job=offer.job,
+        sides=sides,
+        rows=(int(sides.train.sum()), int(sides.test.sum())),
+        bits=offer.bits,
+        precision=offer.precision,
+        insecure=offer.insecure,
+        resume=resume,
+    )
+
+
+def _digests(nonce: bytes, ids: Sequence[str]) -> Ready:
+    """Return the digests of ids under a key, of all and by bucket."""
+    count = min(max(len(ids) // _ROWS_PER_BUCKET, 1), _MOST_BUCKETS)
+    each = [hmac.digest(nonce, name.encode(), "sha256") for name in ids]
+    buckets: list[list[bytes]] = [[] for _ in range(count)]
+    for digest in each:
+        buckets[int.from_bytes(digest[:8], "big") % count].append(digest)
+    return Ready(_joined(nonce, b"all", each), tuple(_joined(nonce, b"bucket", sorted(bucket)) for bucket in buckets))
+
+
+def _joined(nonce: bytes, kind: bytes, digests: Sequence[bytes]) -> bytes:
+    return hmac.digest(nonce, kind + b"".join(digests), "sha256")
 
 
 def _compare(party: str, peer: str, mine: Hello, theirs: Hello) -> None:
@@ -96,7 +205,21 @@ def _compare(party: str, peer: str, mine: Hello, theirs: Hello) -> None:
         )
         raise HandshakeError(f"the parties disagree on the job: {told}")
     if mine.rows != theirs.rows:
-        raise HandshakeError(
-            f"{party!r} holds {mine.rows[0]} training and {mine.rows[1]} prediction rows, "
-            f"{peer!r} {theirs.rows[0]} and {theirs.rows[1]}"
-        )
+        raise HandshakeError(f"{party!r} holds {mine.rows} rows and {peer!r} {theirs.rows}; all must hold the same")
+
+
+def _compare_ids(party: str, peer: str, rows: int, mine: Ready, theirs: Ready) -> None:
+    if hmac.compare_digest(mine.ids, theirs.ids):
+        return
+    if len(mine.buckets) != len(theirs.buckets):
+        raise PeerError(peer, "digested its rows in other buckets", message="Ready", step=_STEP)
+    pairs = zip(mine.buckets, theirs.buckets, strict=True)
+    differing = sum(not hmac.compare_digest(ours, other) for ours, other in pairs)
+    if not differing:
+        raise HandshakeError(f"parties {party!r} and {peer!r} hold the same {rows} row ids, but not in the same order")
+    # a row that one has in place of another's touches two buckets at most
+    least = (differing + 1) // 2
+    raise HandshakeError(
+        f"parties {party!r} and {peer!r} hold {rows} rows each, but not the same row ids: at least {least} of {rows} "
+        "rows differ"
+    )

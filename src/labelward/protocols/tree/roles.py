@@ -1,6 +1,7 @@
-"""The whole program of each role: agree, exchange the key, train, predict the agreed rows.
+"""The whole program of each role after the greeting: exchange the key, train, predict the agreed rows.
 
-Every party calls its role with the same :class:`Task`; the handshake refuses any difference in its shared part.
+Every party calls its role with what it learned from :func:`~labelward.party.handshake.greet_passives` or
+:func:`~labelward.party.handshake.greet_active`: nobody trains before all have agreed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from labelward.he.contract import Counts, Engine, PublicKey
 from labelward.messages.setup import KeyOffer
 from labelward.party.chain import require_points
 from labelward.party.context import Context
-from labelward.party.handshake import Agreed, greet_active, greet_passives
+from labelward.party.handshake import Agreed
 from labelward.party.policy import Setup
 from labelward.protocols.tree.active import VISITED, train_active
 from labelward.protocols.tree.columns import Columns, Labels
@@ -34,7 +35,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is trained: a model's parameters, and what all parties agree on beside them."""
+    """What is trained: a model's parameters, and what the greeting agreed on beside them."""
 
     params: TreeModel
     agreed: Agreed
@@ -111,7 +112,7 @@ def run_active(
 
     Raises:
         DataError: the labels do not fit the objective.
-        HandshakeError: the parties disagree; names what differs.
+        HandshakeError: the active party offers a key of another engine or size.
         JobError: the parameters do not fit labels or parties.
         PolicyError: a policy does not fit this model, or cannot act.
         PeerError: a peer failed.
@@ -120,7 +121,6 @@ def run_active(
     objective_name(params, len(labels.classes))
     setup = setup_of(params, classes=len(labels.classes), active_columns=len(train.names), passive=ctx.peers)
     require_points(ctx.policies.policies, VISITED, replace(setup, continues=share is not None))
-    greet_passives(ctx, task.agreed.job | _started(share), task.agreed.rows, task.agreed.ids)
     with ctx.phase("key"):
         private = engine.generate(task.agreed.bits, protection=ctx.protection, insecure=task.agreed.insecure)
     model = ctx.protection.bytes(8).hex()
@@ -167,7 +167,6 @@ def run_passive(
 ) -> PassiveOutcome:
     """Run a passive party's program; arguments and errors as for :func:`run_active`."""
     train = held.train
-    greet_active(ctx, task.agreed.job | _started(share), task.agreed.rows, task.agreed.ids)
     offered = ctx.recv(ctx.active, KeyOffer, _STEP)
     offer = offered.key
     if offer.engine != engine.name or offer.bits != task.agreed.bits:
@@ -196,11 +195,6 @@ def run_passive(
     with ctx.phase("predict"):
         predict_passive(ctx, done, held.test)
     return PassiveOutcome(share=done, counts=public.counts)
-
-
-def _started(share: ModelShare | None) -> dict[str, str]:
-    """Return what the handshake compares of an earlier training."""
-    return {} if share is None else {"continues": share.model}
 
 
 def _check_share(share: ModelShare, parties: tuple[str, ...], party: str, train: Columns, params: TreeModel) -> None:
