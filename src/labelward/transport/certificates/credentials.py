@@ -1,0 +1,227 @@
+"""A party's certificate, key and authority in a folder: read for a run, or examined for a person."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from cryptography import x509
+
+from labelward.errors import CertificateError
+from labelward.transport.certificates.identity import addresses_of, check_address, check_party_name, fingerprint
+from labelward.transport.certificates.read import PrivateKey, certificates_in, check_key, moment, private_key_in, title
+from labelward.transport.certificates.trust import (
+    AUTHORITY_FILE,
+    authorities_in,
+    check_party,
+    check_time,
+    check_trust,
+    check_use,
+    uses_of,
+)
+
+__all__ = ["SOON_DAYS", "Credentials", "Finding", "examine"]
+
+SOON_DAYS = 30
+"""From when on the end of a certificate is worth a note."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """What a party shows, and whom it believes; all PEM.
+
+    Attributes:
+        chain: its own certificate first, then what leads to the authority.
+        key: its private key, without a passphrase; never shown nor stored anywhere else.
+        authority: the certificates that it trusts, one or several.
+    """
+
+    party: str
+    chain: bytes
+    key: bytes = field(repr=False)
+    authority: bytes
+
+    @classmethod
+    def load(cls, folder: Path, party: str, *, now: datetime | None = None) -> Credentials:
+        """Read ``NAME.crt``, ``NAME.key`` and ``authority.crt`` of a folder, and check that they fit.
+
+        Args:
+            now: with a time zone; the present.
+
+        Raises:
+            CertificateError: the first thing that is wrong; names the file.
+        """
+        for finding in examine(folder, party, now=now):
+            if finding.kind == "wrong":
+                raise CertificateError(finding.text)
+        return cls(
+            party=party,
+            chain=_content(folder / f"{party}.crt"),
+            key=_content(folder / f"{party}.key"),
+            authority=_content(folder / AUTHORITY_FILE),
+        )
+
+    @property
+    def certificate(self) -> x509.Certificate:
+        """The party's own certificate."""
+        return certificates_in(self.chain, f"the certificate of {self.party!r}")[0]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: ``"right"``, ``"wrong"``, or a ``"note"`` that may or may not matter."""
+
+    kind: Literal["right", "wrong", "note"]
+    text: str
+
+
+def examine(folder: Path, party: str, *, addresses: Sequence[str] = (), now: datetime | None = None) -> list[Finding]:
+    """Look at all that a party needs in a folder, and go on after what is wrong.
+
+    Args:
+        addresses: DNS names and IPs, without port, under which others will connect to it.
+        now: with a time zone; the present.
+
+    Raises:
+        CertificateError: the folder is none, or the name cannot be a party's; all else is a finding.
+    """
+    check_party_name(party)
+    if not folder.is_dir():
+        raise CertificateError(f"{folder}: {'is a file' if folder.exists() else 'no such folder'}; a folder is wanted")
+    now, found = now or datetime.now(UTC), list[Finding]()
+    files = [folder / f"{party}.crt", folder / f"{party}.key", folder / AUTHORITY_FILE]
+
+    def tried(check: Callable[[], tuple[str, T]]) -> T | None:
+        try:
+            text, value = check()
+        except CertificateError as error:
+            found.append(Finding("wrong", str(error)))
+            return None
+        found.append(Finding("right", text))
+        return value
+
+    chain = tried(lambda: _read_chain(files[0], party))
+    key = tried(lambda: _read_key(files[1]))
+    trusted = tried(lambda: _read_authorities(files[2]))
+    if chain:
+        leaf, where = chain[0], str(files[0])
+        if key:
+            tried(lambda: _check_pair(leaf, key, files))
+        if trusted:
+            tried(lambda: _check_trust(chain, trusted, where, now))
+        for check in (_check_time, _check_use):
+            tried(lambda check=check: check(leaf, where, now, bool(addresses)))  # type: ignore[misc]
+        for address in addresses:
+            tried(lambda address=address: _check_address(leaf, address, where))  # type: ignore[misc]
+        found += _notes_on(leaf, where, now, bool(addresses))
+    return [*found, *_notes_on_folder(folder, party, trusted or [])]
+
+
+def _read_chain(path: Path, party: str) -> tuple[str, list[x509.Certificate]]:
+    chain = certificates_in(_content(path), str(path))
+    check_key(chain[0].public_key(), str(path))
+    check_party(chain[0], party, str(path))
+    return f"{path}: names {party!r}; fingerprint (SHA-256) {fingerprint(chain[0])}", chain
+
+
+def _read_key(path: Path) -> tuple[str, PrivateKey]:
+    content = _content(path)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    key = private_key_in(content, str(path))
+    if mode & 0o077:
+        raise CertificateError(f"{path}: can be read by others than its owner (mode {mode:04o}); chmod 600 mends it")
+    return f"{path}: a strong key that only its owner can read", key
+
+
+def _read_authorities(path: Path) -> tuple[str, list[x509.Certificate]]:
+    trusted = authorities_in(_content(path), str(path))
+    for changed in (path, path.parent):
+        if changed.stat().st_mode & stat.S_IWOTH:
+            raise CertificateError(
+                f"{changed}: can be changed by anybody on this machine, who then chooses whom to trust"
+            )
+    return f"{path}: trusts {', '.join(title(each.subject) for each in trusted)}", trusted
+
+
+def _check_pair(leaf: x509.Certificate, key: PrivateKey, files: Sequence[Path]) -> tuple[str, None]:
+    if key.public_key() != leaf.public_key():
+        raise CertificateError(f"{files[1]}: does not belong to {files[0]}: it is the key of another certificate")
+    return f"{files[1]}: belongs to {files[0].name}", None
+
+
+def _check_trust(
+    chain: Sequence[x509.Certificate], trusted: Sequence[x509.Certificate], where: str, now: datetime
+) -> tuple[str, None]:
+    authority = check_trust(chain, trusted, where, now=now)
+    return f"{where}: signed by {title(authority.subject)} of {AUTHORITY_FILE}", None
+
+
+def _check_time(leaf: x509.Certificate, where: str, now: datetime, listens: bool) -> tuple[str, None]:
+    left = check_time(leaf, where, now=now).days
+    return (
+        f"{where}: valid until {moment(leaf.not_valid_after_utc)}, {left} {'day' if left == 1 else 'days'} left",
+        None,
+    )
+
+
+def _check_use(leaf: x509.Certificate, where: str, now: datetime, listens: bool) -> tuple[str, None]:
+    check_use(leaf, "server" if listens else None, where)
+    ways = " and ".join({"client": "connect", "server": "listen"}[use] for use in sorted(uses_of(leaf)))
+    return f"{where}: may be used to {ways}", None
+
+
+def _check_address(leaf: x509.Certificate, address: str, where: str) -> tuple[str, None]:
+    check_address(leaf, address, where=where)
+    return f"{where}: is for {address}", None
+
+
+def _notes_on(leaf: x509.Certificate, where: str, now: datetime, listens: bool) -> Iterator[Finding]:
+    left = (leaf.not_valid_after_utc - now).days
+    if 0 <= left < SOON_DAYS:
+        yield Finding("note", f"{where}: ends soon; ask for the next one now")
+    if listens:
+        return
+    uses, listed = uses_of(leaf), addresses_of(leaf)
+    if uses == {"server"}:
+        yield Finding("note", f"{where}: only for the party that listens; it cannot connect to others")
+    elif uses == {"client"}:
+        yield Finding("note", f"{where}: only for a party that connects; it cannot listen")
+    elif listed:
+        yield Finding("note", f"{where}: others can connect to it as {', '.join(listed)}")
+    else:
+        yield Finding(
+            "note", f"{where}: names no address: right for a party that connects, wrong for the one that listens"
+        )
+
+
+def _notes_on_folder(folder: Path, party: str, trusted: Sequence[x509.Certificate]) -> Iterator[Finding]:
+    if len(trusted) > 1:
+        yield Finding("note", f"{folder / AUTHORITY_FILE}: trusts {len(trusted)} authorities; each can name any party")
+    for path in sorted(folder.glob("*.key")):
+        if path.name == "authority.key":
+            yield Finding("note", f"{path}: whoever has it can be any party; keep it on a machine of its own")
+        elif path.name != f"{party}.key":
+            yield Finding("note", f"{path}: is the key of another party, which nobody else should have")
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise CertificateError(f"{path}: no such file{_hint(path)}") from error
+    except OSError as error:
+        raise CertificateError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _hint(path: Path) -> str:
+    """Return what may have happened to a file that is not there."""
+    request = path.with_suffix(".csr")
+    if path.suffix == ".crt" and request.exists():
+        return f"; {request.name} waits for its authority, whose answer belongs here"
+    others = sorted(each.name for each in path.parent.glob(f"*{path.suffix}") if each.name != AUTHORITY_FILE)
+    return f"; the folder holds {', '.join(others)}" if others and path.name != AUTHORITY_FILE else ""

@@ -1,0 +1,98 @@
+"""Who a certificate says that it is: party, addresses, fingerprint."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from labelward.errors import CertificateError
+
+__all__ = ["URI_PREFIX", "addresses_of", "check_address", "check_party_name", "fingerprint", "party_of"]
+
+URI_PREFIX = "labelward:party:"
+_PARTY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+
+
+def check_party_name(name: str) -> str:
+    """Return a name that a party may have, as in a job file; :class:`CertificateError` for another."""
+    if not _PARTY.fullmatch(name):
+        raise CertificateError(
+            f"a party's name must be a letter, then letters, digits, '_' or '-', at most 64 in all, but got {name!r}"
+        )
+    return name
+
+
+def party_of(certificate: x509.Certificate | x509.CertificateSigningRequest, *, where: str = "the certificate") -> str:
+    """Return the party that a certificate or a request names.
+
+    It stands as ``labelward:party:NAME`` among the alternative names (URI), or else as the common name.
+
+    Raises:
+        CertificateError: neither, several, or what cannot be a party's name.
+    """
+    uris = [uri for uri in _alternatives(certificate, x509.UniformResourceIdentifier) if uri.startswith(URI_PREFIX)]
+    names = [uri.removeprefix(URI_PREFIX) for uri in uris]
+    if not names:
+        names = [str(each.value) for each in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
+    if not names:
+        raise CertificateError(f"{where}: names no party, neither as {URI_PREFIX}NAME nor as its common name")
+    if len(names) > 1:
+        raise CertificateError(f"{where}: names {len(names)} parties: {', '.join(map(repr, names))}")
+    if not _PARTY.fullmatch(names[0]):
+        raise CertificateError(f"{where}: names no party: {names[0]!r} cannot be the name of one")
+    return names[0]
+
+
+def addresses_of(certificate: x509.Certificate | x509.CertificateSigningRequest) -> tuple[str, ...]:
+    """Return the DNS names and then the IP addresses under which the holder can be reached."""
+    names = _alternatives(certificate, x509.DNSName)
+    return (*names, *map(str, _alternatives(certificate, x509.IPAddress)))
+
+
+def check_address(certificate: x509.Certificate, host: str, *, where: str = "the certificate") -> None:
+    """Raise :class:`CertificateError` where a host, a DNS name or an IP without a port, is none of a certificate's.
+
+    TLS checks the same when it connects; here are the words for it. A common name counts for nothing.
+    """
+    listed = addresses_of(certificate)
+    wanted = _ip(host.strip("[]"))
+    if wanted is not None:
+        found = any(_ip(each) == wanted for each in listed)
+    else:
+        found = any(_covers(each.lower(), host.lower().rstrip(".")) for each in listed)
+    if not found:
+        named = f"is for {', '.join(listed)}" if listed else "names no address"
+        raise CertificateError(f"{where}: {named}, so that nobody can connect to it as {host!r}")
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """Return the SHA-256 of a certificate as 64 hex digits, as ``openssl x509 -fingerprint -sha256`` has it."""
+    return certificate.fingerprint(SHA256()).hex()
+
+
+def _ip(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
+
+
+def _covers(pattern: str, host: str) -> bool:
+    """Whether a DNS name is a certificate's; a wildcard stands for one whole first label."""
+    if pattern.startswith("*."):
+        return host.partition(".")[2] == pattern[2:] and not host.startswith(".")
+    return host == pattern
+
+
+def _alternatives(
+    certificate: x509.Certificate | x509.CertificateSigningRequest,
+    kind: type[x509.UniformResourceIdentifier] | type[x509.DNSName] | type[x509.IPAddress],
+) -> list[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [str(each) for each in names.get_values_for_type(kind)]

@@ -1,0 +1,164 @@
+"""PEM files into certificates, keys and requests; what is no such file is told in plain words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeAlias, TypeVar
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from labelward.errors import CertificateError
+
+__all__ = [
+    "LEAST_RSA_BITS",
+    "PrivateKey",
+    "certificates_in",
+    "check_key",
+    "moment",
+    "private_key_in",
+    "request_in",
+    "title",
+]
+
+LEAST_RSA_BITS = 2048
+_MOST_CERTIFICATES = 64
+_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----[^-]*(?:-----END \1-----)?")
+_WHOLE = re.compile(rb"-----END [A-Z0-9 ]+-----\Z")
+_NAMES = {
+    "CERTIFICATE": "a certificate",
+    "CERTIFICATE REQUEST": "a signing request",
+    "NEW CERTIFICATE REQUEST": "a signing request",
+    "PRIVATE KEY": "a private key",
+    "EC PRIVATE KEY": "a private key",
+    "RSA PRIVATE KEY": "a private key",
+    "ENCRYPTED PRIVATE KEY": "a private key",
+    "PUBLIC KEY": "a public key",
+}
+_CANNOT_BE_READ = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+    x509.InvalidVersion,
+)
+
+PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+T = TypeVar("T")
+
+
+def certificates_in(pem: bytes, where: str) -> list[x509.Certificate]:
+    """Return the certificates of a PEM text, at least one, each of them wholly readable.
+
+    Raises:
+        CertificateError: no certificate, something else beside it, or damage; begins with ``where``.
+    """
+    blocks = _blocks(pem, "a certificate", where)
+    if len(blocks) > _MOST_CERTIFICATES:
+        raise CertificateError(f"{where}: holds {len(blocks)} certificates; at most {_MOST_CERTIFICATES} are read")
+    found = [_parsed(x509.load_pem_x509_certificate, block, where) for block in blocks]
+    for each in found:
+        _parsed(_read_all, each, where)
+    return found
+
+
+def request_in(pem: bytes, where: str) -> x509.CertificateSigningRequest:
+    """Return the signing request of a PEM text; :class:`CertificateError` where there is none, or a damaged one."""
+    blocks = _blocks(pem, "a signing request", where)
+    found = _parsed(x509.load_pem_x509_csr, blocks[0], where)
+    _parsed(lambda request: (request.subject, request.extensions, request.public_key()), found, where)
+    if not _parsed(lambda request: request.is_signature_valid, found, where):
+        raise CertificateError(f"{where}: is not signed by its own key; it is damaged, or not the sender's own")
+    return found
+
+
+def private_key_in(pem: bytes, where: str) -> PrivateKey:
+    """Return the private key of a PEM text.
+
+    Raises:
+        CertificateError: no key, one that is damaged, weak, of another kind, or locked with a passphrase.
+    """
+    blocks = _blocks(pem, "a private key", where)
+    if len(blocks) > 1:
+        raise CertificateError(f"{where}: holds {len(blocks)} private keys; one is wanted")
+    if b"ENCRYPTED" in blocks[0]:
+        raise CertificateError(
+            f"{where}: is locked with a passphrase, which nobody could type when a run begins by itself; "
+            "store it without one, in a folder that only its owner can enter"
+        )
+    found = _parsed(lambda block: load_pem_private_key(block, None), blocks[0], where)
+    check_key(found.public_key(), where)
+    assert isinstance(found, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey)
+    return found
+
+
+def check_key(key: Any, where: str) -> None:
+    """Raise :class:`CertificateError` for a public key that is weak or that not every peer could use."""
+    if isinstance(key, rsa.RSAPublicKey):
+        if key.key_size < LEAST_RSA_BITS:
+            raise CertificateError(
+                f"{where}: weak key, RSA of {key.key_size} bits; at least {LEAST_RSA_BITS} are wanted"
+            )
+    elif not isinstance(key, ec.EllipticCurvePublicKey):
+        kind = type(key).__name__.removesuffix("PublicKey").lstrip("_")
+        raise CertificateError(f"{where}: a key of kind {kind}; ECDSA (P-256, P-384) and RSA can be used")
+    elif not isinstance(key.curve, ec.SECP256R1 | ec.SECP384R1):
+        raise CertificateError(f"{where}: a key on the curve {key.curve.name}; P-256 and P-384 can be used")
+
+
+def title(name: x509.Name) -> str:
+    """Return how a person would call a subject or issuer: its common name, else all of it, quoted."""
+    common = name.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    return repr(common[0].value if common else name.rfc4514_string())
+
+
+def moment(time: datetime) -> str:
+    """Return a time to the minute, such as ``2026-11-21 18:46 UTC``."""
+    return f"{time:%Y-%m-%d %H:%M} UTC"
+
+
+def _blocks(pem: bytes, wanted: str, where: str) -> list[bytes]:
+    """Return the PEM blocks of the wanted kind; anything else beside them is refused."""
+    found: list[bytes] = []
+    for match in _BLOCK.finditer(pem):
+        label = match[1].decode()
+        if label == "EC PARAMETERS":
+            continue
+        kind = _NAMES.get(label, f"a block of kind {label}")
+        if kind != wanted:
+            beside = " as well; keep them in files of their own" if found else f", where {wanted} is wanted"
+            raise CertificateError(f"{where}: holds {kind}{beside}")
+        if not _WHOLE.search(match[0]):
+            raise CertificateError(f"{where}: is damaged: a block begins and does not end")
+        found.append(match[0])
+    if not found:
+        raise CertificateError(f"{where}: {_instead(pem)}, where {wanted} is wanted")
+    return found
+
+
+def _instead(pem: bytes) -> str:
+    if not pem.strip():
+        return "is empty"
+    if pem[:1] == b"\x30":
+        return "is in binary form (DER) and not in PEM"
+    return "is damaged or no PEM file (no line -----BEGIN ...-----)"
+
+
+def _parsed(read: Callable[[Any], T], what: Any, where: str) -> T:
+    try:
+        return read(what)
+    except _CANNOT_BE_READ as error:
+        reason = " ".join(str(error).split())
+        raise CertificateError(f"{where}: is damaged or of a kind that cannot be read ({reason})") from error
+
+
+def _read_all(certificate: x509.Certificate) -> None:
+    """Read every part that is looked at later: parsing is lazy, and peers may present anything."""
+    _ = (certificate.subject.rfc4514_string(), certificate.issuer.rfc4514_string(), list(certificate.extensions))
+    _ = (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+    certificate.public_key()
