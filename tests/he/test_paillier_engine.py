@@ -158,6 +158,7 @@ def test_interrupting_prints_no_traceback_of_a_worker(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, tmp_path / "script.py", "wait"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # where tests run without Ctrl-C
     )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == "4\n"
