@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
@@ -16,6 +16,7 @@ from labelward.errors import CodecError, EncryptionError, PeerError
 from labelward.messages.base import Message, Observation, ciphertexts, redacted
 from labelward.messages.codec import decode, encode, encode_fields
 from labelward.party.chain import PolicyChain
+from labelward.party.checkpoint import Checkpoints
 from labelward.party.transcript import Transcript
 from labelward.rng import Protection
 from labelward.transport.base import Transport
@@ -59,6 +60,7 @@ class Context:
         progress: called with (what, done, total).
         timeout: seconds to wait for one message before the run ends with an error that names it; None: for ever, where
             the transport itself tells of a peer's end.
+        checkpoints: where the party's state is kept; None: nowhere.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Context:
         policies: PolicyChain | None = None,
         progress: Progress = silent,
         timeout: float | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self.party, self.active, self.peers = transport.party, active, peers
         self.seed = seed
@@ -81,6 +84,7 @@ class Context:
         self.progress = progress
         self.meter = Meter()
         self.transcript = transcript
+        self.checkpoints = checkpoints or Checkpoints(None)
         self._transport, self._timeout = transport, timeout
         self._waiting: dict[tuple[str, str, Step], Message] = {}
         self._left: set[str] = set()
@@ -135,6 +139,20 @@ class Context:
         """Record what a policy of this party did."""
         self.transcript.append("applied", self.party, "Policy", (), msgspec.msgpack.encode(account))
 
+    def save(
+        self,
+        number: int,
+        state: msgspec.Struct,
+        *,
+        peers: Mapping[str, int] | None = None,
+        blocks: Mapping[str, bytes] | None = None,
+        keep: int | None = None,
+    ) -> None:
+        """Write a checkpoint (:meth:`Checkpoints.save`) once all that was recorded before it is on the disk, too."""
+        with self.phase("checkpoint"):
+            self.transcript.flush()
+            self.checkpoints.save(number, state, peers=peers, blocks=blocks, keep=keep)
+
     @contextlib.contextmanager
     def blaming(self, peer: str, name: str, step: Step) -> Iterator[None]:
         """Raise what does not fit in a peer's message as a :class:`PeerError` that names peer, message and step."""
@@ -156,6 +174,10 @@ class Context:
         """Tell the peers that this party has failed: the error's type only, since its text may hold private values."""
         self._failed = True
         self._transport.fail(type(error).__name__)
+
+    def abandon(self) -> None:
+        """This attempt is over, but not the run: nobody is told, and :meth:`close` does not call it complete."""
+        self._failed = True
 
     def close(self) -> None:
         """This party is done; :class:`OutputError` where its transcript cannot be finished."""

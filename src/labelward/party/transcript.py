@@ -3,7 +3,8 @@
 A transcript file is ``magic`` followed by records: a little-endian uint32 length, a MessagePack body ``[kind, peer,
 type, step, payload]``, and the SHA-256 of the previous record's hash and this body. Kinds: ``header``, ``received``
 (the message, ciphertexts as digests), ``sent`` (type and size only), ``observed``, ``applied`` (a policy, with
-parameters and what it did), and ``end``, without which a file was cut off.
+parameters and what it did), ``attempt`` (the run goes on here, in a new attempt), and ``end``, without which a file was
+cut off.
 
 Folders get mode 0700 and files 0600: a transcript is as sensitive as what it records.
 """
@@ -39,7 +40,7 @@ _MAGIC = b"labelward transcript\n"
 _LENGTH = 4
 _HASH = 32
 
-Kind = Literal["header", "received", "sent", "observed", "applied", "end"]
+Kind = Literal["header", "received", "sent", "observed", "applied", "attempt", "end"]
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -86,46 +87,72 @@ _headers = msgspec.msgpack.Decoder(Header)
 
 
 class Transcript:
-    """Append records to a file, or to memory where no folder is given.
+    """Append records to a file, or to memory where no folder is given. Each record is handed to the system at once.
+
+    Args:
+        header: who records what kind of run; None: it comes later, by :meth:`begin`, and what is recorded until then is
+            kept in memory.
+        folder: is made; mode 0700.
+        resume: whether a transcript that is there already goes on. Its chain is verified, and a last record that was
+            cut off is removed; a record ``attempt`` says where the new one begins.
+        finished: with ``resume``, whether even a complete one goes on.
 
     Raises:
-        OutputError: the folder cannot be made or written, or holds a transcript already.
+        FileFormatError: with ``resume``, the transcript that is there is damaged.
+        OutputError: the folder cannot be made or written, or holds a transcript already; with ``resume``, it is
+            complete, or that of another run (names what differs).
     """
 
-    def __init__(self, header: Header, folder: Path | None = None) -> None:
-        self.header = header
+    def __init__(
+        self, header: Header | None, folder: Path | None = None, *, resume: bool = False, finished: bool = False
+    ) -> None:
         self.entries: list[Entry] = []
+        self._header: Header | None = None
+        self._folder, self._resume, self._finished = folder, resume, finished
         self._chain = bytes(_HASH)
         self._file: BinaryIO | None = None
-        if folder is not None:
-            try:
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                folder.chmod(0o700)
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-                self._file = os.fdopen(os.open(folder / FILE_NAME, flags, 0o600), "wb")
-            except FileExistsError as error:
-                raise OutputError(f"{folder} holds a transcript already") from error
-            except OSError as error:
-                raise OutputError(f"a transcript cannot be written to {folder}: {error.strerror}") from error
-            self._file.write(_MAGIC)
-        self._write(Entry("header", "", "Header", (), msgspec.msgpack.encode(header)))
+        if header is not None:
+            self.begin(header)
+
+    @property
+    def header(self) -> Header:
+        """Who records what kind of run."""
+        if self._header is None:
+            raise ValueError("the transcript has no header yet")
+        return self._header
+
+    def begin(self, header: Header) -> None:
+        """Give a transcript its header; arguments and errors as for the class."""
+        if self._header is not None:
+            raise ValueError("the transcript has a header already")
+        self._header, early, self.entries = header, self.entries, []
+        if self._folder is None or not self._reopened(self._folder, header):
+            self._write(Entry("header", "", "Header", (), msgspec.msgpack.encode(header)))
+        for entry in early:
+            self._write(entry)
 
     def append(self, kind: Kind, peer: str, name: str, step: tuple[int, ...], payload: bytes) -> None:
         """Add one record."""
         self._write(Entry(kind, peer, name, step, payload))
 
-    def close(self, *, complete: bool) -> None:
-        """Write the closing record, flush to disk and close; ``complete``: the party's program came to its end."""
-        self._write(Entry("end", "", "complete" if complete else "failed", (), b""))
+    def flush(self) -> None:
+        """Have all records on the disk."""
         if self._file is not None:
-            file, self._file = self._file, None
             try:
-                file.flush()
-                with contextlib.suppress(OSError):
-                    os.fsync(file.fileno())
+                os.fsync(self._file.fileno())
             except OSError as error:
                 raise OutputError(f"the transcript cannot be written: {error.strerror}") from error
-            finally:
+
+    def close(self, *, complete: bool) -> None:
+        """Write the closing record, flush to disk and close; ``complete``: the party's program came to its end."""
+        if self._header is None:
+            return
+        try:
+            self._write(Entry("end", "", "complete" if complete else "failed", (), b""))
+            self.flush()
+        finally:
+            if self._file is not None:
+                file, self._file = self._file, None
                 with contextlib.suppress(OSError):
                     file.close()
 
@@ -134,11 +161,65 @@ class Transcript:
             self.entries.append(entry)
             return
         body = msgspec.msgpack.encode(entry)
-        self._chain = hashlib.sha256(self._chain + body).digest()
+        chain = hashlib.sha256(self._chain + body).digest()
         try:
-            self._file.write(len(body).to_bytes(_LENGTH, "little") + body + self._chain)
+            self._file.write(len(body).to_bytes(_LENGTH, "little") + body + chain)
+            self._file.flush()
         except OSError as error:
             raise OutputError(f"the transcript cannot be written: {error.strerror}") from error
+        self._chain = chain
+
+    def _reopened(self, folder: Path, header: Header) -> bool:
+        """Open the file; return whether it goes on, so that it has its header."""
+        path = folder / FILE_NAME
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.chmod(0o700)
+            if self._resume and path.exists():
+                attempts = self._go_on(path, header)
+                if attempts:
+                    self._write(Entry("attempt", "", "Attempt", (attempts + 1,), b""))
+                    return True
+                path.unlink()  # cut off within its first record
+            self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+            self._file.write(_MAGIC)
+        except FileExistsError as error:
+            raise OutputError(f"{folder} holds a transcript already") from error
+        except OSError as error:
+            raise OutputError(f"a transcript cannot be written to {folder}: {error.strerror}") from error
+        return False
+
+    def _go_on(self, path: Path, header: Header) -> int:
+        """Verify a transcript and open it behind its last whole record; return how many attempts it has, 0: none."""
+        data, attempts, last, end = path.read_bytes(), 0, None, 0
+        if _MAGIC.startswith(data):
+            return 0
+        try:
+            for last, position, chain in _records(path, data):
+                end, self._chain = position, chain
+                if not attempts:
+                    _require_same(path, header, decode_header(last))
+                    attempts = 1
+                attempts += last.kind == "attempt"
+        except _CutOffError:
+            if not attempts:
+                return 0
+        if last is not None and (last.kind, last.type) == ("end", "complete") and not self._finished:
+            raise OutputError(f"{path} is the transcript of a run that is complete")
+        os.truncate(path, end)
+        self._file = path.open("ab")
+        return attempts
+
+
+class _CutOffError(FileFormatError):
+    """The last record is not whole, as a kill or a power cut leaves it."""
+
+
+def _require_same(path: Path, mine: Header, theirs: Header) -> None:
+    names = [name for name in Header.__struct_fields__ if name != "version"]
+    differing = [name for name in names if getattr(mine, name) != getattr(theirs, name)]
+    if differing:
+        raise OutputError(f"{path} is the transcript of another run: {', '.join(differing)} differ")
 
 
 def read_entries(path: Path) -> Iterator[Entry]:
@@ -152,24 +233,33 @@ def read_entries(path: Path) -> Iterator[Entry]:
         data = path.read_bytes()
     except OSError as error:
         raise FileFormatError(f"no transcript can be read at {path}: {error.strerror}") from error
+    for entry, _, _ in _records(path, data):
+        yield entry
+
+
+def _records(path: Path, data: bytes) -> Iterator[tuple[Entry, int, bytes]]:
+    """Yield each record of a file with the position behind it and the hash that the next one builds on."""
     if not data.startswith(_MAGIC):
         raise FileFormatError(f"{path} is no labelward transcript")
     position, number, chain = len(_MAGIC), 0, bytes(_HASH)
     if position == len(data):
-        raise FileFormatError(f"{path} holds no record")
+        raise _CutOffError(f"{path} holds no record")
     while position < len(data):
         size = int.from_bytes(data[position : position + _LENGTH], "little")
         start, end = position + _LENGTH, position + _LENGTH + size
         if end + _HASH > len(data):
-            raise FileFormatError(f"{path}: record {number} is cut off")
+            raise _CutOffError(f"{path}: record {number} is cut off")
         chain = hashlib.sha256(chain + data[start:end]).digest()
         if chain != data[end : end + _HASH]:
-            raise FileFormatError(f"{path}: record {number} is damaged (its hash does not fit)")
+            torn = end + _HASH == len(data) or not any(data[position:])
+            kind = _CutOffError if torn else FileFormatError
+            raise kind(f"{path}: record {number} is damaged (its hash does not fit)")
         try:
-            yield _entries.decode(memoryview(data)[start:end])
+            entry = _entries.decode(memoryview(data)[start:end])
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise FileFormatError(f"{path}: record {number} cannot be read: {error}") from error
         position, number = end + _HASH, number + 1
+        yield entry, position, chain
 
 
 def ids_digest(ids: Iterable[str]) -> str:

@@ -1,4 +1,9 @@
-"""A view: all that one party received, with what it computed from its own secrets. Frozen."""
+"""A view: all that one party received, with what it computed from its own secrets. Frozen.
+
+Where a run was cut off and went on, the view has several attempts. What a later one only repeats, word for word, is
+read once; what an earlier one alone said is read, too. So the content of a run that was disturbed is that of one that
+was not. Words are readable fields: a repeated message comes under another key, and its ciphertexts differ.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -81,6 +87,11 @@ class View:
         """Number of training rows."""
         return self._header.rows[0]
 
+    @property
+    def attempts(self) -> int:
+        """How many attempts the run took."""
+        return 1 + sum(entry.kind == "attempt" for entry in self._entries)
+
     def parameter(self, key: str, default: Any = None) -> Any:
         """Return a value of the shared job, such as ``"model.kind"``."""
         text = self._header.job.get(key)
@@ -88,24 +99,24 @@ class View:
 
     def received(self, kind: type[M]) -> Iterator[Received[M]]:
         """Yield the messages of one type in the order in which they arrived."""
-        for entry in self._entries:
+        for entry in self._said:
             if entry.kind == "received" and entry.type == kind.__name__:
                 yield Received(entry.peer, entry.step, _decode(entry))
 
     def observed(self, kind: type[O]) -> Iterator[O]:
         """Yield the observations of one type in the order in which they were made."""
-        for entry in self._entries:
+        for entry in self._said:
             if entry.kind == "observed" and entry.type == kind.__name__:
                 yield _decode(entry)
 
     def applied(self) -> Iterator[dict[str, Any]]:
         """Yield what the party's own policies did: kind, parameters, budget, tallies (the sender's account)."""
-        for entry in self._entries:
+        for entry in self._said:
             if entry.kind == "applied":
                 yield msgspec.msgpack.decode(entry.payload)
 
     def counts(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """Return ``{(kind, type): (records, bytes)}`` of all records.
+        """Return ``{(kind, type): (records, bytes)}`` of all records, those that a later attempt repeats included.
 
         Bytes are those that travelled for sent messages, of which no more is kept, and those of the record for all else
         (a received ciphertext is kept as a digest).
@@ -113,7 +124,7 @@ class View:
         number: Counter[tuple[str, str]] = Counter()
         size: Counter[tuple[str, str]] = Counter()
         for entry in self._entries:
-            if entry.kind in ("header", "end"):
+            if entry.kind in ("header", "attempt", "end"):
                 continue
             number[entry.kind, entry.type] += 1
             if entry.kind == "sent":
@@ -124,7 +135,7 @@ class View:
 
     def records(self) -> Iterator[tuple[str, str, tuple[int, ...], Message | Observation]]:
         """Yield kind, peer, step and record of all that was received or observed, keys and digests included."""
-        for entry in self._entries:
+        for entry in self._said:
             if entry.kind in ("received", "observed"):
                 yield entry.kind, entry.peer, entry.step, _decode(entry)
 
@@ -140,6 +151,32 @@ class View:
         for line in lines:
             total.update(hashlib.sha256(line).digest())
         return total.hexdigest()
+
+    @cached_property
+    def _said(self) -> tuple[Entry, ...]:
+        """All records but those that repeat what an earlier attempt said."""
+        return self._entries if self.attempts == 1 else tuple(_unrepeated(self._entries))
+
+
+def _unrepeated(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield each record as often as the attempt has it that has it most often."""
+    earlier, present = Counter[bytes](), Counter[bytes]()
+    for entry in entries:
+        if entry.kind == "attempt":
+            earlier, present = earlier | present, Counter()
+        elif entry.kind in ("received", "observed", "applied"):
+            word = _word(entry)
+            present[word] += 1
+            if present[word] > earlier[word]:
+                yield entry
+        else:
+            yield entry
+
+
+def _word(entry: Entry) -> bytes:
+    """Return a digest of all that a record says."""
+    said = entry.payload if entry.kind == "applied" else _readable(_decode(entry))
+    return hashlib.sha256(msgspec.msgpack.encode([entry.kind, entry.peer, entry.type, entry.step, said])).digest()
 
 
 def _decode(entry: Entry) -> Any:
