@@ -9,6 +9,7 @@ import typer
 from labelward.cli._guard import Guarded
 from labelward.cli.attack import attack, score
 from labelward.cli.audit import audit, demo, report
+from labelward.cli.certs import certs
 from labelward.cli.doctor import doctor
 from labelward.cli.explain import explain, export
 from labelward.cli.start import init, list_kinds
@@ -59,4 +60,5 @@ app.command("list")(list_kinds)
 app.command()(report)
 app.command()(doctor)
 app.add_typer(view, name="view")
+app.add_typer(certs, name="certs")
 app.add_typer(study, name="study")

@@ -1,14 +1,15 @@
-"""``labelward view``: look into what one party received."""
+"""``labelward view``: look into what one party received, and remove it when it is no longer needed."""
 
 from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from labelward.cli._output import insecure_warning, print_table
+from labelward.cli._guard import end
+from labelward.cli._output import counted, insecure_warning, print_table
 from labelward.errors import FileFormatError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ __all__ = ["view"]
 _LONGEST_LIST = 8
 _KINDS = ("received", "observed", "sent", "applied")
 
-view = typer.Typer(help="Look into a stored view: show, digest, verify.", no_args_is_help=True)
+view = typer.Typer(help="Look into a stored view: show, digest, verify; or purge it.", no_args_is_help=True)
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a stored view.")]
 
 
@@ -66,6 +67,45 @@ def verify(folder: Folder) -> None:
     if opened.ended == "cut off":
         raise FileFormatError(f"{folder}: no closing record; the run was killed, or records at the end are missing")
     typer.echo(f"whole: {records} records of {opened.party!r}, {readable} of them view content; run {opened.ended}")
+
+
+@view.command()
+def purge(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of a run, of one party in it, or of a view.")],
+    views: Annotated[bool, typer.Option("--views", help="The views only.")] = False,
+    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="The checkpoints only.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove views and checkpoints for good; models, results and tables stay."""
+    from labelward.evaluate.purge import kept_in
+    from labelward.evaluate.purge import purge as remove
+
+    kinds: list[Literal["view", "checkpoint"]] = ["view"] if views or not checkpoints else []
+    if checkpoints or not views:
+        kinds.append("checkpoint")
+    found = kept_in(folder, kinds)
+    if not found:
+        typer.echo(f"{folder}: nothing to remove; it holds no {' and no '.join(f'{kind}s' for kind in kinds)}")
+        return
+    rows = [(each.kind, str(each.folder), f"{len(each.files):,}", f"{each.size:,}") for each in found]
+    print_table("", ("what", "folder", "files", "bytes"), rows, words=2)
+    typer.echo("Models, results and tables stay. Of views no attack can be repeated afterwards;")
+    typer.echo("a run that is not finished cannot go on without its checkpoints.")
+    if not yes and not _agreed():
+        end("nothing was removed", 2, "stopped")
+    remove(found)
+    typer.echo(
+        f"removed {counted(sum(len(each.files) for each in found), 'file')}; purged.json in each folder names them"
+    )
+    typer.echo("Backups, snapshots and copies are out of reach, and a disk may keep what was on it.")
+
+
+def _agreed() -> bool:
+    """Ask on the terminal; where nobody can answer, the answer is no."""
+    try:
+        return typer.confirm("Remove them for good?", default=False)
+    except typer.Abort:
+        return False
 
 
 def _print_counts(opened: View) -> None:

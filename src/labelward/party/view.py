@@ -21,6 +21,7 @@ import msgspec
 from labelward.errors import CodecError, FileFormatError
 from labelward.messages.base import CipherDigest, Message, Observation
 from labelward.messages.codec import decode_fields, schema
+from labelward.party.purged import PURGED_FILE, when_purged
 from labelward.party.transcript import FILE_NAME, Entry, Header, decode_header, read_entries
 
 __all__ = ["Received", "View"]
@@ -55,9 +56,12 @@ class View:
         """Open a stored view and verify its hash chain.
 
         Raises:
-            FileFormatError: missing, damaged, or of a format that this version does not read.
+            FileFormatError: missing, purged, damaged, or of a format that this version does not read.
         """
-        records = read_entries(folder / FILE_NAME if folder.is_dir() else folder)
+        path = folder / FILE_NAME if folder.is_dir() else folder
+        if not path.exists() and (day := when_purged(path.parent)):
+            raise FileFormatError(f"{path.parent}: the view was purged on {day}; {PURGED_FILE} says what was there")
+        records = read_entries(path)
         return cls(decode_header(next(records)), records)
 
     def without_records(self) -> View:

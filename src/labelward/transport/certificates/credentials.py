@@ -5,7 +5,8 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from math import ceil
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -162,7 +163,7 @@ def _check_trust(
 
 
 def _check_time(leaf: x509.Certificate, where: str, now: datetime, listens: bool) -> tuple[str, None]:
-    left = check_time(leaf, where, now=now).days
+    left = ceil(check_time(leaf, where, now=now) / timedelta(days=1))
     return (
         f"{where}: valid until {moment(leaf.not_valid_after_utc)}, {left} {'day' if left == 1 else 'days'} left",
         None,

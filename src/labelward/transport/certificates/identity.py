@@ -17,10 +17,14 @@ _PARTY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
 def check_party_name(name: str) -> str:
-    """Return a name that a party may have, as in a job file; :class:`CertificateError` for another."""
+    """Return a name that a party with certificates may have; :class:`CertificateError` for another."""
     if not _PARTY.fullmatch(name):
         raise CertificateError(
             f"a party's name must be a letter, then letters, digits, '_' or '-', at most 64 in all, but got {name!r}"
+        )
+    if name.lower() == "authority":
+        raise CertificateError(
+            f"a party that has certificates cannot be called {name!r}: authority.crt is another file"
         )
     return name
 

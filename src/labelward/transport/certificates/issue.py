@@ -131,7 +131,7 @@ def _signed(
         left = max(0, (signer.not_valid_after_utc - now).days)
         raise CertificateError(
             f"{AUTHORITY_FILE}: the authority ends on {moment(signer.not_valid_after_utc)}, in {left} days; "
-            f"what it signs cannot be valid for {days}"
+            f"what it signs cannot be valid for {days} days"
         )
     builder = _builder(_called(party), signer.subject, key, begin, end)
     builder = builder.add_extension(names, critical=False)
