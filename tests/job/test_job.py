@@ -326,7 +326,7 @@ def test_a_job_made_in_python_is_checked_too():
     assert job.active.name == "active"
     assert hash(job) == hash(parse_job(job.to_toml()))
     with pytest.raises(JobError, match="needs either a share"):
-        PartySection(name="telco")
+        PartySection(name="telco", share=0.5, columns=("a",))
 
 
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12).filter(str.strip)

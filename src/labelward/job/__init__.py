@@ -2,6 +2,7 @@
 
 from .kinds import Kind, Variant
 from .model import Job
+from .network import NetworkSection, split_address
 from .parse import load_job, parse_job
 from .sections import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection
 from .template import template
@@ -12,10 +13,12 @@ __all__ = [
     "Job",
     "Kind",
     "LeakageSection",
+    "NetworkSection",
     "PartySection",
     "RunSection",
     "Variant",
     "load_job",
     "parse_job",
+    "split_address",
     "template",
 ]

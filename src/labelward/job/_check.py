@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -10,13 +11,23 @@ from labelward.errors import JobError
 
 from ._frozen import Frozen
 
-__all__ = ["boolean", "choice", "directions", "name_list", "number", "string", "whole"]
+__all__ = ["boolean", "choice", "directions", "name", "name_list", "number", "string", "whole"]
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
 def boolean(place: str, value: Any) -> None:
     """Refuse what is not true or false."""
     if not isinstance(value, bool):
         raise JobError(f"{place}: must be true or false but got {value!r}")
+
+
+def name(place: str, value: Any) -> None:
+    """Refuse what is no name of a party or relay: names are folders, files and parts of certificates."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise JobError(
+            f"{place}: a name must be a letter, then letters, digits, '_' or '-', at most 64 in all, but got {value!r}"
+        )
 
 
 def string(place: str, value: Any) -> None:

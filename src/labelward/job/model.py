@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from labelward.errors import JobError
+from labelward.errors import JobError, unknown_name
 
 from . import _toml
 from .kinds import Kind, Variant
+from .network import NetworkSection
 from .sections import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection
 
 __all__ = ["Job", "refuse_common_table"]
@@ -30,6 +31,7 @@ class Job:
         attacks: kinds and raw parameters; may be empty.
         leakage: how their guesses are scored.
         run: the seeds.
+        network: where the parties of a real run meet; None for a rehearsal on one machine.
 
     Raises:
         JobError: where sections contradict each other.
@@ -43,6 +45,7 @@ class Job:
     attacks: tuple[Kind, ...] = ()
     leakage: LeakageSection = field(default_factory=LeakageSection)
     run: RunSection = field(default_factory=RunSection)
+    network: NetworkSection | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parties", _active_first(tuple(self.parties)))
@@ -50,6 +53,7 @@ class Job:
         object.__setattr__(self, "attacks", tuple(self.attacks))
         _check_form(self.data, self.parties)
         _check_columns(self.data, self.parties)
+        _check_network(self.network, self.parties)
         for number, variant in enumerate(self.defenses):
             if variant in self.variants()[: number + 1]:  # by value: 1 and 1.0 are the same
                 raise JobError(f"[[defense]]: {variant.label!r} is given twice")
@@ -71,10 +75,29 @@ class Job:
         """Return the undefended variant, then the defended ones."""
         return (Variant(), *self.defenses)
 
+    @property
+    def listener(self) -> str:
+        """Who listens in a real run: a party, or a relay."""
+        given = None if self.network is None else self.network.listener
+        return self.active.name if given is None else given
+
+    def party(self, name: str) -> PartySection:
+        """Return a party's section; :class:`JobError` for an unknown name."""
+        for party in self.parties:
+            if party.name == name:
+                return party
+        raise JobError(unknown_name("party", name, [party.name for party in self.parties]))
+
+    def connection(self) -> NetworkSection:
+        """Return ``[network]``; :class:`JobError` where a real run is wanted but the section is missing."""
+        if self.network is None:
+            raise JobError("[network]: required for a run over a network; give it the listener's address")
+        return self.network
+
     def shared(self) -> dict[str, Any]:
         """Return what all parties must agree on, as JSON values under flat names such as ``model.depth``.
 
-        Tables, paths and columns are each party's own; defenses and attacks are the active party's business.
+        Tables, paths, columns and addresses are each party's own; defenses and attacks are the active party's business.
         """
         agreed: dict[str, Any] = {f"model.{key}": value for key, value in self.model.as_dict().items()}
         for key in ("engine", "bits", "insecure", "precision"):
@@ -85,7 +108,7 @@ class Job:
     def to_toml(self) -> str:
         """Return the job file; it parses to an equal job but for parameters that are None, which TOML cannot say."""
         blocks = [_toml.block("[data]", _given(self.data))]
-        own = [party for party in self.parties if party.table is not None]
+        own = [party for party in self.parties if party.table is not None or party.elsewhere]
         if own:
             blocks += [_toml.block(f"[parties.{party.name}]", _given(party, "name")) for party in own]
         else:
@@ -99,6 +122,8 @@ class Job:
         blocks += [_toml.block("[[attack]]", attack.as_dict()) for attack in self.attacks]
         blocks.append(_toml.block("[leakage]", _given(self.leakage)))
         blocks.append(_toml.block("[run]", _given(self.run)))
+        if self.network is not None:
+            blocks.append(_toml.block("[network]", _given(self.network)))
         return "\n".join(blocks)
 
 
@@ -122,31 +147,49 @@ def _active_first(parties: tuple[PartySection, ...]) -> tuple[PartySection, ...]
             same = parties[names.index(party.name.lower())].name
             told = "the name is given twice" if same == party.name else f"it and {same!r} differ only in case"
             raise JobError(f"[parties] {party.name}: {told}")
-    holders = [party for party in parties if party.label is not None]
-    if len(holders) > 1:
-        raise JobError(f"[parties.{holders[1].name}] label: {holders[0].name!r} holds the labels already")
-    named = [party for party in parties if party.name == "active"]
-    if holders and named and holders != named:
-        raise JobError(f"[parties.{holders[0].name}] label: the labels are held by another party than 'active'")
-    if not holders and not named:
-        raise JobError(
-            "[parties]: none of them is the active party; call the one that holds the labels 'active', "
-            "or give its section the label column"
-        )
-    active = (holders or named)[0]
+    active = _active(parties)
     if len(parties) < 2:
         raise JobError("[parties]: at least one passive party is needed beside the active one")
     return (active, *(party for party in parties if party is not active))
 
 
+def _active(parties: tuple[PartySection, ...]) -> PartySection:
+    """Return the party that has the label column, the role or the name; they must not be different ones."""
+    holders = [party for party in parties if party.label is not None]
+    if len(holders) > 1:
+        raise JobError(f"[parties.{holders[1].name}] label: {holders[0].name!r} holds the labels already")
+    called = [party for party in parties if party.role == "active"]
+    if len(called) > 1:
+        raise JobError(f"[parties.{called[1].name}] role: {called[0].name!r} is the active party already")
+    named = [party for party in parties if party.name == "active"]
+    if holders and called and holders != called:
+        raise JobError(
+            f"[parties.{holders[0].name}] label: only the active party has the labels, and the active party is "
+            f"{called[0].name!r}"
+        )
+    if holders and named and holders != named:
+        raise JobError(f"[parties.{holders[0].name}] label: the labels are held by another party than 'active'")
+    if named and (named[0].role == "passive" or (called and called != named)):
+        raise JobError("[parties.active] role: a party called 'active' is the active party")
+    found = holders or called or named
+    if not found:
+        raise JobError(
+            "[parties]: none of them is the active party; call the one that holds the labels 'active', "
+            'or give its section the label column, or role = "active" where its table is elsewhere'
+        )
+    return found[0]
+
+
 def _check_form(data: DataSection, parties: tuple[PartySection, ...]) -> None:
-    own = [party for party in parties if party.table is not None]
+    own = [party for party in parties if party.table is not None or party.elsewhere]
     if own:
-        strangers = [party.name for party in parties if party.table is None]
+        strangers = [party.name for party in parties if party not in own]
         if strangers:
-            raise JobError(f"[parties.{strangers[0]}] table: required, since {own[0].name!r} has its own table")
+            raise JobError(
+                f"[parties.{strangers[0]}] table: required, since {own[0].name!r} does not share the table of [data]"
+            )
         refuse_common_table(_given(data))
-        if parties[0].label is None:
+        if parties[0].table is not None and parties[0].label is None:
             raise JobError(f"[parties.{parties[0].name}] label: required for the active party's own table")
     elif data.table is None:
         raise JobError("[data] table: required (a catalogue name, or the path of a .csv or .parquet file)")
@@ -177,3 +220,22 @@ def _check_columns(data: DataSection, parties: tuple[PartySection, ...]) -> None
                     "(set overlap = true in [data] to allow it)"
                 )
             holder.setdefault(column, party.name)
+
+
+def _check_network(network: NetworkSection | None, parties: tuple[PartySection, ...]) -> None:
+    elsewhere = [party.name for party in parties if party.elsewhere]
+    if network is None:
+        if elsewhere:
+            raise JobError(
+                f"[parties.{elsewhere[0]}] table: required; without it the data of {elsewhere[0]!r} are elsewhere, and "
+                "that needs a section [network]"
+            )
+        return
+    if any(party.share is not None or (party.table is None and party.columns is not None) for party in parties):
+        raise JobError(
+            "[network]: only where each party has its own table ([parties.NAME]); here all share the table of [data]"
+        )
+    names = {party.name.lower(): party.name for party in parties}
+    same = names.get((network.listener or "").lower())
+    if same is not None and same != network.listener:
+        raise JobError(f"[network] listener: {network.listener!r} and the party {same!r} differ only in case")

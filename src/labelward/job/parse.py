@@ -13,16 +13,17 @@ from labelward.errors import JobError, unknown_name
 
 from .kinds import Kind, Variant, sweep
 from .model import Job, refuse_common_table
+from .network import NetworkSection
 from .sections import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection, is_path
 
 __all__ = ["load_job", "parse_job"]
 
-_SECTIONS = ("data", "parties", "model", "encryption", "defense", "attack", "leakage", "run")
-_Section = TypeVar("_Section", DataSection, EncryptionSection, LeakageSection, PartySection, RunSection)
+_SECTIONS = ("data", "parties", "model", "encryption", "defense", "attack", "leakage", "run", "network")
+_Section = TypeVar("_Section", DataSection, EncryptionSection, LeakageSection, NetworkSection, PartySection, RunSection)
 
 
 def load_job(path: str | os.PathLike[str]) -> Job:
-    """Return the job of a TOML file; relative paths of tables count from its folder.
+    """Return the job of a TOML file; relative paths of tables and certificates count from its folder.
 
     Raises:
         JobError: the file cannot be read, is no TOML, or asks for what cannot be.
@@ -47,7 +48,7 @@ def parse_job(
     Args:
         job: the text or the dictionary.
         source: what error messages call it.
-        base: folder from which relative paths of tables count; None leaves them as they are.
+        base: folder from which relative paths of tables and certificates count; None leaves them as they are.
 
     Raises:
         JobError: names source, section, key and value.
@@ -83,6 +84,7 @@ def _job(tables: Mapping[str, Any], base: Path | None) -> Job:
         attacks=tuple(_kind(place, one) for place, one in _entries("[[attack]]", tables.get("attack", []))),
         leakage=_section(LeakageSection, "[leakage]", _table("[leakage]", tables.get("leakage", {})), base),
         run=_section(RunSection, "[run]", _table("[run]", tables.get("run", {})), base),
+        network=_network(tables.get("network"), base),
     )
 
 
@@ -115,14 +117,25 @@ def _section(
 def _party(name: str, held: Any, data: DataSection, base: Path | None) -> PartySection:
     if isinstance(held, Mapping):
         own = dict(held)
-        if data.id is not None:
+        if "table" in own and data.id is not None:
             own.setdefault("id", data.id)
-        if "table" not in own:
-            raise JobError(f"[parties.{name}] table: required (the path of the party's .csv or .parquet file)")
+        for key in ("columns", "share"):
+            if key in own and "table" not in own:
+                raise JobError(f"[parties.{name}] table: required beside {key} (the path of a .csv or .parquet file)")
         return _section(PartySection, f"[parties.{name}]", own, base, name=name)
     if isinstance(held, list | tuple):
         return PartySection(name=name, columns=tuple(held))
     return PartySection(name=name, share=held)
+
+
+def _network(given: Any, base: Path | None) -> NetworkSection | None:
+    if given is None:
+        return None
+    values = dict(_table("[network]", given))
+    folder = values.setdefault("certificates", "certs")
+    if base is not None and isinstance(folder, str) and folder.strip():
+        values["certificates"] = os.path.abspath(base / folder)
+    return _section(NetworkSection, "[network]", values, base)
 
 
 def _kind(place: str, entry: Any, default: str | None = None) -> Kind:

@@ -1,5 +1,5 @@
 """The sections of the job file that have fixed keys: ``[data]``, ``[parties]``, ``[encryption]``,
-``[leakage]``, ``[run]``.
+``[leakage]``, ``[run]``. The keys of ``[network]`` stand in :mod:`labelward.job.network`.
 
 Each is checked when it is made, from a file or from Python, and raises
 :class:`~labelward.errors.JobError` with a message such as
@@ -21,7 +21,6 @@ from ._frozen import Frozen
 
 __all__ = ["DataSection", "EncryptionSection", "LeakageSection", "PartySection", "RunSection", "is_path"]
 
-_PARTY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _CATALOGUE_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _SUFFIXES = (".csv", ".parquet")
 
@@ -105,7 +104,9 @@ class DataSection:
 
 @dataclass(frozen=True, kw_only=True)
 class PartySection:
-    """One party: its name and what it holds, in exactly one of three ways.
+    """One party: its name and what it holds: a share or a list of a common table's columns, or a table of its own.
+
+    A party of which neither is given has its data elsewhere: on its own machine, in a run over a network.
 
     Attributes:
         name: a letter, then letters, digits, ``_`` or ``-``; at most 64 characters.
@@ -116,6 +117,7 @@ class PartySection:
         label: the own table's label column; the one party that has it is the active party.
         weight: the own table's column of row weights; the active party's only.
         monotone: 1 or -1 by column of the own table: predictions may only rise, or fall, with it.
+        role: ``"active"`` or ``"passive"``; needed where no label column here says who is active.
     """
 
     name: str
@@ -126,13 +128,11 @@ class PartySection:
     label: str | None = None
     weight: str | None = None
     monotone: Mapping[str, int] = Frozen[int]({})
+    role: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _PARTY_NAME.fullmatch(self.name):
-            raise JobError(
-                f"[parties] {self.name}: a party's name must be a letter, then letters, digits, '_' or '-', "
-                "at most 64 in all"
-            )
+        check.name("[parties]", self.name)
+        self._check_role()
         if self.columns is not None:
             place = f"[parties] {self.name}" if self.table is None else f"[parties.{self.name}] columns"
             object.__setattr__(self, "columns", check.name_list(place, self.columns))
@@ -140,10 +140,25 @@ class PartySection:
             self._check_own_table()
         elif self.roles() or self.monotone:
             raise JobError(f"[parties.{self.name}] table: required beside id, label, weight and monotone")
-        elif (self.share is None) == (self.columns is None):
+        elif self.share is not None and self.columns is not None:
             raise JobError(f"[parties] {self.name}: needs either a share of the columns or a list of them")
         elif self.share is not None:
             self._check_share(self.share)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the party's data are not here but on its own machine."""
+        return self.table is None and self.share is None and self.columns is None
+
+    def _check_role(self) -> None:
+        if self.role is None:
+            return
+        place = f"[parties.{self.name}] role"
+        check.choice(place, self.role, ("active", "passive"))
+        if self.table is None and not self.elsewhere:
+            raise JobError(f"{place}: only where parties have their own tables; the active party is called 'active'")
+        if self.role == "passive" and self.label is not None:
+            raise JobError(f"{place}: 'passive', but the party has the label column {self.label!r}")
 
     def _check_share(self, share: Any) -> None:
         if isinstance(share, bool) or not isinstance(share, int | float):
