@@ -77,9 +77,9 @@ def new_party(
 
 def new_request(party: str, *, addresses: Sequence[str] = ()) -> Issued:
     """Make a key (ECDSA P-256) and a request that an authority sign its certificate."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    names, key = _names(party, addresses), ec.generate_private_key(ec.SECP256R1())
     builder = x509.CertificateSigningRequestBuilder().subject_name(_called(party))
-    builder = builder.add_extension(_names(party, addresses), critical=False)
+    builder = builder.add_extension(names, critical=False)
     builder = builder.add_extension(_usage(digital_signature=True), critical=True)
     builder = builder.add_extension(_both_uses(), critical=False)
     return Issued(certificate=_pem(builder.sign(key, SHA256())), key=_key_pem(key))

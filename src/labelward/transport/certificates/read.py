@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import warnings
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
@@ -11,6 +13,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.utils import CryptographyDeprecationWarning
 
 from labelward.errors import CertificateError
 
@@ -39,7 +42,10 @@ _NAMES = {
     "ENCRYPTED PRIVATE KEY": "a private key",
     "PUBLIC KEY": "a public key",
 }
+_WARNINGS = threading.Lock()
+"""What is done with warnings is one setting of the whole process."""
 _CANNOT_BE_READ = (
+    CryptographyDeprecationWarning,
     ValueError,
     TypeError,
     UnsupportedAlgorithm,
@@ -151,7 +157,9 @@ def _instead(pem: bytes) -> str:
 
 def _parsed(read: Callable[[Any], T], what: Any, where: str) -> T:
     try:
-        return read(what)
+        with _WARNINGS, warnings.catch_warnings():
+            warnings.simplefilter("error", CryptographyDeprecationWarning)  # such as a serial number of zero
+            return read(what)
     except _CANNOT_BE_READ as error:
         reason = " ".join(str(error).split())
         raise CertificateError(f"{where}: is damaged or of a kind that cannot be read ({reason})") from error
@@ -161,4 +169,4 @@ def _read_all(certificate: x509.Certificate) -> None:
     """Read every part that is looked at later: parsing is lazy, and peers may present anything."""
     _ = (certificate.subject.rfc4514_string(), certificate.issuer.rfc4514_string(), list(certificate.extensions))
     _ = (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
-    certificate.public_key()
+    _ = (certificate.public_key(), certificate.signature_hash_algorithm)
