@@ -1,0 +1,247 @@
+"""Split networks, the active party: it holds the labels, perhaps a top model, and perhaps columns and a bottom model.
+
+Setting: it receives the embeddings of every party, batch by batch, and returns to each the gradient of the batch's mean
+loss with respect to that party's embeddings. What leaves beside these gradients: when epochs begin and end, and which
+was the best. Policies act on each party's gradients before they leave.
+
+Reference: "Server executes" of Algorithm 2 (with a top model, over the joined embeddings) and of Algorithm 3 (without,
+on the sum of the parties' logits), Appendix A of the label inference paper. Differences: the server is the active
+party, which may hold a bottom model of its own; all parties take their steps at the same time, from the same batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import JobError
+from labelward.messages.base import Array
+from labelward.messages.splitnn import (
+    BatchEmbeddings,
+    BatchGradients,
+    EpochEnd,
+    EpochOrder,
+    EpochStart,
+    ValidationEmbeddings,
+)
+from labelward.party.context import Context
+from labelward.protocols.splitnn._torch import torch
+from labelward.protocols.splitnn.held import Labels
+from labelward.protocols.splitnn.local import Bottom, Trainable, batches, device_of, epoch_order, pieces
+from labelward.protocols.splitnn.losses import Objective, Score
+from labelward.protocols.splitnn.params import SplitNet
+from labelward.protocols.splitnn.points import NetPolicy, ReturnedGradient
+from labelward.protocols.splitnn.wire import as_array, as_tensor, checked, diverged, is_finite, pack, unpack
+from labelward.rng import learning
+
+__all__ = ["Epoch", "joined", "train_active"]
+
+
+class Epoch(msgspec.Struct, frozen=True):
+    """How an epoch went.
+
+    Attributes:
+        train: of the training rows, each under the weights that its batch met.
+        validation: of the validation rows after the epoch; None where there are none.
+    """
+
+    train: Score
+    validation: Score | None = None
+
+
+def train_active(
+    ctx: Context,
+    params: SplitNet,
+    objective: Objective,
+    labels: Labels,
+    sizes: Mapping[str, int],
+    bottom: Bottom | None,
+    top: Trainable | None,
+    *,
+    rows: int,
+    policies: NetPolicy,
+) -> tuple[Epoch, ...]:
+    """Train with all peers of the context; bottom and top model then have the best epoch's weights.
+
+    Args:
+        labels: of the training rows, then of the validation rows.
+        sizes: of each peer's embeddings.
+        bottom: the own bottom model; None for a party without columns.
+        top: None: the parties' outputs are added up.
+        rows: training rows.
+
+    Returns:
+        How each epoch went.
+
+    Raises:
+        JobError: the training left the numbers; names party, epoch and batch.
+        PeerError: a peer failed, stayed silent or sent something that cannot be.
+        PolicyError: a policy cannot act.
+    """
+    server = _Server(ctx, params, objective, labels, sizes, bottom, top, rows=rows, policies=policies)
+    history: list[Epoch] = []
+    best = 0
+    for epoch in range(params.epochs):
+        ctx.progress("epochs", epoch, params.epochs)
+        history.append(Epoch(server.learn(epoch), server.validate(epoch)))
+        is_best = not params.patience or _loss(history[epoch]) < min(map(_loss, history[:epoch]), default=math.inf)
+        best = epoch if is_best else best
+        is_last = epoch + 1 == params.epochs or (params.patience > 0 and epoch - best >= params.patience)
+        for peer in ctx.peers:
+            ctx.send(peer, EpochEnd(is_best, is_last), (epoch,))
+        for own in (bottom, top):
+            if own is not None and is_best and params.patience:
+                own.keep()
+        if is_last:
+            break
+    for own in (bottom, top):
+        if own is not None:
+            own.finish()
+    ctx.progress("epochs", params.epochs, params.epochs)
+    return tuple(history)
+
+
+def joined(parts: list[torch.Tensor], top: torch.nn.Module | None) -> torch.Tensor:
+    """Return the whole model's outputs: of the top model over the joined embeddings, or the sum of the parts."""
+    if top is not None:
+        out: torch.Tensor = top(torch.cat(parts, 1))
+        return out
+    return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+
+
+class _Server:
+    """The active party's state between batches."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        params: SplitNet,
+        objective: Objective,
+        labels: Labels,
+        sizes: Mapping[str, int],
+        bottom: Bottom | None,
+        top: Trainable | None,
+        *,
+        rows: int,
+        policies: NetPolicy,
+    ) -> None:
+        self.ctx, self.params, self.objective, self.policies = ctx, params, objective, policies
+        self.sizes, self.bottom, self.top, self.rows = sizes, bottom, top, rows
+        self.device, dtype = device_of(params), getattr(torch, params.dtype)
+        self.values = labels.values
+        self.targets = objective.targets(labels.values, dtype, self.device)
+        self.weights = objective.weights(labels.values, labels.weights, dtype, self.device)
+
+    def learn(self, epoch: int) -> Score:
+        """Go through all training rows once."""
+        ctx = self.ctx
+        for peer in ctx.peers:
+            ctx.send(peer, EpochStart(), (epoch,))
+        order = epoch_order(ctx.seed, epoch, self.rows)
+        ctx.observe(EpochOrder(epoch, Array.pack(order)))
+        places = torch.from_numpy(order).long().to(self.device)
+        for own in (self.bottom, self.top):
+            if own is not None:
+                own.begin(epoch)
+        outputs = [
+            self._batch(epoch, batch, places[piece], order[piece])
+            for batch, piece in enumerate(batches(self.rows, self.params.batch_size))
+        ]
+        return self.objective.score(torch.cat(outputs), self.targets[places], self.weights[places])
+
+    def validate(self, epoch: int) -> Score | None:
+        """Score the validation rows under the present weights."""
+        rest = slice(self.rows, None)
+        targets, weights = self.targets[rest], self.weights[rest]
+        if not len(targets):
+            return None
+        own = self.bottom.validation() if self.bottom is not None else None
+        outputs = []
+        if self.top is not None:
+            self.top.module.eval()
+        for part, piece in enumerate(pieces(len(targets), self.params)):
+            parts = [] if own is None else [next(own)]
+            for peer, size in self.sizes.items():
+                array = self.ctx.recv(peer, ValidationEmbeddings, (epoch, part)).values
+                parts.append(self._unpacked(peer, array, piece.stop - piece.start, size, (epoch, part)))
+            with torch.no_grad():
+                outputs.append(joined(parts, self.top.module if self.top else None))
+        score = self.objective.score(torch.cat(outputs), targets, weights)
+        if not math.isfinite(score.loss):
+            raise diverged(self.ctx.party, "the loss of the validation rows", epoch, None, self.params)
+        return score
+
+    def _batch(self, epoch: int, batch: int, places: torch.Tensor, rows: NDArray[np.int32]) -> torch.Tensor:
+        """Learn from one batch; return the model's outputs of its rows."""
+        ctx, step = self.ctx, (epoch, batch)
+        own: dict[str, torch.Tensor] = {}
+        if self.bottom is not None:
+            with ctx.phase("forward"):
+                own[ctx.party] = self._own(places, step)
+        received = {peer: ctx.recv(peer, BatchEmbeddings, step).values for peer in ctx.peers}
+        embeddings = own | {
+            peer: self._unpacked(peer, array, len(rows), self.sizes[peer], step) for peer, array in received.items()
+        }
+        with ctx.phase("loss"):
+            parts = [part.requires_grad_() for part in embeddings.values()]
+            if self.top is not None:
+                self.top.optimizer.zero_grad()
+            outputs = joined(parts, self.top.module if self.top else None)
+            loss = self.objective.mean_loss(outputs, self.targets[places], self.weights[places])
+            if not math.isfinite(loss.item()):
+                raise diverged(ctx.party, "the loss", epoch, batch, self.params)
+            loss.backward()  # type: ignore[no-untyped-call]
+        for peer in ctx.peers:
+            ctx.send(peer, BatchGradients(self._returned(peer, _gradient(embeddings[peer]), step, rows)), step)
+        with ctx.phase("backward"):
+            if self.bottom is not None:
+                self.bottom.update(_gradient(own[ctx.party]))
+            if self.top is not None:
+                self.top.optimizer.step()
+        return outputs.detach()
+
+    def _own(self, places: torch.Tensor, step: tuple[int, int]) -> torch.Tensor:
+        assert self.bottom is not None
+        values = self.bottom.forward(places)
+        if not is_finite(as_array(values)):
+            raise diverged(self.ctx.party, "an embedding of training rows", *step, self.params)
+        return values
+
+    def _unpacked(self, peer: str, array: Array, rows: int, size: int, step: tuple[int, int]) -> torch.Tensor:
+        with self.ctx.blaming(peer, "embeddings", step):
+            values = unpack(array, self.params, (rows, size))
+        return as_tensor(values, self.params, self.device)
+
+    def _returned(self, peer: str, gradient: torch.Tensor, step: tuple[int, int], rows: NDArray[np.int32]) -> Array:
+        """Return the gradient as it leaves: after the policies have had their say."""
+        values = as_array(gradient)
+        if not is_finite(values):
+            raise diverged(self.ctx.party, f"a gradient for {peer!r}", *step, self.params)
+        given = ReturnedGradient(
+            party=peer,
+            epoch=step[0],
+            batch=step[1],
+            values=values,
+            targets=self.values[rows],
+            classes=self.objective.classes,
+            draw=lambda what: learning(self.ctx.seed, self.ctx.party, step[0], what),
+            protection=self.ctx.protection,
+        )
+        answer = checked(self.policies.on_returned_gradient(given), values, "on_returned_gradient")
+        return pack(answer, self.params)
+
+
+def _gradient(part: torch.Tensor) -> torch.Tensor:
+    """Return the gradient that reached a part; zeros where the top model does not use it."""
+    return part.grad if part.grad is not None else torch.zeros_like(part)
+
+
+def _loss(epoch: Epoch) -> float:
+    """Return what early stopping goes by."""
+    if epoch.validation is None:
+        raise JobError("[model] patience: needs validation rows ([data] validation_size)")
+    return epoch.validation.loss

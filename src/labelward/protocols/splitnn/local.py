@@ -1,0 +1,208 @@
+"""One party's own work: its bottom model forward and back, which is the same at every party."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import DataError, JobError
+from labelward.protocols.splitnn._torch import nn, torch
+from labelward.protocols.splitnn.behavior import Behavior, Honest
+from labelward.protocols.splitnn.held import Held
+from labelward.protocols.splitnn.models import ModelSpec, build
+from labelward.protocols.splitnn.params import MODULE, SplitNet
+from labelward.protocols.splitnn.tables import Hashed, Table
+from labelward.protocols.splitnn.wire import as_tensor
+from labelward.rng import learning
+
+__all__ = [
+    "Bottom",
+    "Trainable",
+    "batches",
+    "device_of",
+    "embedded",
+    "epoch_order",
+    "make_bottom",
+    "own_module",
+    "pieces",
+    "seeded",
+]
+
+_LEAST_PIECE = 1024
+
+
+def device_of(params: SplitNet) -> torch.device:
+    """Return the device; :class:`JobError` where this machine has none of the kind."""
+    device = torch.device(params.device)
+    if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
+        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        raise JobError(f"[model] device: {params.device!r} is not there: torch finds {found} CUDA devices here")
+    return device
+
+
+def seeded(seed: int, party: str, purpose: str) -> torch.Generator:
+    """Return torch's generator for the learning draws of one purpose."""
+    return torch.Generator().manual_seed(int(learning(seed, party, 0, purpose).integers(1 << 62)))
+
+
+def epoch_order(seed: int, epoch: int, rows: int) -> NDArray[np.int32]:
+    """Return the training rows in the order of an epoch; all parties draw the same."""
+    return learning(seed, "", epoch, "batch order").permutation(rows).astype(np.int32)
+
+
+def batches(rows: int, size: int) -> list[slice]:
+    """Return the batches as pieces of an epoch's order; a last one of a single row joins the one before it."""
+    starts = list(range(0, rows, size))
+    if len(starts) > 1 and rows - starts[-1] == 1:
+        starts.pop()
+    return [slice(start, stop) for start, stop in zip(starts, [*starts[1:], rows], strict=True)]
+
+
+def pieces(rows: int, params: SplitNet) -> list[slice]:
+    """Return pieces of rows that are embedded without being learned from."""
+    size = max(params.batch_size, _LEAST_PIECE)
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def own_module(given: nn.Module | None, what: str, params: SplitNet) -> nn.Module:
+    """Return a copy of a model that was handed in, in the model's dtype.
+
+    Raises:
+        JobError: there is none, or it has no weights to train.
+    """
+    from copy import deepcopy
+
+    if given is None:
+        raise JobError(f"[model] {what}: 'module' needs a torch.nn.Module to be handed in, and there is none")
+    if not any(weight.requires_grad for weight in given.parameters()):
+        raise JobError(f"[model] {what}: the module {type(given).__name__} has no weights to train")
+    return deepcopy(given).to(getattr(torch, params.dtype))
+
+
+class Trainable:
+    """A module on its device, with what updates it."""
+
+    def __init__(self, module: nn.Module, params: SplitNet, behavior: Behavior | None = None) -> None:
+        self.params, self.device = params, device_of(params)
+        self.module = module.to(self.device)
+        weights = [weight for weight in module.parameters() if weight.requires_grad]
+        self.optimizer = (behavior or Honest()).optimizer(weights, params)
+        self._best: dict[str, torch.Tensor] = {}
+
+    def begin(self, epoch: int) -> None:
+        """Set the learning rate of an epoch."""
+        self.module.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.params.rate(epoch)
+
+    def keep(self) -> None:
+        """Remember the weights as they are: they are the best so far."""
+        self._best = {name: tensor.clone() for name, tensor in self.module.state_dict().items()}
+
+    def finish(self) -> None:
+        """Return to the weights that were kept last, where any were."""
+        if self._best:
+            self.module.load_state_dict(self._best)
+        self.module.eval()
+
+
+class Bottom(Trainable):
+    """A party's bottom model with its rows.
+
+    Attributes:
+        outputs: numbers a row.
+    """
+
+    def __init__(
+        self, module: nn.Module, spec: ModelSpec, held: Held, params: SplitNet, behavior: Behavior | None = None
+    ) -> None:
+        super().__init__(module, params, behavior)
+        self.spec, self.outputs = spec, spec.outputs
+        self._rows = held.rows
+        self._x = as_tensor(held.train, params, self.device)
+        self._out: torch.Tensor | None = None
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the embeddings of a batch, cut from their history, which is kept for :meth:`update`."""
+        self._out = self.module(self._x.index_select(0, rows))
+        return self._out.detach()
+
+    def update(self, gradient: torch.Tensor) -> None:
+        """Go back from the gradient of the last batch's embeddings, and take a step."""
+        assert self._out is not None
+        self.optimizer.zero_grad()
+        self._out.backward(gradient)  # type: ignore[no-untyped-call]
+        self._out = None
+        self.optimizer.step()
+
+    def validation(self) -> Iterator[torch.Tensor]:
+        """Yield the embeddings of the validation rows, piece by piece."""
+        return embedded(self.module, self._x[self._rows :], self.params)
+
+
+def embedded(module: nn.Module, x: torch.Tensor, params: SplitNet) -> Iterator[torch.Tensor]:
+    """Yield the embeddings of rows that are not learned from, piece by piece."""
+    module.eval()
+    for piece in pieces(len(x), params):
+        with torch.no_grad():
+            yield module(x[piece])
+
+
+def make_bottom(
+    party: str, held: Held, params: SplitNet, outputs: int, *, seed: int, behavior: Behavior | None = None
+) -> Bottom:
+    """Return a party's bottom model, built from its preset or copied from the module that it hands in.
+
+    Args:
+        outputs: how many numbers a row it must give; 0: any number.
+
+    Raises:
+        JobError: rows, module and outputs do not fit each other, or the device is not there.
+    """
+    spec = ModelSpec(
+        preset=params.bottom,
+        inputs=held.shape,
+        outputs=outputs,
+        width=params.width,
+        buckets=params.buckets,
+        vocabulary=params.vocabulary,
+        categories=dict(held.categories),
+    )
+    device_of(params)
+    if params.bottom == MODULE:
+        module = own_module(held.bottom, "bottom", params)
+        found = _probe(module, held, params, party)
+        if outputs and found != outputs:
+            raise JobError(
+                f"[model] bottom: the module of party {party!r} gives {found} numbers a row; {outputs} are needed"
+            )
+        spec = ModelSpec(preset=MODULE, inputs=held.shape, outputs=found)
+    else:
+        module = build(spec, seeded(seed, party, "bottom"), getattr(torch, params.dtype))
+    first = next(iter(module.children()), None)
+    if isinstance(first, Table | Hashed):
+        if params.standardize:
+            first.fit(torch.from_numpy(held.train[: held.rows].astype(np.float64)))
+    elif np.isnan(held.train).any() or np.isnan(held.test).any():
+        raise DataError(f"party {party!r}: bottom model {params.bottom!r} takes no missing values")
+    return Bottom(module, spec, held, params, behavior)
+
+
+def _probe(module: nn.Module, held: Held, params: SplitNet, party: str) -> int:
+    """Return how many numbers a row a module gives."""
+    training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            out = module(as_tensor(held.train[:2], params, torch.device("cpu")))
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        raise JobError(
+            f"[model] bottom: the module of party {party!r} does not take rows of shape {held.shape}: {error}"
+        ) from error
+    module.train(training)
+    if not isinstance(out, torch.Tensor) or out.ndim != 2 or len(out) != len(held.train[:2]):
+        told = list(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
+        raise JobError(f"[model] bottom: the module of party {party!r} must give [rows, numbers] but gave {told}")
+    return int(out.shape[1])

@@ -1,0 +1,119 @@
+"""What a split network is fitted to: the loss of a batch, how good a set of outputs is, and what outputs stand for."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import DataError, JobError
+from labelward.protocols.splitnn._torch import nn, torch
+from labelward.protocols.splitnn.held import Labels
+from labelward.protocols.splitnn.params import SplitNet
+
+__all__ = ["Objective", "Score", "objective_of"]
+
+Floats = NDArray[np.float64]
+
+
+class Score(msgspec.Struct, frozen=True):
+    """How some rows fared.
+
+    Attributes:
+        loss: the mean, weighted as in training.
+        metric: accuracy; for quantities the root of the mean squared error, in their own unit. NaN where it was not
+            looked at.
+    """
+
+    loss: float
+    metric: float = math.nan
+
+
+class Objective(msgspec.Struct, frozen=True):
+    """A loss with what it needs.
+
+    Attributes:
+        loss: ``"cross_entropy"``, ``"weighted"``, ``"nll"`` or ``"mse"``.
+        outputs: of the whole model: one for each class; 1 for a quantity.
+        class_weights: for ``"weighted"``, one for each class.
+        center, scale: of quantities; the model is fitted to (value − center) / scale.
+    """
+
+    loss: str
+    outputs: int
+    class_weights: tuple[float, ...] = ()
+    center: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def classes(self) -> int:
+        """How many there are; 0 for quantities."""
+        return 0 if self.loss == "mse" else self.outputs
+
+    def targets(self, values: Floats, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """Return what outputs are compared with: class numbers, or scaled quantities."""
+        if self.classes:
+            return torch.from_numpy(values.astype(np.int64)).to(device)
+        return torch.from_numpy((values - self.center) / self.scale).to(device, dtype)
+
+    def weights(self, values: Floats, weights: Floats, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """Return the weight of each row, that of its class included."""
+        if self.class_weights:
+            weights = weights * np.array(self.class_weights)[values.astype(np.int64)]
+        return torch.from_numpy(weights.copy()).to(device, dtype)
+
+    def mean_loss(self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """Return Σ w·loss / Σ w over the rows; 0 where no row has a weight."""
+        if self.loss == "mse":
+            losses = (outputs[:, 0] - targets).square()
+        elif self.loss == "nll":
+            losses = nn.functional.nll_loss(outputs.log_softmax(1), targets, reduction="none")
+        else:
+            losses = nn.functional.cross_entropy(outputs, targets, reduction="none")
+        return (weights * losses).sum() / weights.sum().clamp(min=torch.finfo(outputs.dtype).tiny)
+
+    def score(self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor) -> Score:
+        """Return the loss and the metric of these rows."""
+        loss = float(self.mean_loss(outputs, targets, weights))
+        if self.classes:
+            return Score(loss, float((outputs.argmax(1) == targets).double().mean()))
+        return Score(loss, self.scale * float((outputs[:, 0] - targets).square().mean().sqrt()))
+
+    def predicted(self, outputs: Floats) -> Floats:
+        """Return what outputs [rows, outputs] stand for: probabilities [rows, classes], or means [rows]."""
+        if not self.classes:
+            return np.asarray(outputs[:, 0] * self.scale + self.center)
+        powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def objective_of(params: SplitNet, labels: Labels, rows: int) -> Objective:
+    """Return the objective of a run; ``rows``: how many of the labels are of training rows.
+
+    Raises:
+        DataError: there are no two classes among the training rows, or a weighted loss lacks one.
+        JobError: the loss does not fit the labels.
+    """
+    classes, values, weights = len(labels.classes), labels.values[:rows], labels.weights[:rows]
+    loss = params.loss if params.loss != "auto" else "cross_entropy" if classes else "mse"
+    if (loss == "mse") == bool(classes):
+        raise JobError(f"[model] loss: {loss!r} does not fit labels that are {'classes' if classes else 'quantities'}")
+    if loss == "mse":
+        center = float(values.mean()) if params.standardize else 0.0
+        scale = float(values.std()) if params.standardize else 1.0
+        return Objective(loss, 1, center=center, scale=scale or 1.0)
+    counts = np.bincount(values.astype(np.int64), weights=weights, minlength=classes)
+    if np.count_nonzero(counts) < 2:
+        raise DataError("the training rows have labels of one class only")
+    if loss != "weighted":
+        return Objective(loss, classes)
+    if params.class_weights:
+        if len(params.class_weights) != classes:
+            raise JobError(f"[model] class_weights: {len(params.class_weights)} weights for {classes} classes")
+        return Objective(loss, classes, params.class_weights)
+    if not counts.all():
+        missing = labels.classes[int(np.argmin(counts))]
+        raise DataError(f"no training row has the class {missing!r}, so that it has no weight; give class_weights")
+    return Objective(loss, classes, tuple((counts.sum() / (classes * counts)).tolist()))

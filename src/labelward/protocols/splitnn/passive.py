@@ -1,0 +1,139 @@
+"""Split networks, a passive party: it has columns and a bottom model, and no label.
+
+Setting: it sends embeddings of each batch and receives the gradients of the loss with respect to them; in an honest
+run it does nothing else. These gradients, and the bottom model that they train, are what the label inference attacks
+read. Without a top model its embeddings are its part of the logits, and one batch's gradients tell the labels
+(Section 3.5). Of validation rows it sends embeddings and gets nothing back; it hears which epoch was the best.
+
+Reference: ParticipantForwardProp and ParticipantBackProp of Algorithms 2 and 3 (Appendix A) of the label inference
+paper.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from labelward.errors import PeerError
+from labelward.messages.base import Array
+from labelward.messages.splitnn import (
+    BatchEmbeddings,
+    BatchGradients,
+    EmbeddingAnswer,
+    EmbeddingRequest,
+    EpochEnd,
+    EpochOrder,
+    EpochStart,
+    ValidationEmbeddings,
+)
+from labelward.party.context import Context
+from labelward.protocols.splitnn._torch import nn, torch
+from labelward.protocols.splitnn.held import Rows
+from labelward.protocols.splitnn.local import Bottom, batches, embedded, epoch_order
+from labelward.protocols.splitnn.params import SplitNet
+from labelward.protocols.splitnn.points import NetPolicy, OutgoingEmbedding
+from labelward.protocols.splitnn.wire import as_array, as_tensor, checked, diverged, is_finite, pack, unpack
+from labelward.rng import learning
+
+__all__ = ["answer_requests", "train_passive"]
+
+Purpose = Literal["training", "validation", "prediction"]
+
+
+def train_passive(ctx: Context, params: SplitNet, bottom: Bottom, rows: int, *, policies: NetPolicy) -> int:
+    """Take part in training until the active party ends it; the bottom model then has the best epoch's weights.
+
+    Args:
+        rows: training rows.
+
+    Returns:
+        How many epochs there were.
+
+    Raises:
+        JobError: the bottom model left the numbers; names party, epoch and batch.
+        PeerError: the active party failed, stayed silent or sent something that cannot be.
+        PolicyError: a policy cannot act.
+    """
+    for epoch in range(params.epochs):
+        ctx.recv(ctx.active, EpochStart, (epoch,))
+        order = epoch_order(ctx.seed, epoch, rows)
+        ctx.observe(EpochOrder(epoch, Array.pack(order)))
+        places = torch.from_numpy(order).long().to(bottom.device)
+        bottom.begin(epoch)
+        for batch, piece in enumerate(batches(rows, params.batch_size)):
+            step = (epoch, batch)
+            with ctx.phase("forward"):
+                values = bottom.forward(places[piece])
+                array = outgoing(ctx, params, values, "training", step, policies)
+            ctx.send(ctx.active, BatchEmbeddings(array), step)
+            gradients = ctx.recv(ctx.active, BatchGradients, step).values
+            with ctx.blaming(ctx.active, "BatchGradients", step):
+                returned = unpack(gradients, params, (len(values), bottom.outputs))
+            with ctx.phase("backward"):
+                bottom.update(as_tensor(returned, params, bottom.device))
+        for part, values in enumerate(bottom.validation()):
+            array = outgoing(ctx, params, values, "validation", (epoch, part), policies)
+            ctx.send(ctx.active, ValidationEmbeddings(array), (epoch, part))
+        end = ctx.recv(ctx.active, EpochEnd, (epoch,))
+        if end.best and params.patience:
+            bottom.keep()
+        if end.last:
+            bottom.finish()
+            return epoch + 1
+    raise PeerError(ctx.active, f"did not end training after the {params.epochs} epochs that were agreed on")
+
+
+def outgoing(
+    ctx: Context,
+    params: SplitNet,
+    values: torch.Tensor,
+    purpose: Purpose,
+    step: tuple[int, int],
+    policies: NetPolicy,
+) -> Array:
+    """Return embeddings as they leave: finite, and after the policies have had their say."""
+    numbers = as_array(values)
+    if not is_finite(numbers):
+        raise diverged(ctx.party, f"an embedding of {purpose} rows", *step, params)
+    given = OutgoingEmbedding(
+        party=ctx.active,
+        purpose=purpose,
+        epoch=step[0],
+        piece=step[1],
+        values=numbers,
+        draw=lambda what: learning(ctx.seed, ctx.party, step[0], what),
+        protection=ctx.protection,
+    )
+    return pack(checked(policies.before_embedding(given), numbers, "before_embedding"), params)
+
+
+def answer_requests(
+    ctx: Context, params: SplitNet, model: str, module: nn.Module, x: Rows, *, policies: NetPolicy
+) -> None:
+    """Answer until the active party asks for no more rows.
+
+    Args:
+        model: identifier of the model that the share is of.
+        module: the bottom model.
+        x: this party's rows, in the agreed order.
+
+    Raises:
+        PeerError: the active party failed, holds a share of another model, or asks for rows that are not there.
+    """
+    number = 0
+    device = next(module.parameters()).device
+    while True:
+        request = ctx.recv(ctx.active, EmbeddingRequest, (number,))
+        reason = ""
+        if request.model != model:
+            reason = f"predicts with model {request.model!r}; the share here is of {model!r}"
+        elif not 0 <= request.start <= request.stop <= len(x):
+            reason = f"asks for rows {request.start} to {request.stop} of {len(x)}"
+        if reason:
+            raise PeerError(ctx.active, reason, message="EmbeddingRequest", step=(number,))
+        if request.start == request.stop:
+            return
+        rows = as_tensor(x[request.start : request.stop], params, device)
+        values = torch.cat(list(embedded(module, rows, params)))
+        array = outgoing(ctx, params, values, "prediction", (0, number), policies)
+        ctx.send(ctx.active, EmbeddingAnswer(array), (number,))
+        number += 1

@@ -1,0 +1,98 @@
+"""Prediction with shares, in one round per batch of rows.
+
+Setting: each party holds its columns of the rows to be predicted and its share of the model. A passive party learns
+which rows are predicted; the active party learns their embeddings.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import FileFormatError, JobError
+from labelward.messages.splitnn import EmbeddingAnswer, EmbeddingRequest
+from labelward.party.context import Context
+from labelward.protocols.splitnn._torch import nn, torch
+from labelward.protocols.splitnn.active import joined
+from labelward.protocols.splitnn.held import Rows
+from labelward.protocols.splitnn.local import device_of, embedded
+from labelward.protocols.splitnn.passive import answer_requests
+from labelward.protocols.splitnn.points import NetPolicy
+from labelward.protocols.splitnn.share import NetShare
+from labelward.protocols.splitnn.wire import as_array, as_tensor, unpack
+
+__all__ = ["expected", "predict_active", "predict_passive"]
+
+_BATCH = 1 << 13
+Floats = NDArray[np.float64]
+
+
+def predict_active(
+    ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Module | None = None, top: nn.Module | None = None
+) -> Floats:
+    """Return the model's outputs: float64 [rows, outputs]; :func:`expected` tells what they stand for.
+
+    Args:
+        share: the active party's share.
+        x: its rows, in the agreed order; [rows, 0] for a party without columns.
+        bottom, top: for models that were handed in: modules of the same shape, which are copied.
+
+    Raises:
+        FileFormatError: the share is not an active party's, or its weights do not fit.
+        PeerError: a peer failed, or its answers do not fit.
+    """
+    if share.objective is None:
+        raise FileFormatError(f"the share of party {share.party!r} is not that of an active party")
+    params = share.settings
+    device = device_of(params)
+    own = share.bottom.module(params, bottom).to(device) if share.bottom else None
+    over = share.top.module(params, top).to(device) if share.top else None
+    _check_rows(share, x)
+    outputs = np.empty((len(x), share.objective.outputs))
+    starts = range(0, len(x), _BATCH)
+    for number, start in enumerate(starts):
+        stop = min(start + _BATCH, len(x))
+        for peer in share.sizes:
+            ctx.send(peer, EmbeddingRequest(share.model, start, stop), (number,))
+        parts = []
+        if own is not None:
+            parts.append(torch.cat(list(embedded(own, as_tensor(x[start:stop], params, device), params))))
+        for peer, size in share.sizes.items():
+            array = ctx.recv(peer, EmbeddingAnswer, (number,)).values
+            with ctx.blaming(peer, "EmbeddingAnswer", (number,)):
+                parts.append(as_tensor(unpack(array, params, (stop - start, size)), params, device))
+        with torch.no_grad():
+            outputs[start:stop] = as_array(joined(parts, over))
+    for peer in share.sizes:
+        ctx.send(peer, EmbeddingRequest(share.model, len(x), len(x)), (len(starts),))
+    return outputs
+
+
+def predict_passive(
+    ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Module | None = None, policies: NetPolicy | None = None
+) -> None:
+    """Answer until the active party asks for no more rows; arguments and errors as for :func:`predict_active`."""
+    params = share.settings
+    if share.bottom is None:
+        raise FileFormatError(f"the share of party {share.party!r} has no bottom model")
+    _check_rows(share, x)
+    module = share.bottom.module(params, bottom).to(device_of(params))
+    answer_requests(ctx, params, share.model, module, x, policies=policies or NetPolicy())
+
+
+def expected(share: NetShare, outputs: Floats) -> Floats:
+    """Return what outputs [rows, outputs] stand for: probabilities [rows, classes], or means [rows].
+
+    Args:
+        share: the active party's.
+    """
+    if share.objective is None:
+        raise FileFormatError(f"the share of party {share.party!r} is not that of an active party")
+    return share.objective.predicted(outputs)
+
+
+def _check_rows(share: NetShare, x: Rows) -> None:
+    """Refuse rows of another shape than those that the share was trained on."""
+    trained = share.bottom.spec.inputs if share.bottom else (0,)
+    if x.shape[1:] != trained:
+        raise JobError(f"party {share.party!r}: rows of shape {x.shape[1:]}; the model was trained on {trained}")

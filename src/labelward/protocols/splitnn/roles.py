@@ -1,0 +1,204 @@
+"""The whole program of each role of a split network: begin, train, predict the agreed rows.
+
+Every party calls its role with the same :class:`Task`, after the handshake, which gave the ``Agreed``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import JobError, PeerError
+from labelward.messages.splitnn import NetReady, NetStart
+from labelward.party.context import Context
+from labelward.party.handshake import Agreed
+from labelward.protocols.splitnn._torch import nn, torch
+from labelward.protocols.splitnn.active import Epoch, train_active
+from labelward.protocols.splitnn.behavior import Behavior, Honest
+from labelward.protocols.splitnn.held import Held, Labels
+from labelward.protocols.splitnn.local import Bottom, Trainable, device_of, make_bottom, own_module, seeded
+from labelward.protocols.splitnn.losses import Objective, objective_of
+from labelward.protocols.splitnn.models import ModelSpec, build
+from labelward.protocols.splitnn.params import MODULE, SplitNet
+from labelward.protocols.splitnn.passive import train_passive
+from labelward.protocols.splitnn.points import NetPolicy
+from labelward.protocols.splitnn.predict import predict_active, predict_passive
+from labelward.protocols.splitnn.share import NetShare, StoredModel
+from labelward.protocols.splitnn.wire import pack_state
+
+__all__ = ["ActiveOutcome", "PassiveOutcome", "Task", "run_active", "run_passive"]
+
+_STEP = (0,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is trained: a model's parameters, and what all parties agree on beside them."""
+
+    params: SplitNet
+    agreed: Agreed
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActiveOutcome:
+    """What a run leaves at the active party.
+
+    Attributes:
+        outputs: float64 [prediction rows, outputs]: logits, or scaled quantities.
+        history: how each epoch went.
+    """
+
+    share: NetShare
+    outputs: NDArray[np.float64]
+    history: tuple[Epoch, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassiveOutcome:
+    """What a run leaves at a passive party."""
+
+    share: NetShare
+
+
+def run_active(
+    ctx: Context, task: Task, held: Held, labels: Labels, *, policies: NetPolicy | None = None
+) -> ActiveOutcome:
+    """Run the active party's program.
+
+    Args:
+        held: its rows (there may be no column).
+        labels: of the training rows, then of the validation rows.
+        policies: what decides what leaves.
+
+    Raises:
+        DataError: the labels do not fit the loss.
+        JobError: the parameters do not fit rows, labels, modules or machine; the training left the numbers.
+        PeerError: a peer failed.
+        PolicyError: a policy cannot act.
+    """
+    params, rows, policies = task.params, held.rows, policies or NetPolicy()
+    _check(params, held, rows)
+    if len(labels.values) != len(held.train):
+        raise JobError(f"{len(labels.values)} labels for {len(held.train)} training and validation rows")
+    objective = objective_of(params, labels, rows)
+    wanted, model = params.bottom_outputs(objective.outputs), ctx.protection.bytes(8).hex()
+    for peer in ctx.peers:
+        ctx.send(peer, NetStart(model, wanted), _STEP)
+    bottom = None
+    if 0 not in held.shape:
+        bottom = make_bottom(ctx.party, held, params, wanted, seed=ctx.seed)
+    sizes = {peer: _size(ctx, peer, wanted) for peer in ctx.peers}
+    if bottom is None and not sizes:
+        raise JobError(f"party {ctx.party!r} has no columns, and there is no other party")
+    top = _make_top(ctx, params, held, objective, ([bottom.outputs] if bottom else []) + list(sizes.values()))
+    history = train_active(ctx, params, objective, labels, sizes, bottom, top, rows=rows, policies=policies)
+    share = NetShare(
+        model=model,
+        party=ctx.party,
+        parties=task.agreed.parties,
+        columns=held.names,
+        params=params.parameters(),
+        bottom=_stored(bottom, bottom.spec) if bottom else None,
+        top=_stored(top, top.spec) if top else None,
+        objective=objective,
+        classes=labels.classes,
+        sizes=sizes,
+        history=history,
+        epochs=len(history),
+    )
+    with ctx.phase("predict"):
+        outputs = predict_active(ctx, share, held.test, bottom=held.bottom, top=held.top)
+    return ActiveOutcome(share=share, outputs=outputs, history=history)
+
+
+def run_passive(
+    ctx: Context, task: Task, held: Held, *, behavior: Behavior | None = None, policies: NetPolicy | None = None
+) -> PassiveOutcome:
+    """Run a passive party's program; arguments and errors as for :func:`run_active`.
+
+    Args:
+        behavior: how the party updates its bottom model, where not as agreed; stands in its transcript.
+    """
+    params, rows, policies = task.params, held.rows, policies or NetPolicy()
+    behavior = behavior or Honest()
+    _check(params, held, rows)
+    if 0 in held.shape:
+        raise JobError(f"party {ctx.party!r} has no columns; only the active party may have none")
+    start = ctx.recv(ctx.active, NetStart, _STEP)
+    bottom = make_bottom(ctx.party, held, params, start.outputs, seed=ctx.seed, behavior=behavior)
+    ctx.send(ctx.active, NetReady(bottom.outputs), _STEP)
+    told = {"kind": behavior.kind, "parameters": behavior.parameters()}
+    if behavior.kind != Honest.kind:
+        ctx.applied({"stage": "behavior", **told})
+    epochs = train_passive(ctx, params, bottom, rows, policies=policies)
+    share = NetShare(
+        model=start.model,
+        party=ctx.party,
+        parties=task.agreed.parties,
+        columns=held.names,
+        params=params.parameters(),
+        bottom=_stored(bottom, bottom.spec),
+        epochs=epochs,
+        behavior=told,
+    )
+    with ctx.phase("predict"):
+        predict_passive(ctx, share, held.test, bottom=held.bottom, policies=policies)
+    return PassiveOutcome(share=share)
+
+
+class _Top(Trainable):
+    """The top model, with what it is built from."""
+
+    def __init__(self, module: nn.Module, spec: ModelSpec, params: SplitNet) -> None:
+        super().__init__(module, params)
+        self.spec = spec
+
+
+def _check(params: SplitNet, held: Held, rows: int) -> None:
+    """Refuse what does not fit before anything is sent."""
+    device_of(params)
+    if params.batch_size > rows:
+        raise JobError(f"[model] batch_size: {params.batch_size} is more than the {rows} training rows")
+    if params.patience and not held.validation:
+        raise JobError("[model] patience: needs validation rows ([data] validation_size)")
+
+
+def _size(ctx: Context, peer: str, wanted: int) -> int:
+    """Return how many numbers a row a peer's bottom model gives."""
+    size = ctx.recv(peer, NetReady, _STEP).outputs
+    if size < 1 or (wanted and size != wanted):
+        raise PeerError(peer, f"embeds in {size} numbers a row; {wanted or 'some'} are needed", message="NetReady")
+    return size
+
+
+def _make_top(ctx: Context, params: SplitNet, held: Held, objective: Objective, sizes: list[int]) -> _Top | None:
+    if not params.top:
+        return None
+    spec = ModelSpec(preset=f"top {params.top_model}", inputs=(sum(sizes),), outputs=objective.outputs)
+    dtype = getattr(torch, params.dtype)
+    if params.top_model != MODULE:
+        return _Top(build(spec, seeded(ctx.seed, ctx.party, "top"), dtype), spec, params)
+    module = own_module(held.top, "top_model", params)
+    training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            out: Any = module(torch.zeros(2, sum(sizes), dtype=dtype))
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        told = " + ".join(map(str, sizes))
+        raise JobError(
+            f"[model] top_model: the module does not take the {sum(sizes)} numbers a row ({told}) that the bottom "
+            f"models give: {error}"
+        ) from error
+    module.train(training)
+    if not isinstance(out, torch.Tensor) or tuple(out.shape) != (2, objective.outputs):
+        gave = list(out.shape[1:]) if isinstance(out, torch.Tensor) else type(out).__name__
+        raise JobError(f"[model] top_model: the module gives {gave} a row; {objective.outputs} outputs are needed")
+    return _Top(module, ModelSpec(preset=MODULE, inputs=spec.inputs, outputs=spec.outputs), params)
+
+
+def _stored(model: Bottom | _Top, spec: ModelSpec) -> StoredModel:
+    return StoredModel(spec, pack_state(model.module.state_dict()))

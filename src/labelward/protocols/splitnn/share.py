@@ -1,0 +1,135 @@
+"""A party's share of a split network: a bottom model, and at the active party the top model and the labels' side.
+
+The file is a magic line, the SHA-256 of what follows, and MessagePack by schema: weights are plain arrays under their
+names, as torch calls them; nothing is ever unpickled. No share alone is a model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from labelward.errors import FileFormatError, OutputError
+from labelward.messages.base import Array
+from labelward.protocols.splitnn._torch import nn, torch
+from labelward.protocols.splitnn.active import Epoch
+from labelward.protocols.splitnn.local import own_module
+from labelward.protocols.splitnn.losses import Objective
+from labelward.protocols.splitnn.models import ModelSpec, build
+from labelward.protocols.splitnn.params import MODULE, SplitNet
+from labelward.protocols.splitnn.wire import unpack_state
+
+__all__ = ["FILE_NAME", "FORMAT", "NetShare", "StoredModel"]
+
+FORMAT = 1
+FILE_NAME = "share.lwn"
+_MAGIC = b"labelward split network\n"
+_HASH = 32
+
+
+class StoredModel(msgspec.Struct, frozen=True):
+    """A module on disk: what it is built from, and its weights and other tensors by name."""
+
+    spec: ModelSpec
+    state: dict[str, Array]
+
+    def module(self, params: SplitNet, given: nn.Module | None = None) -> nn.Module:
+        """Return the module on the CPU, ready for prediction.
+
+        Args:
+            given: for a model that was handed in: a module of the same shape, which is copied.
+
+        Raises:
+            FileFormatError: the weights are not those of this module.
+            JobError: the model was handed in, and is not now.
+        """
+        if self.spec.preset == MODULE:
+            made = own_module(given, "bottom or top_model", params)
+        else:
+            made = build(self.spec, torch.Generator(), getattr(torch, params.dtype))
+        unpack_state(self.state, made, "a model share")
+        return made.eval()
+
+
+class NetShare(msgspec.Struct, frozen=True, kw_only=True):
+    """What one party keeps of a trained model.
+
+    Attributes:
+        model: identifier of the model; the same in all shares of a training.
+        parties: in party order, the active one first.
+        columns: names of the party's columns; empty for images and texts.
+        params: of the training, by name.
+        bottom: None for an active party without columns.
+        top: the active party's, where there is one.
+        objective: the active party's.
+        classes: names of the classes, at the active party; empty for quantities.
+        sizes: how many numbers a row each other party's bottom model gives, at the active party.
+        history: how each epoch went, at the active party.
+        epochs: how many there were.
+        behavior: of the party in training, with its parameters.
+    """
+
+    format: int = FORMAT
+    kind: str = "splitnn"
+    model: str
+    party: str
+    parties: tuple[str, ...]
+    columns: tuple[str, ...]
+    params: dict[str, Any]
+    bottom: StoredModel | None = None
+    top: StoredModel | None = None
+    objective: Objective | None = None
+    classes: tuple[str, ...] = ()
+    sizes: dict[str, int] = {}
+    history: tuple[Epoch, ...] = ()
+    epochs: int = 0
+    behavior: dict[str, Any] = {}
+
+    @property
+    def settings(self) -> SplitNet:
+        """The parameters of the training."""
+        return SplitNet(**self.params)
+
+    def save(self, folder: Path) -> Path:
+        """Write the share with a checksum; the folder gets mode 0700, the file 0600."""
+        body = msgspec.msgpack.encode(self)
+        path = folder / FILE_NAME
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            partial = folder / f".{FILE_NAME}"
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(_MAGIC + hashlib.sha256(body).digest() + body)
+            partial.replace(path)
+        except OSError as error:
+            raise OutputError(f"a model share cannot be written to {folder}: {error.strerror}") from error
+        return path
+
+    @classmethod
+    def load(cls, folder: Path) -> NetShare:
+        """Read a share; :class:`FileFormatError` where it is missing, damaged or of another format version."""
+        path = folder / FILE_NAME if folder.is_dir() else folder
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise FileFormatError(f"no model share can be read at {path}: {error.strerror}") from error
+        if not data.startswith(_MAGIC):
+            raise FileFormatError(f"{path} is no share of a split network")
+        start = len(_MAGIC) + _HASH
+        body = memoryview(data)[start:]
+        if hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:
+            raise FileFormatError(f"{path}: a damaged model share (its checksum does not fit)")
+        try:
+            version = msgspec.msgpack.decode(body, type=_Version).format
+            if version != FORMAT:
+                raise FileFormatError(f"{path}: a model share of format {version}; this version reads format {FORMAT}")
+            return msgspec.msgpack.decode(body, type=cls)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise FileFormatError(f"{path}: a damaged model share: {error}") from error
+
+
+class _Version(msgspec.Struct, frozen=True):
+    format: int

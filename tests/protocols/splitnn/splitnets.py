@@ -1,0 +1,179 @@
+"""Whole runs of split networks with all parties in one process, and the same network in plain torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from labelward.messages.codec import decode, encode
+from labelward.party.context import Context
+from labelward.party.handshake import Agreed
+from labelward.party.local import run_parties
+from labelward.party.transcript import Header, Transcript
+from labelward.party.view import View
+from labelward.protocols.splitnn.behavior import Behavior
+from labelward.protocols.splitnn.held import Held, Labels
+from labelward.protocols.splitnn.params import SplitNet
+from labelward.protocols.splitnn.points import NetPolicy
+from labelward.protocols.splitnn.roles import ActiveOutcome, PassiveOutcome, Task, run_active, run_passive
+from labelward.transport.base import Transport
+
+torch.set_num_threads(1)  # two parties already take both cores of a small machine
+
+Rows = NDArray[Any]
+
+
+@dataclass
+class Net:
+    """A run to be made; ``parts`` are all rows of each party, the active party's first: training, then validation."""
+
+    parts: Mapping[str, Rows]
+    labels: NDArray[Any]
+    params: SplitNet
+    classes: tuple[str, ...] = ("0", "1")
+    weights: NDArray[np.float64] | None = None
+    validation: int = 0
+    test: Mapping[str, Rows] | None = None
+    categories: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    bottoms: Mapping[str, torch.nn.Module] = field(default_factory=dict)
+    top: torch.nn.Module | None = None
+    behaviors: Mapping[str, Behavior] = field(default_factory=dict)
+    policies: Mapping[str, NetPolicy] = field(default_factory=dict)
+    seed: int = 1
+    folder: Path | None = None
+    change: Callable[[str, Any], Any] | None = None
+
+    @property
+    def active(self) -> str:
+        return next(iter(self.parts))
+
+    @property
+    def rows(self) -> int:
+        return len(self.labels) - self.validation
+
+    def held(self, party: str) -> Held:
+        return Held(
+            train=self.parts[party],
+            test=(self.test or self.parts)[party],
+            validation=self.validation,
+            categories=self.categories.get(party, {}),
+            bottom=self.bottoms.get(party),
+            top=self.top if party == self.active else None,
+        )
+
+    def targets(self) -> Labels:
+        weights = np.ones(len(self.labels)) if self.weights is None else self.weights
+        return Labels(values=self.labels.astype(np.float64), weights=weights, classes=self.classes)
+
+    def run(self, **changes: Any) -> Run:
+        return _run(replace(self, **changes) if changes else self)
+
+
+@dataclass
+class Run:
+    """What a run left behind."""
+
+    active: ActiveOutcome
+    passive: dict[str, PassiveOutcome]
+    views: dict[str, View]
+
+    def state(self, party: str, part: str = "bottom") -> dict[str, Rows]:
+        """Return the weights of a party's model by name."""
+        share = self.passive[party].share if party in self.passive else self.active.share
+        return {name: array.unpack() for name, array in getattr(share, part).state.items()}
+
+
+class Lying(Transport):
+    """A party's end that changes what its party says."""
+
+    def __init__(self, inner: Transport, change: Callable[[str, Any], Any]) -> None:
+        self.inner, self.party, self.change = inner, inner.party, change
+
+    def send(self, peer: str, frame: bytes) -> None:
+        message, step = decode(frame)
+        self.inner.send(peer, encode(self.change(self.party, message), step))
+
+    def receive(self, timeout: float) -> tuple[str, bytes] | None:
+        return self.inner.receive(timeout)
+
+    def fail(self, reason: str) -> None:
+        self.inner.fail(reason)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def agreed(parties: tuple[str, ...]) -> Agreed:
+    """Return what a handshake gives; of it these roles read the parties only."""
+    made = object.__new__(Agreed)
+    object.__setattr__(made, "parties", parties)
+    return made
+
+
+def context_maker(net: Net, transcripts: dict[str, Transcript], party: str) -> Callable[[Transport], Context]:
+    peers = tuple(other for other in net.parts if other != party)
+
+    def make(end: Transport) -> Context:
+        header = Header(
+            format=1,
+            version="test",
+            party=party,
+            role="active" if party == net.active else "passive",
+            peers=peers,
+            rows=(net.rows, 0),
+            engine="none",
+            bits=0,
+            insecure=("test",),
+            job={},
+        )
+        transcripts[party] = Transcript(header, None if net.folder is None else net.folder / party)
+        wire = end if net.change is None else Lying(end, net.change)
+        return Context(
+            wire, active=net.active, peers=peers, transcript=transcripts[party], seed=net.seed, timeout=120.0
+        )
+
+    return make
+
+
+def _run(net: Net) -> Run:
+    task = Task(params=net.params, agreed=agreed(tuple(net.parts)))
+    transcripts: dict[str, Transcript] = {}
+
+    def lead(ctx: Context) -> Any:
+        return run_active(ctx, task, net.held(ctx.party), net.targets(), policies=net.policies.get(ctx.party))
+
+    def follow(ctx: Context) -> Any:
+        behavior = net.behaviors.get(ctx.party)
+        return run_passive(ctx, task, net.held(ctx.party), behavior=behavior, policies=net.policies.get(ctx.party))
+
+    made = {
+        party: (context_maker(net, transcripts, party), lead if party == net.active else follow) for party in net.parts
+    }
+    out = run_parties(made)
+    views = {}
+    for party in net.parts:
+        if net.folder is None:
+            views[party] = View(transcripts[party].header, transcripts[party].entries)
+        else:
+            views[party] = View.load(net.folder / party)
+    return Run(out[net.active], {party: out[party] for party in net.parts if party != net.active}, views)
+
+
+def blobs(
+    seed: int, rows: int, widths: Mapping[str, int], classes: int = 2
+) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.int64]]:
+    """Draw rows of classes with centers of their own; every party's columns tell something."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, rows)
+    labels[:classes] = np.arange(classes)
+    parts = {}
+    for party, width in widths.items():
+        centers = rng.normal(size=(classes, width))
+        parts[party] = centers[labels] + rng.normal(size=(rows, width))
+    return parts, labels
