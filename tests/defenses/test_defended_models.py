@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import PolicyError
-from labelward.messages.tree import TreeStart
+from labelward.messages.tree import ForestRows, TreeStart
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from wiring import joined, readable_content
 
@@ -94,9 +94,8 @@ def test_a_forest_needs_no_flags_for_its_classes() -> None:
         numbers = []
         for policies in ((), (IdLmid(xi=0.1),)):
             run = given_setting.run(policies=policies)
-            first = next(iter(run.views["left"].received(TreeStart))).message.gradients
-            assert first is not None
-            numbers.append(len(first.layout.bounds))
+            rows = next(iter(run.views["left"].received(ForestRows))).message.gradients
+            numbers.append(len(rows.layout.bounds))
         assert numbers[1] == numbers[0] + more
 
 

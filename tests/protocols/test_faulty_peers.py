@@ -16,6 +16,7 @@ from labelward.messages.codec import decode, encode
 from labelward.messages.setup import KeyOffer
 from labelward.messages.tree import (
     ChosenSplits,
+    ForestRows,
     Level,
     LevelSums,
     NodeSplit,
@@ -197,7 +198,8 @@ FOREST = [
     ("left", "other rows", SplitRows, lambda m: replace(m, splits=first(m.splits, flipped))),
     ("active", "repeats of other rows", TreeStart, lambda m: replace(m, repeats=m.repeats[:-1])),
     ("active", "rows that are drawn no times", TreeStart, lambda m: replace(m, repeats=bytes(len(m.repeats)))),
-    ("active", "no gradients at all", TreeStart, lambda m: replace(m, gradients=None)),
+    ("active", "a digest of gradients", ForestRows, lambda m: replace(m, gradients=digest(m.gradients))),
+    ("active", "gradients of fewer rows", ForestRows, lambda m: replace(m, gradients=replace(m.gradients, shape=(7,)))),
     ("active", "gradients of a bag", TreeStart, lambda m: replace(m, rows=RowMask.pack(np.arange(60) > 60))),
 ]
 

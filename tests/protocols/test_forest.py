@@ -10,9 +10,8 @@ import pytest
 from lossless import NAMES, as_reference, assert_lossless, assert_same, encrypted, rich_setting
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from labelward.he.contract import CipherBlock
 from labelward.messages.codec import decode
-from labelward.messages.tree import TreeStart
+from labelward.messages.tree import ForestRows, TreeStart
 from labelward.protocols.tree.params import FederatedForest
 from wiring import Run, Setting, make_parts, make_targets
 
@@ -164,14 +163,14 @@ def test_trees_are_the_same_however_many_grow_at_once(replaced: bool) -> None:
 
 
 def test_labels_are_encrypted_once() -> None:
-    """The first tree that a party takes part in brings the rows; all further ones use them."""
+    """They come before the first tree that a party takes part in; all trees use them."""
     for many in (1, 4):
         given = setting(141, trees=6, row_fraction=0.5, trees_at_once=many)
         run = replace(given, engine="paillier", bits=512).run()
         for party in NAMES[1:]:
-            starts = [message for frame in run.frames_to(party) if isinstance(message := decode(frame)[0], TreeStart)]
-            assert [isinstance(start.gradients, CipherBlock) for start in starts] == [True] + [False] * 5
-            assert starts[0].gradients.shape == (80,)  # type: ignore[union-attr]
+            messages = [decode(frame)[0] for frame in run.frames_to(party)]
+            assert [each.gradients.shape for each in messages if isinstance(each, ForestRows)] == [(80,)]
+            assert [each.gradients for each in messages if isinstance(each, TreeStart)] == [None] * 6
         one_tree = replace(given, engine="paillier", bits=512).run(params=replace(given.params, trees=1))
         assert run.active.counts.encryptions == one_tree.active.counts.encryptions
 

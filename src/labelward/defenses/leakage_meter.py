@@ -29,6 +29,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -120,6 +121,13 @@ def reading(leaves: Rows, labels: Labels, party: str, measure: Measure) -> Readi
     )
 
 
+class _Readings(msgspec.Struct, frozen=True):
+    """What the meter remembers: its readings by party and number of trees, and that of the first 16 trees by party."""
+
+    readings: dict[str, dict[int, Reading]]
+    full: dict[str, Reading]
+
+
 class LeakageMeter(Policy):
     """Measure after the trees what each passive party could know; change nothing.
 
@@ -157,6 +165,15 @@ class LeakageMeter(Policy):
                 for party, of_trees in self.readings.items()
             }
         }
+
+    def state(self) -> bytes:
+        """Return all readings; what is yet unread comes again."""
+        return msgspec.msgpack.encode(_Readings(self.readings, self._full))
+
+    def resume(self, state: bytes) -> None:
+        """See :meth:`Policy.resume`."""
+        kept = msgspec.msgpack.decode(state, type=_Readings)
+        self.readings, self._full = kept.readings, kept.full
 
     def parameters(self) -> dict[str, Any]:
         """Return how the meter measures."""

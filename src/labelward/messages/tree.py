@@ -2,6 +2,7 @@
 
 One tree, as a passive party sees it::
 
+    active  → ForestRows(gradients)               step (0,)              of a forest, before the party's first tree
     active  → TreeStart(rows, gradients)          step (tree,)
     active  → Level(splits, build)                step (tree, depth)     nothing to build: the tree is done
     passive → LevelSums(sums)                     step (tree, depth, part)
@@ -29,6 +30,7 @@ __all__ = [
     "ChosenSplit",
     "ChosenSplits",
     "DecryptedSums",
+    "ForestRows",
     "InstanceSpaces",
     "Level",
     "LevelSums",
@@ -66,13 +68,19 @@ class ChosenSplit(msgspec.Struct, frozen=True):
     categories: tuple[int, ...] = ()
 
 
+class ForestRows(Message, frozen=True):
+    """The encrypted numbers of all training rows, for all trees of a forest; sent anew where a run goes on."""
+
+    gradients: CipherBlock | CipherDigest
+
+
 class TreeStart(Message, frozen=True):
     """A tree begins.
 
     Attributes:
         rows: its training rows.
-        gradients: encrypted numbers (gradients, hessians, one, classes) of these rows; None where those of an earlier
-            tree still hold: a forest encrypts all training rows once, with its first tree.
+        gradients: encrypted numbers (gradients, hessians, one, classes) of these rows; None in a forest, where they
+            come once for all trees (:class:`ForestRows`).
         together: how many trees grow side by side, of which this is the first; 0 for one of the others.
         route: whether the party is asked, at the end of the tree, on which side of its splits the rows lie that the
             tree does not grow on (validation rows included).

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,7 +24,7 @@ from labelward.party.policy import (
     VisibleRows,
 )
 
-__all__ = ["TALLIES", "PolicyChain", "require_points"]
+__all__ = ["TALLIES", "ChainState", "PolicyChain", "require_points"]
 
 Floats = NDArray[np.float64]
 
@@ -31,6 +32,20 @@ TALLIES = ("refused_candidates", "hidden_splits", "given_up_splits", "skipped_tr
 """How often a policy acted: candidates that may not be chosen, splits whose children some party may not see, splits
 that their owner may not know, trees in which some party may take no part, and nodes below which a finished tree was
 grown anew."""
+
+
+class ChainState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a chain remembers, policy by policy.
+
+    Attributes:
+        tallies: how often each acted.
+        told: what each told of the targets, as MessagePack.
+        states: what each keeps itself.
+    """
+
+    tallies: tuple[dict[str, int], ...]
+    told: tuple[bytes, ...]
+    states: tuple[bytes, ...]
 
 
 class PolicyChain:
@@ -66,6 +81,19 @@ class PolicyChain:
     def tally(self) -> dict[str, int]:
         """Return how often policies acted, all together."""
         return {name: sum(tally[name] for tally in self._tallies) for name in TALLIES}
+
+    def state(self) -> ChainState:
+        """Return what is to be remembered where a run is cut off and goes on."""
+        states = tuple(policy.state() for policy in self.policies)
+        told = tuple(msgspec.msgpack.encode(each) for each in self._told)
+        return ChainState(tallies=tuple(dict(each) for each in self._tallies), told=told, states=states)
+
+    def resume(self, state: ChainState) -> None:
+        """Take in what :meth:`state` returned."""
+        self._tallies = [dict(each) for each in state.tallies]
+        self._told = [msgspec.msgpack.decode(each) for each in state.told]
+        for policy, own in zip(self.policies, state.states, strict=True):
+            policy.resume(own)
 
     def schedule(self, schedule: Schedule) -> Schedule:
         """See :meth:`Policy.schedule`."""

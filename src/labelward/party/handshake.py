@@ -20,7 +20,7 @@ because it fixes their order, would answer such questions about all differences 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -132,15 +132,18 @@ def greet_passives(ctx: Context, offer: Offer, sides: Sides) -> Agreed:
     mine = _hello(ctx, offer, nonce)
     for peer in ctx.peers:
         ctx.send(peer, mine, _STEP)
-    for peer, answer in {peer: ctx.recv(peer, Hello, _STEP) for peer in ctx.peers}.items():
+    answers = {peer: ctx.recv(peer, Hello, _STEP) for peer in ctx.peers}
+    for peer, answer in answers.items():
         _compare(ctx.party, peer, mine, answer)
+    resume, parts = _going_on(ctx, answers)
     validation, test = RowMask.pack(sides.validation), RowMask.pack(sides.test)
     for peer in ctx.peers:
-        ctx.send(peer, Begin(validation, test, 0), _STEP)
+        ctx.send(peer, Begin(validation, test, parts.get(peer, 0)), _STEP)
     digests = _digests(nonce, offer.ids)
     for peer, ready in {peer: ctx.recv(peer, Ready, _STEP) for peer in ctx.peers}.items():
         _compare_ids(ctx.party, peer, len(offer.ids), digests, ready)
-    return _agreed(offer, sides, None)
+    ctx.checkpoints.discard(resume)
+    return _agreed(offer, sides, resume)
 
 
 def greet_active(ctx: Context, offer: Offer) -> Agreed:
@@ -158,11 +161,18 @@ def greet_active(ctx: Context, offer: Offer) -> Agreed:
         reason = f"wants to go on from checkpoint {begin.resume}, which {ctx.party!r} has not"
         raise PeerError(ctx.active, reason, message="Begin", step=_STEP)
     ctx.send(ctx.active, _digests(theirs.nonce, offer.ids), _STEP)
-    return _agreed(offer, Sides(validation=validation, test=test), begin.resume or None)
+    resume = begin.resume or None
+    ctx.checkpoints.discard(resume)
+    return _agreed(offer, Sides(validation=validation, test=test), resume)
 
 
 def _hello(ctx: Context, offer: Offer, nonce: bytes) -> Hello:
-    return Hello(version("labelward"), ctx.party, offer.job, len(offer.ids), nonce)
+    return Hello(version("labelward"), ctx.party, offer.job, len(offer.ids), nonce, ctx.checkpoints.numbers())
+
+
+def _going_on(ctx: Context, answers: Mapping[str, Hello]) -> tuple[int | None, dict[str, int]]:
+    """Return the newest own checkpoint to which each peer has its part, and the numbers of these parts."""
+    return ctx.checkpoints.common({peer: answer.checkpoints for peer, answer in answers.items()}) or (None, {})
 
 
 def _agreed(offer: Offer, sides: Sides, resume: int | None) -> Agreed:

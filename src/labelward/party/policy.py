@@ -314,7 +314,10 @@ class Policy:
         return Repair()
 
     def after_rows(self, rows: VisibleRows) -> None:
-        """Hear what a passive party knows after a tree; nothing that leaves depends on it."""
+        """Hear what a passive party knows after a tree; nothing that leaves depends on it.
+
+        Where a run goes on from a checkpoint, what it was told last is told again.
+        """
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as the transcript keeps them."""
@@ -323,3 +326,13 @@ class Policy:
     def account(self) -> dict[str, Any]:
         """Return what else the policy wants to stand in its account."""
         return {}
+
+    def state(self) -> bytes:
+        """Return what the policy must remember where a run is cut off and goes on; asked between trees.
+
+        What :meth:`before_targets` decided is kept without it, and it is not asked again; nor is :meth:`schedule`.
+        """
+        return b""
+
+    def resume(self, state: bytes) -> None:
+        """Take in what :meth:`state` returned, in a new object of the same parameters; before anything is asked."""

@@ -21,18 +21,18 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import JobError, PolicyError
+from labelward.errors import JobError
 from labelward.he.contract import EncryptedRows, PrivateKey
 from labelward.kernels.objectives import metric
 from labelward.messages.tree import TrainingEnd
 from labelward.party.context import Context
-from labelward.party.policy import POINTS, Schedule, Targets
+from labelward.party.policy import POINTS
+from labelward.protocols.tree.beginning import Beginning, Fitted, begin_with
 from labelward.protocols.tree.columns import Columns, Labels, Splitter
 from labelward.protocols.tree.exposure import Exposure
-from labelward.protocols.tree.fit import check_model, check_targets, class_weighted, fitted_objective, gain_rule
+from labelward.protocols.tree.fit import check_model, class_weighted, fitted_objective, gain_rule
 from labelward.protocols.tree.graft import Clean, repaired
 from labelward.protocols.tree.growth import Growth, grow_together
-from labelward.protocols.tree.learner import OwnLearner
 from labelward.protocols.tree.level import Judge
 from labelward.protocols.tree.opening import Opening
 from labelward.protocols.tree.params import TreeModel
@@ -41,8 +41,8 @@ from labelward.protocols.tree.predict import leaf_weights
 from labelward.protocols.tree.records import RecordBook
 from labelward.protocols.tree.routing import reached_leaves
 from labelward.protocols.tree.rows import Drawn, Encoded, Encoder, draw_rows
+from labelward.protocols.tree.state import Keeper, Start, State
 from labelward.protocols.tree.trained import Trained, Warm
-from labelward.rng import learning
 
 __all__ = ["VISITED", "train_active"]
 
@@ -61,7 +61,7 @@ def train_active(
     *,
     validation: int = 0,
     precision: int = 30,
-    warm: Warm | None = None,
+    start: Start | None = None,
 ) -> Trained:
     """Train with all peers of the context.
 
@@ -71,33 +71,35 @@ def train_active(
         private: the key; None where there is no peer.
         validation: how many of the last rows are validation rows.
         precision: bits behind the binary point of gradients and hessians.
-        warm: an earlier training that goes on.
+        start: where training begins; None: with nothing.
 
     Raises:
         DataError: the labels do not fit the objective.
         JobError: parameters do not fit the labels or the parties.
+        OutputError: a checkpoint cannot be written.
         PeerError: a peer failed, stayed silent or sent something that cannot be.
         PolicyError: a policy cannot act.
     """
-    trainer = _Trainer(ctx, params, blocks, labels, private, validation=validation, precision=precision, warm=warm)
-    everyone = frozenset(ctx.peers)
-    schedule = ctx.policies.schedule(Schedule(participants=(everyone,) * params.trees)).participants
-    together, done = params.trees_at_once if params.kind == "forest" else 1, 0
-    while done < len(schedule) and not trainer.stopped:
+    start = start or Start()
+    trainer = _Trainer(ctx, params, blocks, labels, private, validation=validation, precision=precision, start=start)
+    schedule, state = trainer.schedule, trainer.state
+    together = params.trees_at_once if params.kind == "forest" else 1
+    while (done := state.batches * together) < len(schedule) and not trainer.stopped:
         ctx.progress("trees", done, len(schedule))
         batch = schedule[done : done + together]
         if params.kind == "forest":
             trainer.grow_forest(batch)
         else:
             trainer.grow_round(batch[0])
-        trainer.ensemble.exposure.finished(len(trainer.trees) - 1)
-        done += len(batch)
+        state.batches += 1
+        trainer.ensemble.exposure.finished(len(state.trees) - 1)
+        trainer.keeper.save()
     ctx.progress("trees", len(schedule), len(schedule))
     return trainer.finish()
 
 
 class _Trainer:
-    """The active party's state between trees."""
+    """One training: what is fixed in it, its state, and how a batch of trees changes that."""
 
     def __init__(
         self,
@@ -109,32 +111,43 @@ class _Trainer:
         *,
         validation: int,
         precision: int,
-        warm: Warm | None,
+        start: Start,
     ) -> None:
         self.ctx, self.params, self.private, self.blocks = ctx, params, private, blocks
         self.n, self.labels, self.classes = len(labels.values) - validation, labels, len(labels.classes)
         self.objective = fitted_objective(params, self.classes)
         check_model(params, validation, len(next(iter(blocks.values())).names))
-        self.targets = self._targets(precision)
+        warm, kept = start.warm, start.stored
+        beginning = kept.beginning if kept else self._beginning(precision, start.model)
+        self.targets = Fitted.of(beginning)
+        self.schedule = [frozenset(peers) for peers in beginning.schedule]
         with ctx.phase("binning"):
             self.splitters = {
                 name: Splitter(name, columns.first(self.n), params, ctx.seed) for name, columns in blocks.items()
             }
         self.rule = gain_rule(params, self.objective.name)
         self.ensemble = self._ensemble(warm)
-        self.trees = list(warm.share.trees) if warm else []
         self.base = self._base(warm)
-        self.margins = np.tile(self.base, (len(labels.values), 1)) if warm is None else warm.margins.copy()
-        self.clean = self._clean()
+        margins = np.tile(self.base, (len(labels.values), 1)) if warm is None else warm.margins.copy()
+        self.clean = self._clean(margins)
         self.repairs = (self.clean is not None and params.kind == "forest") or bool(warm and warm.share.records)
-        self.grafted = len(warm.share.own.columns) - warm.share.records_of(ctx.party) if warm else 0
-        grown = warm.share.grown if warm else 0
-        self.taken_part = dict.fromkeys(ctx.peers, 0) | dict.fromkeys(blocks, grown)
+        trees = list(warm.share.trees) if warm else []
+        self.state = State(
+            trees=trees,
+            margins=margins,
+            clean=self.clean.margins if self.clean else None,
+            taken_part=dict.fromkeys(ctx.peers, 0) | dict.fromkeys(blocks, warm.share.grown if warm else 0),
+            rounds=[(len(trees), dict(self.ensemble.records))],
+            grafted=len(warm.share.own.columns) - warm.share.records_of(ctx.party) if warm else 0,
+        )
         self.encoder = self._encoder(precision)
         self.forest: tuple[Encoded, EncryptedRows | None] | None = None
         self.opening = Opening(ctx, once=params.kind == "forest")
-        self.history: list[float] = []
-        self.larger, self.rounds = False, [(len(self.trees), dict(self.ensemble.records))]
+        self.keeper = Keeper(ctx, self.ensemble, self.state)
+        if kept:
+            self.keeper.restore(kept)
+        else:
+            self.keeper.begin(beginning)
 
     @property
     def apart(self) -> bool:
@@ -144,41 +157,40 @@ class _Trainer:
     @property
     def stopped(self) -> bool:
         """Whether the validation rows say that further rounds are of no use."""
-        patience, history = self.params.early_stopping_rounds, self.history
+        patience, history = self.params.early_stopping_rounds, self.state.history
         return bool(patience and history) and len(history) - 1 - self._best_round() >= patience
 
     def grow_round(self, participants: frozenset[str]) -> None:
         """Grow one tree, or one for each class, with these peers, and update all margins."""
-        n, objective = self.n, self.objective
-        g, h = objective.gradients(self.margins[:n], self.targets.values)
+        n, objective, state = self.n, self.objective, self.state
+        g, h = objective.gradients(state.margins[:n], self.targets.values)
         if self.clean:
             self.clean.gradients = objective.gradients(self.clean.margins[:n], self.clean.values)
         apart = self.apart
-        self.sizes, self.first = np.abs(g).max(axis=1, initial=0.0) * self.targets.weights, len(self.trees)
+        self.sizes, self.first = np.abs(g).max(axis=1, initial=0.0) * self.targets.weights, len(state.trees)
         for output in range(objective.outputs) if apart else (-1,):
             chosen = slice(output, output + 1) if apart else slice(None)
             self._boost(g[:, chosen], h[:, chosen], output, participants)
-        self.rounds.append((len(self.trees), dict(self.ensemble.records)))
-        if n < len(self.margins):
+        state.rounds.append((len(state.trees), dict(self.ensemble.records)))
+        if n < len(state.margins):
             rest = slice(n, None)
-            value, larger = metric(
+            value, state.larger = metric(
                 self.params.eval_metric,
                 objective,
-                (self.clean or self).margins[rest],
+                (state.margins if state.clean is None else state.clean)[rest],
                 self.labels.values[rest],
                 self.labels.weights[rest],
             )
-            self.history.append(value)
-            self.larger = larger
+            state.history.append(value)
 
     def grow_forest(self, batch: Sequence[frozenset[str]]) -> None:
         """Grow trees side by side; all rows are encrypted once, with the first of them."""
         if self.forest is None:
-            g, h = self.objective.gradients(self.margins[: self.n], self.targets.values)
+            g, h = self.objective.gradients(self.state.margins[: self.n], self.targets.values)
             encoded = self.encoder.encode(g, h, self.targets.weights, np.arange(self.n), self.objective.outputs)
             self.forest = encoded, self._encrypt(encoded, np.arange(self.n))
         encoded, rows = self.forest
-        first = len(self.trees)
+        first = len(self.state.trees)
         drawn = [
             draw_rows(self.params, np.ones(self.n), seed=self.ctx.seed, party=self.ctx.party, tree=first + position)
             for position in range(len(batch))
@@ -192,75 +204,51 @@ class _Trainer:
         shapes = grow_together(growths)
         if self.clean:
             own = len(self.ensemble.own[self.ctx.party])
-            g, h = self.objective.gradients(self.margins[: self.n], self.clean.values)
+            g, h = self.objective.gradients(self.state.margins[: self.n], self.clean.values)
             clean = self.encoder.encode(g, h, self.clean.weights, np.arange(self.n), self.objective.outputs)
             shapes = [
                 repaired(each, shape, self._clean_plan(each.plan, clean))
                 for each, shape in zip(growths, shapes, strict=True)
             ]
-            self.grafted += len(self.ensemble.own[self.ctx.party]) - own
-        self.trees += shapes
+            self.state.grafted += len(self.ensemble.own[self.ctx.party]) - own
+        self.state.trees += shapes
 
     def finish(self) -> Trained:
         """Tell all peers that training ends, record what policies did, and return what stays here."""
-        kept, owned = len(self.trees), self.ensemble.records
-        if self.params.early_stopping_rounds and self.history:
-            kept, owned = self.rounds[self._best_round() + 1]
+        state = self.state
+        kept, owned = len(state.trees), self.ensemble.records
+        if self.params.early_stopping_rounds and state.history:
+            kept, owned = state.rounds[self._best_round() + 1]
         ensemble = self.ensemble
         for peer in self.ctx.peers:
-            trees = self.taken_part[peer]
+            trees = state.taken_part[peer]
             self.ctx.send(peer, TrainingEnd(trees, owned[peer]), (trees,))
         for account in self.ctx.policies.accounts():
             self.ctx.applied({"stage": "end", **account})
         own = {name: ensemble.own[name].records().first(owned[name]) for name in self.blocks}
         return Trained(
-            trees=tuple(self.trees[:kept]),
+            trees=tuple(state.trees[:kept]),
             owners=ensemble.owners,
             own=own,
             tally=self.ctx.policies.tally(),
             objective=self.objective.name,
             base=tuple(self.base.tolist()),
-            grown=self.taken_part[next(iter(self.blocks))],
-            history=tuple(self.history),
-            records=owned | {self.ctx.party: owned[self.ctx.party] - self.grafted} if self.repairs else {},
+            grown=state.taken_part[next(iter(self.blocks))],
+            history=tuple(state.history),
+            records=owned | {self.ctx.party: owned[self.ctx.party] - state.grafted} if self.repairs else {},
         )
 
     def _best_round(self) -> int:
         """Return the best round; a metric that is not a number counts as worst."""
-        values = np.array(self.history)
-        return int(np.argmin(np.nan_to_num(-values if self.larger else values, nan=np.inf)))
+        values = np.array(self.state.history)
+        return int(np.argmin(np.nan_to_num(-values if self.state.larger else values, nan=np.inf)))
 
-    def _targets(self, precision: int) -> Targets:
-        """Return what is fitted, after the policies have had their say, the weights of classes included."""
-        n, policies, ctx, params = self.n, self.ctx.policies, self.ctx, self.params
-        values, weights = self.labels.values[:n], self.labels.weights[:n]
+    def _beginning(self, precision: int, model: str) -> Beginning:
         self.objective.check(self.labels.values)
-        if policies.purities and not self.classes and policies.bins is None:
-            raise PolicyError("a defense that bounds class counts cannot act where the labels are quantities")
-        given = Targets(
-            values=values,
-            weights=weights.copy(),
-            offset=np.zeros(n),
-            loss=self.objective.name,
-            classes=self.classes,
-            learner=OwnLearner(
-                ctx=ctx,
-                params=params,
-                columns=self.blocks[ctx.party].first(n),
-                weights=weights,
-                classes=self.labels.classes,
-                precision=precision,
-                train=train_active,
-            ),
-            draw=lambda purpose: learning(ctx.seed, ctx.party, 0, purpose),
-            protection=ctx.protection,
-        )
-        targets = policies.before_targets(given)
-        targets = replace(targets, weights=class_weighted(params, targets.weights, targets.values, self.classes))
-        check_targets(self.params, self.objective, targets, self.classes)
-        for account in policies.accounts():
-            self.ctx.applied({"stage": "start", **account})
-        return targets
+        n, given = self.n, self.labels
+        labels = Labels(values=given.values[:n], weights=given.weights[:n], classes=given.classes)
+        own = self.blocks[self.ctx.party].first(n)
+        return begin_with(self.ctx, self.params, own, labels, train=train_active, precision=precision, model=model)
 
     def _ensemble(self, warm: Warm | None) -> Ensemble:
         share = warm.share if warm else None
@@ -305,38 +293,38 @@ class _Trainer:
 
     def _boost(self, g: Floats, h: Floats, output: int, participants: frozenset[str]) -> None:
         """Grow one tree on gradients [rows, outputs of the tree]."""
-        tree = len(self.trees)
+        tree, state = len(self.state.trees), self.state
         drawn = self._drawn(tree)
         sample = np.flatnonzero(drawn.counts)
         encoded = self.encoder.encode(g, h, drawn.weigh(self.targets.weights), sample, g.shape[1])
         plan = self._plan(tree, encoded, drawn.counts, participants, output)
-        others = bool((drawn.counts == 0).any()) or self.n < len(self.margins)
+        others = bool((drawn.counts == 0).any()) or self.n < len(state.margins)
         self.opening.start([plan], self._encrypt(encoded, sample) if plan.seen_as else None, route=others)
         before = dict(self.ensemble.records)
         growth = Growth(self.ensemble, plan)
         shape = grow_together([growth])[0]
         into = slice(output, output + 1) if output >= 0 else slice(None)
         reached = reached_leaves(growth, shape, before, self.blocks)
-        self.margins[:, into] += leaf_weights(shape)[reached]
+        state.margins[:, into] += leaf_weights(shape)[reached]
         if self.clean:
             g, h = (each[:, into] for each in self.clean.gradients)
             clean = self.encoder.encode(g, h, drawn.weigh(self.clean.weights), sample, g.shape[1])
             shape = repaired(growth, shape, self._clean_plan(plan, clean))
             self.clean.margins[:, into] += leaf_weights(shape)[reached]
-        self.trees.append(shape)
+        state.trees.append(shape)
 
     def _drawn(self, tree: int) -> Drawn:
         """Draw the rows of a tree; by gradients once for all trees of a round, so that none tells of its own class."""
         draw = self.first if self.params.sampling == "goss" else tree
         return draw_rows(self.params, self.sizes, seed=self.ctx.seed, party=self.ctx.party, tree=draw)
 
-    def _clean(self) -> Clean | None:
+    def _clean(self, margins: Floats) -> Clean | None:
         """Return what repairs go by, where a policy may want some."""
         if not self.ctx.policies.at("after_tree"):
             return None
         values, weights = self.labels.values[: self.n], self.labels.weights[: self.n]
         weights = class_weighted(self.params, weights, values, self.classes)
-        return Clean(values, weights, self.margins.copy())
+        return Clean(values, weights, margins.copy())
 
     def _clean_plan(self, plan: Plan, encoded: Encoded) -> Plan:
         """Return the plan of a tree on true labels and own columns."""
@@ -353,14 +341,14 @@ class _Trainer:
     def _plan(self, tree: int, encoded: Encoded, counts: Integers, participants: frozenset[str], output: int) -> Plan:
         turns = self._turns(tree, counts, participants)
         playing = frozenset[str]().union(*turns)
-        splitters = {}
+        taken_part, splitters = self.state.taken_part, {}
         for name, splitter in self.splitters.items():
             if name in playing:
-                splitters[name] = splitter.for_tree(self.taken_part[name])
-                self.taken_part[name] += 1
-        seen_as = {peer: self.taken_part[peer] for peer in self.ctx.peers if peer in playing}
+                splitters[name] = splitter.for_tree(taken_part[name])
+                taken_part[name] += 1
+        seen_as = {peer: taken_part[peer] for peer in self.ctx.peers if peer in playing}
         for peer in seen_as:
-            self.taken_part[peer] += 1
+            taken_part[peer] += 1
         judge = Judge(
             rule=self.rule,
             numbers=encoded.numbers,

@@ -6,11 +6,12 @@ these send left. So it can rebuild the instance spaces that stand in the party's
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.messages.base import Array
 from labelward.party.context import Context
 from labelward.party.policy import PendingSplit, VisibleRows
 
@@ -35,6 +36,25 @@ class Exposure:
         self._leaves = {peer: np.empty((0, rows), dtype=np.int32) for peer in self._peers}
         self._seen = dict.fromkeys(self._peers, 0)
         self._pending: dict[str, dict[tuple[int, int], PendingSplit]] = {peer: {} for peer in self._peers}
+        self._kept = dict.fromkeys(self._peers, 0)
+
+    def news(self) -> dict[str, Array]:
+        """Return for each peer int32 [trees, rows]: the leaves of the trees that it saw since this was asked last.
+
+        To be asked between trees, when no split is pending.
+        """
+        found = {peer: Array.pack(self._leaves[peer][self._kept[peer] : self._seen[peer]]) for peer in self._peers}
+        self._kept = dict(self._seen)
+        return found
+
+    def resume(self, tree: int, news: Sequence[Mapping[str, Array]]) -> None:
+        """Take in all that :meth:`news` returned, up to a tree, and tell the policies what every peer knows."""
+        for peer in self._peers:
+            parts = [np.empty((0, self._rows), dtype=np.int32), *(each[peer].unpack() for each in news)]
+            self._leaves[peer] = np.concatenate(parts).astype(np.int32)
+            self._seen[peer] = self._kept[peer] = len(self._leaves[peer])
+        if news:
+            self.finished(tree)
 
     def may_begin(self, tree: int, peers: frozenset[str], sample: NDArray[np.bool_]) -> frozenset[str]:
         """Return those of the peers for which a tree of these rows may begin; it then has begun."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from labelward.he.contract import EncryptedRows
 from labelward.messages.base import RowMask
-from labelward.messages.tree import TreeStart
+from labelward.messages.tree import ForestRows, TreeStart
 from labelward.party.context import Context
 from labelward.protocols.tree.plan import Plan
 
@@ -38,14 +38,14 @@ class Opening:
             mine = [plan for plan in plans if peer in plan.seen_as]
             for position, plan in enumerate(mine):
                 assert rows is not None
-                block = None if peer in self._served else rows.block()
-                if self._once:
+                if self._once and peer not in self._served:
                     self._served.add(peer)
+                    self._ctx.send(peer, ForestRows(rows.block()), (0,))
                 sample = plan.counts > 0
                 start = TreeStart(
                     plan.seen_as[peer],
                     RowMask.pack(sample),
-                    block,
+                    None if self._once else rows.block(),
                     0 if position else len(mine),
                     route,
                     plan.counts[sample].astype(np.uint8).tobytes() if plan.counts.max() > 1 else b"",

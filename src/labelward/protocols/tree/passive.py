@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,10 +22,11 @@ from labelward.errors import PeerError
 from labelward.he.contract import CipherBlock, EncryptedRows, EncryptedSums, PublicKey
 from labelward.kernels.histogram import groups
 from labelward.kernels.histogram import partition as goes_left
-from labelward.messages.base import RowMask
+from labelward.messages.base import CipherDigest, RowMask
 from labelward.messages.tree import (
     ChosenSplit,
     ChosenSplits,
+    ForestRows,
     Level,
     LevelSums,
     NodeSplit,
@@ -45,6 +47,8 @@ from labelward.protocols.tree.share import Records
 __all__ = ["train_passive"]
 
 _MOST_TOGETHER = 64
+_ALL = (0,)  # the step of what is for all trees
+_KEPT_APART = 256  # checkpoints: the active party keeps one for a round, of as many trees as there are classes
 
 
 def train_passive(
@@ -55,6 +59,7 @@ def train_passive(
     *,
     validation: int = 0,
     before: tuple[Records, int] = (Records(), 0),
+    resume: int | None = None,
 ) -> tuple[Records, int]:
     """Take part in training until the active party ends it.
 
@@ -63,18 +68,24 @@ def train_passive(
         public: the active party's key.
         validation: how many of the last rows are validation rows.
         before: of an earlier training that goes on, what this function returned.
+        resume: the checkpoint from which this training goes on, after it was cut off; its number is that of the trees
+            in which this party took part.
 
     Returns:
         This party's splits, and in how many trees it took part.
 
     Raises:
+        FileFormatError: the checkpoint is damaged.
+        OutputError: a checkpoint cannot be written.
         PeerError: the active party failed, stayed silent or sent something that cannot be.
     """
     rows = len(columns.x) - validation
     with ctx.phase("binning"):
         splitter = Splitter(ctx.party, columns.first(rows), params, ctx.seed)
-    own = _Own(ctx, splitter, columns, rows, public, RecordBook(before[0]), before[1])
-    tree = 0
+    book, tree = RecordBook(before[0]), resume or 0
+    for records in _kept(ctx, tree):
+        book.extend(records)
+    own = _Own(ctx, splitter, columns, rows, public, book, before[1])
     while True:
         message = ctx.recv(ctx.active, (TreeStart, TrainingEnd), (tree,))
         if isinstance(message, TrainingEnd):
@@ -82,7 +93,41 @@ def train_passive(
                 reason = f"ends after {message.trees} trees where there were {tree}, or keeps {message.records} splits"
                 raise PeerError(ctx.active, reason, message="TrainingEnd", step=(tree,))
             return own.book.records().first(message.records), before[1] + tree
+        last, known = tree, len(book)
         tree += own.take_part(cast("TreeStart", message))
+        keep = _KEPT_APART if params.multi_strategy == "one_output_per_tree" else None
+        part = msgspec.msgpack.encode(_Part(last, book.since(known)))
+        ctx.save(tree, _Standing(tree), blocks={_name(tree): part}, keep=keep)
+
+
+class _Standing(msgspec.Struct, frozen=True):
+    """A passive party's state after so many trees; its splits lie in blocks."""
+
+    trees: int
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """The splits of trees that grew side by side, and how many trees there were before."""
+
+    before: int
+    records: Records
+
+
+def _name(trees: int) -> str:
+    return f"trees-{trees}"
+
+
+def _kept(ctx: Context, trees: int) -> list[Records]:
+    """Return the splits of the first trees of this training, as its checkpoint has them."""
+    if not trees:
+        return []
+    state, block = ctx.checkpoints.load(trees, _Standing)
+    parts, trees = [], state.trees
+    while trees:
+        part = msgspec.msgpack.decode(block(_name(trees)), type=_Part)
+        parts.append(part.records)
+        trees = part.before
+    return parts[::-1]
 
 
 class _Tree:
@@ -112,7 +157,7 @@ class _Own:
         grown: int,
     ) -> None:
         self.ctx, self.splitter, self.x, self.public, self.book = ctx, splitter, columns.x, public, book
-        self.training, self.grown = training, grown
+        self.training, self.grown, self.forest = training, grown, splitter.params.kind == "forest"
         self.all_rows: EncryptedRows | None = None
 
     def take_part(self, start: TreeStart) -> int:
@@ -147,18 +192,27 @@ class _Own:
         return _Tree(start.tree, splitter, counts, rows)
 
     def _rows(self, start: TreeStart, sample: NDArray[np.int64]) -> EncryptedRows:
-        """Return the encrypted rows of a tree: its own, or those of all training rows that came before."""
+        """Return the encrypted rows of a tree: its own, or in a forest those of all training rows."""
         ctx, step, block = self.ctx, (start.tree,), start.gradients
+        if not self.forest:
+            return self._received(block, len(sample), "TreeStart", step)
+        if block is not None:
+            raise PeerError(ctx.active, "sent gradients with a tree of a forest", message="TreeStart", step=step)
+        if self.all_rows is None:
+            block = ctx.recv(ctx.active, ForestRows, _ALL).gradients
+            self.all_rows = self._received(block, self.training, "ForestRows", _ALL)
+        return self.all_rows
+
+    def _received(
+        self, block: CipherBlock | CipherDigest | None, rows: int, name: str, step: tuple[int, ...]
+    ) -> EncryptedRows:
+        ctx = self.ctx
         if block is None:
-            if self.all_rows is None:
-                raise PeerError(ctx.active, "sent no gradients", message="TreeStart", step=step)
-            return self.all_rows
-        if not isinstance(block, CipherBlock) or block.shape not in ((len(sample),), (self.training,)):
-            raise PeerError(ctx.active, "sent gradients of other rows than the tree's", message="TreeStart", step=step)
-        with ctx.phase("receive rows"), ctx.blaming(ctx.active, "TreeStart", step):
-            rows = self.public.rows(block)
-        self.all_rows = rows if block.shape == (self.training,) else None
-        return rows
+            raise PeerError(ctx.active, "sent no gradients", message=name, step=step)
+        if not isinstance(block, CipherBlock) or block.shape != (rows,):
+            raise PeerError(ctx.active, "sent gradients of other rows than the tree's", message=name, step=step)
+        with ctx.phase("receive rows"), ctx.blaming(ctx.active, name, step):
+            return self.public.rows(block)
 
     def _sum(self, tree: _Tree, depth: int) -> bool:
         """Take the splits of the last level in, sum the nodes that are to be built, send the sums sealed."""

@@ -32,6 +32,22 @@ class RecordBook:
         if categories:
             self.categories[record] = categories
 
+    def extend(self, more: Records) -> None:
+        """Keep more splits, numbered from 0 in ``more``."""
+        missing_left = frozenset(more.missing_left)
+        for record, (column, threshold) in enumerate(zip(more.columns, more.thresholds, strict=True)):
+            categories = more.categories.get(record, ())
+            self.add(column, threshold, missing_left=record in missing_left, categories=categories)
+
+    def since(self, first: int) -> Records:
+        """Return the splits from a record on, numbered from 0."""
+        return Records(
+            tuple(self.columns[first:]),
+            tuple(self.thresholds[first:]),
+            tuple(record - first for record in self.missing_left if record >= first),
+            {record - first: codes for record, codes in self.categories.items() if record >= first},
+        )
+
     def records(self) -> Records:
         """Return all splits so far."""
         return Records(tuple(self.columns), tuple(self.thresholds), tuple(self.missing_left), dict(self.categories))

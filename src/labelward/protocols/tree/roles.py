@@ -25,6 +25,7 @@ from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.passive import train_passive
 from labelward.protocols.tree.predict import predict_active, predict_passive
 from labelward.protocols.tree.share import ModelShare, Records
+from labelward.protocols.tree.state import Start, stored
 from labelward.protocols.tree.trained import Warm
 
 __all__ = ["ActiveOutcome", "Held", "PassiveOutcome", "Task", "run_active", "run_passive", "setup_of"]
@@ -123,7 +124,8 @@ def run_active(
     require_points(ctx.policies.policies, VISITED, replace(setup, continues=share is not None))
     with ctx.phase("key"):
         private = engine.generate(task.agreed.bits, protection=ctx.protection, insecure=task.agreed.insecure)
-    model = ctx.protection.bytes(8).hex()
+    kept = stored(ctx, task.agreed.resume)
+    model = kept.beginning.model if kept else ctx.protection.bytes(8).hex()
     for peer in ctx.peers:
         ctx.send(peer, KeyOffer(private.public.material(), model), _STEP)
     warm = None
@@ -140,7 +142,7 @@ def run_active(
         private,
         validation=held.validation,
         precision=task.agreed.precision,
-        warm=warm,
+        start=Start(model=model, warm=warm, stored=kept),
     )
     done = trained.share(params.kind, train, labels.classes, model=model)
     with ctx.phase("predict"):
@@ -181,7 +183,15 @@ def run_passive(
         if task.params.kind != "forest":
             predict_passive(ctx, share, train.x)
         before, grown = share.own, share.grown
-    records, grown = train_passive(ctx, task.params, train, public, validation=held.validation, before=(before, grown))
+    records, grown = train_passive(
+        ctx,
+        task.params,
+        train,
+        public,
+        validation=held.validation,
+        before=(before, grown),
+        resume=task.agreed.resume,
+    )
     done = ModelShare(
         kind=task.params.kind,
         model=offered.model,
