@@ -121,7 +121,8 @@ def check_trust(
         return builder.build_client_verifier().verify(leaf, above).chain[-1]
     except (VerificationError, ValueError) as error:
         why = _distrusted(leaf, above, trusted, at)
-        raise CertificateError(f"{where}: {why or f'is not believed: {error}'}") from error
+        reason = str(error).partition(" (encountered")[0]
+        raise CertificateError(f"{where}: {why or f'is not believed: {reason}'}") from error
 
 
 def check_time(certificate: x509.Certificate, where: str, *, now: datetime) -> timedelta:
