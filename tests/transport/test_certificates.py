@@ -274,6 +274,11 @@ def test_addresses_that_it_is_not_for(host: str) -> None:
         check_address(leaf(BANK), host)
 
 
+def test_a_port_is_no_part_of_an_address() -> None:
+    with pytest.raises(CertificateError, match="without its port"):
+        check_address(leaf(BANK), "bank.example:7443")
+
+
 def test_a_wildcard_is_one_label() -> None:
     names = x509.SubjectAlternativeName([x509.DNSName("*.bank.example"), x509.IPAddress(ip_address("::1"))])
     own = certified("bank", extensions=[(names, False)]).certificate

@@ -68,8 +68,9 @@ def check_address(certificate: x509.Certificate, host: str, *, where: str = "the
     else:
         found = any(_covers(each.lower(), host.lower().rstrip(".")) for each in listed)
     if not found:
+        port = "; give the host without its port" if wanted is None and ":" in host else ""
         named = f"is for {', '.join(listed)}" if listed else "names no address"
-        raise CertificateError(f"{where}: {named}, so that nobody can connect to it as {host!r}")
+        raise CertificateError(f"{where}: {named}, so that nobody can connect to it as {host!r}{port}")
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
