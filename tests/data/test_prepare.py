@@ -250,8 +250,10 @@ def test_own_tables_with_other_rows_are_refused(own_tables):
     told = f"2 ids (such as '{lost}') of 'bank' are missing at 'telco', and 0 ids"
     assert told in refusal(own_tables(short), None)
     doubled = pa.concat_tables([own_tables.telco, short])
-    first = short["who"][0].as_py()
-    assert f"28 ids repeat an earlier one (the first is '{first}')" in refusal(own_tables(doubled), None)
+    first, second, third = short["who"][:3].to_pylist()
+    assert f"28 ids repeat earlier ones (such as '{first}', '{second}', '{third}')" in refusal(
+        own_tables(doubled), None
+    )
     assert "no column 'minute' (did you mean 'minutes'?)" in refusal(own_tables(columns=["minute"]), None)
 
 

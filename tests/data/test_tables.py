@@ -82,7 +82,7 @@ def test_rows_in_memory_that_cannot_be_used(rows, words):
 @pytest.mark.parametrize(
     ("ids", "words"),
     [
-        (["a", "b", "a", "b"], r"2 ids repeat an earlier one \(the first is 'a'\)"),
+        (["a", "b", "a", "b"], r"2 ids repeat earlier ones \(such as 'a', 'b'\)"),
         ([1, None, None], r"2 ids are missing \(the first in row 1, counting from 0\)"),
         ([1.5, 2.5], "whole numbers or texts"),
     ],

@@ -166,7 +166,7 @@ def test_all_trees_local() -> None:
     given_setting = setting(13, 2, SecureBoost(trees=2, depth=3))
     run = given_setting.run(policies=(LocalTrees(count=2),))
     received = {name for kind, name in run.views["left"].counts() if kind == "received"}
-    assert received == {"Hello", "KeyOffer", "TrainingEnd", "PredictRequest"}
+    assert received == {"Hello", "Begin", "KeyOffer", "TrainingEnd", "PredictRequest"}
     alone = joined(Setting({"active": given_setting.parts["active"]}, given_setting.labels, given_setting.params))
     assert run.active.share.trees == alone.trees
     assert run.active.counts.encryptions == 0

@@ -2,14 +2,17 @@
 
 from .catalogue import Entry, entries
 from .encode import Coding, coding, encode_as, encode_sides, origin
+from .held import PartyData, Rehearsal
 from .labels import encode_labels, encode_quantities, encode_weights
-from .prepare import PartyData, Rehearsal, Source, load_source, prepare
+from .own import OwnTable, load_own, own_party, own_rehearsal
+from .prepare import Source, load_source, prepare
 from .rows import Split
 from .tables import as_table, read_ids, read_table, refuse_other_rows
 
 __all__ = [
     "Coding",
     "Entry",
+    "OwnTable",
     "PartyData",
     "Rehearsal",
     "Source",
@@ -22,8 +25,11 @@ __all__ = [
     "encode_sides",
     "encode_weights",
     "entries",
+    "load_own",
     "load_source",
     "origin",
+    "own_party",
+    "own_rehearsal",
     "prepare",
     "read_ids",
     "read_table",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from labelward.errors import DataError
-from labelward.job import Job
+from labelward.job import Job, PartySection
 
 from .tables import find_column
 
@@ -33,23 +33,24 @@ def common_constraints(job: Job, table: pa.Table, held: Sequence[Sequence[str]])
     return tuple({column: wanted[column] for column in columns if column in wanted} for columns in held)
 
 
-def own_constraints(job: Job, held: Sequence[Sequence[str]]) -> tuple[Mapping[str, int], ...]:
-    """Return for each party with its own table the directions of its columns.
+def own_constraints(parties: Sequence[PartySection], held: Sequence[Sequence[str]]) -> tuple[Mapping[str, int], ...]:
+    """Return for each of some parties with their own tables the directions of its columns.
 
     Args:
-        job: its parties have their own tables.
+        parties: all of a rehearsal, or the one whose data are here.
         held: each party's columns.
 
     Raises:
-        DataError: a party names a column that it does not bring, with its holder if there is one.
+        DataError: a party names a column that it does not bring, with its holder if there is one among these.
     """
-    for party, columns in zip(job.parties, held, strict=True):
+    for party, columns in zip(parties, held, strict=True):
         for column in party.monotone:
             if column not in columns:
-                holders = [one.name for one, those in zip(job.parties, held, strict=True) if column in those]
+                holders = [one.name for one, those in zip(parties, held, strict=True) if column in those]
                 told = f"party {holders[0]!r} holds it" if holders else "no party holds it"
                 raise DataError(
-                    f"[parties.{party.name}] monotone: column {column!r} is not among the columns of {party.name!r} "
-                    f"({told}); a party constrains its own columns"
+                    f"[parties.{party.name}] monotone: column {column!r} is not among the columns of {party.name!r}"
+                    + (f" ({told})" if len(parties) > 1 else "")
+                    + "; a party constrains its own columns"
                 )
-    return tuple(party.monotone for party in job.parties)
+    return tuple(party.monotone for party in parties)

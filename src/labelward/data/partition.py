@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from labelward import rng
 from labelward.errors import DataError
-from labelward.job import Job
+from labelward.job import Job, PartySection
 
 from .encode import coding, encode_sides
 from .tables import find_column
 
-__all__ = ["assign_columns", "column_counts", "importance", "own_columns"]
+__all__ = ["assign_columns", "column_counts", "importance", "own_columns", "refuse_overlap"]
 
 _IMPORTANCE_ROWS = 10_000
 _NEIGHBORS = 3
@@ -68,30 +68,32 @@ def assign_columns(
     return tuple([dealt_out[-1], *dealt_out[:-1]] if job.data.partition == "importance" else dealt_out)
 
 
-def own_columns(job: Job, tables: Sequence[pa.Table]) -> list[tuple[str, ...]]:
-    """Return the columns that each party brings of its own table.
+def own_columns(job: Job, party: PartySection, table: pa.Table) -> tuple[str, ...]:
+    """Return the columns that a party brings of its own table.
 
     Raises:
-        DataError: a column that is called like the label and may be it, or one that two parties bring without overlap.
+        DataError: one that is called like the label, where that is known here, and may be it.
     """
-    found: list[tuple[str, ...]] = []
+    others = tuple(name for name in table.column_names if name not in party.roles().values())
+    if party.columns is None and job.active.label in others:
+        raise DataError(
+            f"party {party.name!r}: its table has a column {job.active.label!r}, as the label of "
+            f"{job.active.name!r} is called; if it is no label, list it under columns in [parties.{party.name}]"
+        )
+    return others if party.columns is None else party.columns
+
+
+def refuse_overlap(job: Job, held: Sequence[tuple[str, ...]]) -> None:
+    """Refuse, without ``overlap``, a column that two parties bring, with a :class:`~labelward.errors.DataError`."""
     holder: dict[str, str] = {}
-    for party, table in zip(job.parties, tables, strict=True):
-        others = tuple(name for name in table.column_names if name not in party.roles().values())
-        if party.columns is None and job.active.label in others:
-            raise DataError(
-                f"party {party.name!r}: its table has a column {job.active.label!r}, as the label of "
-                f"{job.active.name!r} is called; if it is no label, list it under columns in [parties.{party.name}]"
-            )
-        found.append(others if party.columns is None else party.columns)
-        for column in found[-1]:
+    for party, columns in zip(job.parties, held, strict=True):
+        for column in columns:
             if column in holder and not job.data.overlap:
                 raise DataError(
                     f"party {party.name!r}: column {column!r} is held by {holder[column]!r} already "
                     "(set overlap = true in [data] to allow it, or list each party's columns)"
                 )
             holder.setdefault(column, party.name)
-    return found
 
 
 def column_counts(shares: Sequence[float], columns: int) -> list[int]:

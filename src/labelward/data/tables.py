@@ -101,9 +101,9 @@ def read_ids(table: pa.Table, column: str, place: str) -> NDArray[np.str_]:
     repeats = np.ones(len(texts), dtype=np.bool_)
     repeats[np.unique(texts, return_index=True)[1]] = False
     if repeats.any():
-        number, name = np.count_nonzero(repeats), str(texts[repeats][0])
-        told = "1 id repeats" if number == 1 else f"{number} ids repeat"
-        raise DataError(f"{place}: {told} an earlier one (the first is {name!r}); each row needs its own")
+        number, few = np.count_nonzero(repeats), list(dict.fromkeys(texts[repeats].tolist()))[:3]
+        told = "1 id repeats an earlier one" if number == 1 else f"{number} ids repeat earlier ones"
+        raise DataError(f"{place}: {told} (such as {', '.join(map(repr, few))}); each row needs its own")
     return texts
 
 

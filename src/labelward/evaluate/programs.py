@@ -107,8 +107,14 @@ class Programs(ABC, Generic[S]):
     """One model, with its parameters, as the evaluation runs it."""
 
     @abstractmethod
-    def check(self, data: Rehearsal, policies: Sequence[Policy]) -> None:
+    def check(self, data: Rehearsal, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
         """Refuse data that the model cannot learn from and policies that it cannot honor, before anything starts.
+
+        Args:
+            data: of all parties, or of the active party alone.
+            policies: what defends the run.
+            passive: names of the passive parties; None: those of ``data``. In a run over a network the active party
+                has no data of theirs, so that what depends on it is refused while the model is trained.
 
         Raises:
             JobError: a parameter does not go with the data.

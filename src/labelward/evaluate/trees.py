@@ -43,9 +43,9 @@ class TreePrograms(Programs[ModelShare]):
     def __init__(self, params: TreeModel) -> None:
         self.params = params
 
-    def check(self, data: Rehearsal, policies: Sequence[Policy]) -> None:
+    def check(self, data: Rehearsal, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
         """See :meth:`Programs.check`."""
-        active, *passive = data.parties
+        active, *others = data.parties
         try:
             self._check_labels(data)
         except DataError as error:
@@ -55,7 +55,7 @@ class TreePrograms(Programs[ModelShare]):
             self.params,
             classes=len(data.classes),
             active_columns=len(active.columns),
-            passive=tuple(party.name for party in passive),
+            passive=tuple(party.name for party in others) if passive is None else tuple(passive),
         )
         require_points(policies, VISITED, setup)
 

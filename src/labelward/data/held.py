@@ -1,0 +1,232 @@
+"""What each party holds, as matrices; and how a table's columns, labels and sides become that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from labelward.errors import DataError
+from labelward.job import Job
+
+from . import catalogue
+from .encode import coding, encode_sides
+from .labels import encode_labels, encode_quantities, encode_weights, label_bins
+from .rows import Split
+
+__all__ = ["PartyData", "Rehearsal", "Targets", "make_party", "make_rehearsal", "read_targets"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PartyData:
+    """What one party holds: n training, v validation and m test rows of F columns, float64 in C order, NaN missing.
+
+    Attributes:
+        name: the party.
+        columns: names of the encoded columns (F).
+        train: [n, F].
+        validation: [v, F].
+        test: [m, F].
+        categories: for each column (by position) that holds codes its categories, by code: those of the training and
+            validation rows, so that a test row may have the code -1 of a category that training never met.
+        monotone: for some columns (by position) 1 or -1: predictions may only rise, or fall, with the column.
+        dates: names of the columns that hold dates or times.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    train: Floats
+    validation: Floats
+    test: Floats
+    categories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    monotone: Mapping[int, int] = field(default_factory=dict)
+    dates: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rehearsal:
+    """All parties' data for one seed; row i is the same row at every party.
+
+    Rows are in the order of the table, or sorted by id (as text) where rows have ids.
+
+    Attributes:
+        name: the data set.
+        label: table and column of the labels, in words.
+        task: ``"classification"`` or ``"regression"``.
+        classes: the values of the label, sorted, as text (C); empty for regression.
+        parties: the active party first.
+        train_values: float64[n], what is learned: positions in ``classes``, or quantities.
+        validation_values: float64[v].
+        test_values: float64[m].
+        train_weights: float64[n], at least 0; 1 where no column says otherwise.
+        validation_weights: float64[v].
+        test_weights: float64[m].
+        train_labels: int64[n], what attacks guess: positions in ``classes``; for regression the bin of each quantity
+            among bins of equal numbers of training rows (:func:`~labelward.data.labels.label_bins`).
+        test_labels: int64[m].
+        train_ids: text[n]: the ids, or the row numbers of the table counted from 0.
+        validation_ids: text[v].
+        test_ids: text[m].
+        split: where these rows stand among all rows in order.
+    """
+
+    name: str
+    label: str
+    task: str
+    classes: tuple[str, ...]
+    parties: tuple[PartyData, ...]
+    train_values: Floats
+    validation_values: Floats
+    test_values: Floats
+    train_weights: Floats
+    validation_weights: Floats
+    test_weights: Floats
+    train_labels: NDArray[np.int64]
+    test_labels: NDArray[np.int64]
+    train_ids: NDArray[np.str_]
+    validation_ids: NDArray[np.str_]
+    test_ids: NDArray[np.str_]
+    split: Split
+
+    @property
+    def ids(self) -> NDArray[np.str_]:
+        """text[n + v + m]: the ids of all rows, in their order."""
+        given = np.concatenate([self.train_ids, self.validation_ids, self.test_ids])
+        order = np.concatenate([rows for _, rows in self.split.named()])
+        return given[np.argsort(order)]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Targets:
+    """The active party's label and weight columns, of all rows in order.
+
+    Attributes:
+        task: ``"classification"`` or ``"regression"``.
+        classes: names of the classes; empty for quantities.
+        values: class numbers or quantities [rows].
+        weights: float64 [rows].
+    """
+
+    task: str
+    classes: tuple[str, ...]
+    values: NDArray[Any]
+    weights: Floats
+
+
+def read_targets(job: Job, table: pa.Table, columns: tuple[str, str | None], place: str) -> Targets:
+    """Return the labels and weights of a table.
+
+    Args:
+        job: says whether labels are classes.
+        table: the common one, or the active party's own.
+        columns: the label column, and that of the weights, if any.
+        place: whose table it is, for messages.
+
+    Raises:
+        DataError: a label or weight cannot be used.
+    """
+    label, weight = columns
+    weights = np.ones(table.num_rows) if weight is None else encode_weights(table, weight, place)
+    task = job.data.task or _usual_task(job.data.table)
+    if task == "regression":
+        return Targets(task=task, classes=(), values=encode_quantities(table, label, place), weights=weights)
+    classes, codes = encode_labels(table, label, place)
+    return Targets(task=task, classes=classes, values=codes, weights=weights)
+
+
+def _usual_task(table: str | None) -> str:
+    entry = catalogue.entries().get(table or "")
+    return "classification" if entry is None else entry.task
+
+
+def make_party(job: Job, name: str, held: tuple[pa.Table, Sequence[str], Mapping[str, int]], sides: Split) -> PartyData:
+    """Return what a party holds of a table.
+
+    Args:
+        job: says what categories become.
+        name: of the party.
+        held: the table, the party's columns of it, and the directions of those that are constrained.
+        sides: positions of rows in the table.
+
+    Raises:
+        DataError: a column or value cannot be used, a passive party holds no column at all, or a constrained column
+            holds categories.
+    """
+    table, columns, directions = held
+    place = f"party {name!r}"
+    seen = np.concatenate([sides.train, sides.validation])
+    known = coding(table, columns, place, style=job.data.categories, rows=seen)
+    for column in directions:
+        if column not in known.names or column in known.categories:
+            raise DataError(f"{place}: monotone: column {column!r} holds categories, which have no order")
+    if name != job.active.name and not known.names:
+        raise DataError(f"{place}: it has no column with more than one category, so it holds nothing")
+    train, validation, test = encode_sides(table, known, place, [rows for _, rows in sides.named()])
+    return PartyData(
+        name=name,
+        columns=known.names,
+        train=train,
+        validation=validation,
+        test=test,
+        categories={known.names.index(column): names for column, names in known.categories.items()},
+        monotone={known.names.index(column): direction for column, direction in directions.items()},
+        dates=known.dates or frozenset(),
+    )
+
+
+def make_rehearsal(
+    job: Job,
+    named: tuple[str, str],
+    parties: tuple[PartyData, ...],
+    targets: Targets,
+    ids: NDArray[np.str_],
+    sides: Split,
+) -> Rehearsal:
+    """Put together what the parties hold.
+
+    Args:
+        job: says into how many bins quantities are cut for attacks.
+        named: the data set, and table and column of the labels in words.
+        parties: the active party first.
+        targets: of all rows.
+        ids: of all rows, in the order that the positions of ``sides`` speak of.
+        sides: of the rows.
+
+    Raises:
+        DataError: all training labels are the same, or all rows of a side have weight 0.
+    """
+    weights = targets.weights
+    for name, rows in sides.named():
+        if len(rows) and not weights[rows].any():
+            raise DataError(f"{named[1]}: every {name} row has weight 0")
+    values, bins = targets.values.astype(np.float64), targets.values
+    if targets.task == "regression":
+        learned = values[sides.train]
+        if (learned == learned[0]).all():
+            raise DataError(f"{named[1]}: every training row has the label {learned[0]:g}; there is nothing to learn")
+        bins = np.searchsorted(label_bins(learned, job.leakage.label_bins), values)
+    return Rehearsal(
+        name=named[0],
+        label=named[1],
+        task=targets.task,
+        classes=targets.classes,
+        parties=parties,
+        train_values=values[sides.train],
+        validation_values=values[sides.validation],
+        test_values=values[sides.test],
+        train_weights=weights[sides.train],
+        validation_weights=weights[sides.validation],
+        test_weights=weights[sides.test],
+        train_labels=bins[sides.train],
+        test_labels=bins[sides.test],
+        train_ids=ids[sides.train],
+        validation_ids=ids[sides.validation],
+        test_ids=ids[sides.test],
+        split=sides if job.data.id is None or job.data.table is None else sides.among(ids),
+    )

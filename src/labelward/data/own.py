@@ -1,0 +1,131 @@
+"""Parties with a table each: all of them in a rehearsal, or the one whose table is here in a run over a network.
+
+What a party holds is the same either way, for the same tables and seed: rows are put in the order of their ids, the
+active party draws the sides of the rows by its labels, and each party encodes its columns by the training and
+validation rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from labelward.errors import DataError, JobError
+from labelward.job import Job, PartySection
+
+from .constraints import own_constraints
+from .held import PartyData, Rehearsal, make_party, make_rehearsal, read_targets
+from .partition import own_columns, refuse_overlap
+from .rows import Split, split_rows
+from .tables import read_ids, read_table, refuse_other_rows
+
+__all__ = ["OwnTable", "joint_rehearsal", "load_own", "own_party", "own_rehearsal", "sort_own"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OwnTable:
+    """A party's own table.
+
+    Attributes:
+        party: its section of the job.
+        table: its rows, sorted by id as text.
+        ids: text [rows], ascending.
+    """
+
+    party: PartySection
+    table: pa.Table
+    ids: NDArray[np.str_]
+
+    @property
+    def name(self) -> str:
+        """What results call the data set: the file without folder and suffix."""
+        return PurePath(self.party.table or "").stem
+
+
+def load_own(job: Job, party: str) -> OwnTable:
+    """Read a party's own table.
+
+    Raises:
+        DataError: the table cannot be read, has no id column, or ids are missing or repeated.
+        JobError: no party has this name, or it has no table here.
+    """
+    section = job.party(party)
+    if section.table is None:
+        reason = "" if section.elsewhere else "; over a network each party has its own, not a part of that of [data]"
+        raise JobError(f"[parties.{party}] table: required to take part as {party!r}{reason}")
+    return sort_own(section, read_table(section.table, text=[section.id or ""]))
+
+
+def sort_own(party: PartySection, table: pa.Table) -> OwnTable:
+    """Put a party's rows in the order of their ids; :class:`DataError` where ids are missing or repeated."""
+    ids = read_ids(table, party.id or "", f"party {party.name!r}")
+    order = np.argsort(ids)
+    return OwnTable(party=party, table=table.take(pa.array(order)), ids=ids[order])
+
+
+def own_party(job: Job, own: OwnTable, split: Split) -> PartyData:
+    """Return what a party holds, once it knows the sides of its rows.
+
+    Args:
+        job: as the party has it; the tables of others play no part.
+        own: its table.
+        split: positions of the rows sorted by id, such as :meth:`Split.of` gives of what the active party told.
+
+    Raises:
+        DataError: names column and row of what cannot be used.
+    """
+    columns = own_columns(job, own.party, own.table)
+    (directions,) = own_constraints([own.party], [columns])
+    return make_party(job, own.party.name, (own.table, columns, directions), split)
+
+
+def own_rehearsal(job: Job, own: OwnTable, seed: int) -> Rehearsal:
+    """Return what the active party knows for a seed: of all parties it holds itself alone, and it draws the sides.
+
+    Args:
+        job: as the active party has it.
+        own: the active party's table.
+        seed: of the run.
+
+    Raises:
+        DataError: names column and row of what cannot be used.
+    """
+    return _rehearsal(job, own.name, [own], seed)
+
+
+def joint_rehearsal(job: Job, name: str, owns: Sequence[OwnTable], seed: int) -> Rehearsal:
+    """Return what all parties hold for a seed.
+
+    Args:
+        job: its parties have their own tables.
+        name: what results call the data set.
+        owns: each party's table, in the order of the job's parties.
+        seed: of the run.
+
+    Raises:
+        DataError: parties hold different rows, or a column twice; or names what cannot be used.
+    """
+    first = owns[0]
+    for own in owns[1:]:
+        refuse_other_rows("hold", (first.party.name, first.ids), (own.party.name, own.ids))
+    held = [own_columns(job, own.party, own.table) for own in owns]
+    refuse_overlap(job, held)
+    own_constraints(job.parties, held)  # of all parties at once, so that a message names who holds a column
+    return _rehearsal(job, name, owns, seed)
+
+
+def _rehearsal(job: Job, name: str, owns: Sequence[OwnTable], seed: int) -> Rehearsal:
+    first = owns[0]
+    if first.party.label is None:
+        raise DataError(f"party {first.party.name!r}: it has no label column, so it is not the active party")
+    place = f"party {first.party.name!r}"
+    targets = read_targets(job, first.table, (first.party.label, first.party.weight), place)
+    split = split_rows(job.data, seed, targets.values, targets.classes)
+    parties = tuple(own_party(job, own, split) for own in owns)
+    where = f"{place}, label column {first.party.label!r}"
+    return make_rehearsal(job, (name, where), parties, targets, first.ids, split)

@@ -1,0 +1,265 @@
+"""Parties with a table each: what one of them holds alone is what it holds in a rehearsal; and every refusal."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelward.data import PartyData, Rehearsal, Split, load_own, load_source, own_party, own_rehearsal, prepare
+from labelward.errors import DataError, JobError
+from labelward.job import Job, parse_job
+
+MEET = {"address": "bank.example:7443"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two parties' tables and what is asked of them."""
+
+    rows: int
+    seed: int
+    task: str
+    categories: str
+    validation: float
+    weighted: bool
+    missing: bool
+    text_ids: bool
+
+
+cases = st.builds(
+    Case,
+    rows=st.integers(40, 150),
+    seed=st.integers(0, 2**32 - 1),
+    task=st.sampled_from(["classification", "regression"]),
+    categories=st.sampled_from(["native", "dummies"]),
+    validation=st.sampled_from([0.0, 0.25]),
+    weighted=st.booleans(),
+    missing=st.booleans(),
+    text_ids=st.booleans(),
+)
+
+
+def tables_of(case: Case) -> dict[str, pa.Table]:
+    """Draw a bank's and a telco's table, each in an order of its own."""
+    draw = np.random.default_rng(case.seed)
+
+    def gaps(values: Any) -> list[Any]:
+        return [None if case.missing and draw.random() < 0.2 else value for value in values]
+
+    ids = draw.choice(10 * case.rows, case.rows, replace=False)
+    named = [f"c{one}" for one in ids] if case.text_ids else ids.tolist()
+    labels = draw.normal(size=case.rows) if case.task == "regression" else draw.choice(["a", "b", "c"], case.rows)
+    if case.task == "classification":
+        labels[:30] = ["a", "b", "c"] * 10  # each class on each side
+    bank: dict[str, Any] = {
+        "customer": named,
+        "balance": gaps(draw.normal(size=case.rows)),
+        "branch": gaps(draw.choice(["north", "south"], case.rows).tolist()),
+        "label": labels.tolist(),
+        "weight": draw.uniform(0.5, 2.0, case.rows),
+    }
+    telco: dict[str, Any] = {
+        "who": named,
+        "minutes": gaps(draw.integers(0, 500, case.rows).tolist()),
+        "plan": gaps(draw.choice(["p", "q", "r"], case.rows).tolist()),
+        "since": gaps([dt.date(2020, 1, 1) + dt.timedelta(days=int(day)) for day in draw.integers(0, 900, case.rows)]),
+        "roaming": gaps((draw.random(case.rows) < 0.5).tolist()),
+    }
+    return {
+        name: pa.table(table).take(pa.array(draw.permutation(case.rows)))
+        for name, table in (("bank", bank), ("telco", telco))
+    }
+
+
+def job_of(case: Case, folder: Path, here: tuple[str, ...]) -> Job:
+    """Return the job file of those whose tables are here."""
+    bank = {"table": str(folder / "bank.parquet"), "id": "customer", "label": "label"}
+    bank |= {"weight": "weight"} if case.weighted else {"columns": ["balance", "branch"]}
+    telco = {"table": str(folder / "telco.parquet"), "id": "who", "monotone": {"minutes": 1}}
+    data = {"categories": case.categories}
+    if "bank" in here:
+        data |= {"task": case.task, "validation_size": case.validation}
+    return parse_job(
+        {
+            "data": data,
+            "parties": {
+                "bank": bank if "bank" in here else {"role": "active"},
+                "telco": telco if "telco" in here else {},
+            },
+            "network": MEET,
+        }
+    )
+
+
+def equal(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    if isinstance(one, PartyData | Split):
+        return all(equal(getattr(one, each.name), getattr(other, each.name)) for each in fields(one))
+    return bool(one == other)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tables")
+
+
+@given(case=cases)
+@settings(max_examples=40, deadline=None)
+def test_alone_each_party_holds_what_it_holds_in_a_rehearsal(folder: Path, case: Case) -> None:
+    """The passive party knows nothing but its file, its table and the sides that it is told, as masks."""
+    for name, table in tables_of(case).items():
+        pq.write_table(table, folder / f"{name}.parquet")
+    together = prepare(job_of(case, folder, ("bank", "telco")), case.seed)
+    job = job_of(case, folder, ("bank",))
+    bank = own_rehearsal(job, load_own(job, "bank"), case.seed)
+    for each in fields(Rehearsal):
+        if each.name != "parties":
+            assert equal(getattr(bank, each.name), getattr(together, each.name)), each.name
+    assert equal(bank.ids, together.ids)
+    assert bank.ids.tolist() == sorted(bank.ids.tolist())
+    assert [party.name for party in bank.parties] == ["bank"]
+    assert equal(bank.parties[0], together.parties[0])
+
+    job = job_of(case, folder, ("telco",))
+    own = load_own(job, "telco")
+    assert equal(own.ids, together.ids)
+    assert equal(own_party(job, own, Split.of(*bank.split.masks())), together.parties[1])
+
+
+@given(st.lists(st.integers(0, 2), max_size=30))
+def test_sides_survive_being_told_as_masks(numbers: list[int]) -> None:
+    sides = np.array(numbers, dtype=np.int64)
+    split = Split.of(sides == 1, sides == 2)
+    assert split.total == len(sides)
+    assert equal(split.train, np.flatnonzero(sides == 0))
+    assert [mask.tolist() for mask in split.masks()] == [(sides == 1).tolist(), (sides == 2).tolist()]
+
+
+@pytest.mark.parametrize("ids", [None, "who"])
+def test_a_common_table_knows_the_place_of_each_row(tmp_path: Path, ids: str | None) -> None:
+    """Sides and ids of all rows stand in one order, that of the ids as text where there are any."""
+    draw = np.random.default_rng(5)
+    who = draw.permutation(60)
+    table = pa.table({"who": who, "a": who * 2.0, "b": draw.normal(size=60), "y": who % 2})
+    pq.write_table(table, tmp_path / "t.parquet")
+    data: dict[str, Any] = {"table": str(tmp_path / "t.parquet"), "label": "y", "validation_size": 0.2}
+    if ids is not None:
+        data["id"] = ids
+    job = parse_job({"data": data, "parties": {"active": ["b"], "telco": ["a"]}})
+    found = prepare(job, 1)
+    assert found.ids.tolist() == (sorted(map(str, who)) if ids else [str(row) for row in range(60)])
+    for name, rows in found.split.named():
+        assert found.ids[rows].tolist() == getattr(found, f"{name}_ids").tolist()
+        assert equal(rows, np.sort(rows))
+        held = getattr(found.parties[1], name)[:, 0]
+        assert equal(held, 2.0 * (found.ids[rows].astype(np.float64) if ids else who[rows]))
+
+
+# -- refusals --------------------------------------------------------------------------------------------------------
+
+
+def own_job(folder: Path, telco: dict[str, Any], **sections: Any) -> Job:
+    pq.write_table(pa.table(telco), folder / "telco.parquet")
+    own = {"table": str(folder / "telco.parquet"), "id": "who", **sections}
+    return parse_job({"parties": {"bank": {"role": "active"}, "telco": own}, "network": MEET})
+
+
+def refusal(job: Job, party: str = "telco") -> str:
+    def hold() -> None:
+        own = load_own(job, party)
+        own_party(job, own, Split.of(np.zeros(len(own.ids), np.bool_), np.arange(len(own.ids)) < 2))
+
+    with pytest.raises((DataError, JobError)) as caught:
+        hold()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("telco", "sections", "told"),
+    [
+        (
+            {"who": ["a", "b", "a", "c", "b", "a", "d", "d"], "x": range(8)},
+            {},
+            "party 'telco', id column 'who': 4 ids repeat earlier ones (such as 'a', 'b', 'd'); each row needs its own",
+        ),
+        (
+            {"who": [7, 7], "x": [1, 2]},
+            {},
+            "party 'telco', id column 'who': 1 id repeats an earlier one (such as '7'); each row needs its own",
+        ),
+        (
+            {"whom": ["a"], "x": [1]},
+            {},
+            "party 'telco': no column 'who' (did you mean 'whom'?) among the 2 columns whom, x",
+        ),
+        (
+            {"who": ["a", None], "x": [1, 2]},
+            {},
+            "party 'telco', id column 'who': 1 id is missing (the first in row 1, counting from 0)",
+        ),
+        (
+            {"who": [1.5, 2.5], "x": [1, 2]},
+            {},
+            "party 'telco', id column 'who': ids must be whole numbers or texts but the column has type double",
+        ),
+        (
+            {"who": range(4), "x": range(4)},
+            {"columns": ["y"]},
+            "party 'telco': no column 'y' among the 2 columns who, x",
+        ),
+        (
+            {"who": range(4), "x": range(4)},
+            {"monotone": {"z": 1}},
+            "[parties.telco] monotone: column 'z' is not among the columns of 'telco'; a party constrains its own "
+            "columns",
+        ),
+        (
+            {"who": range(4), "x": ["p", "q", "p", "q"]},
+            {"monotone": {"x": 1}},
+            "party 'telco': monotone: column 'x' holds categories, which have no order",
+        ),
+        ({"who": range(4)}, {}, "party 'telco': it has no column with more than one category, so it holds nothing"),
+    ],
+)
+def test_tables_that_cannot_be_used(tmp_path: Path, telco: dict[str, Any], sections: dict[str, Any], told: str) -> None:
+    telco = {name: list(column) for name, column in telco.items()}
+    assert refusal(own_job(tmp_path, telco, **sections)) == told
+
+
+def test_who_cannot_take_part(tmp_path: Path) -> None:
+    job = own_job(tmp_path, {"who": [1, 2], "x": [1, 2]})
+    assert refusal(job, "bank") == "[parties.bank] table: required to take part as 'bank'"
+    assert refusal(job, "telko") == "unknown party 'telko' (did you mean 'telco'?); known: bank, telco"
+    common = parse_job({"data": {"table": "breast_cancer"}, "parties": {"active": 0.5, "telco": 0.5}})
+    assert refusal(common) == (
+        "[parties.telco] table: required to take part as 'telco'; over a network each party has its own, not a part of "
+        "that of [data]"
+    )
+    with pytest.raises(DataError) as caught:
+        own_rehearsal(job, load_own(job, "telco"), 1)
+    assert str(caught.value) == "party 'telco': it has no label column, so it is not the active party"
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    job = own_job(tmp_path, {"who": [1, 2], "x": [1, 2]})
+    (tmp_path / "telco.parquet").unlink()
+    assert refusal(job) == f"table '{tmp_path / 'telco.parquet'}': no such file"
+
+
+def test_nothing_is_rehearsed_of_data_that_are_elsewhere(tmp_path: Path) -> None:
+    with pytest.raises(JobError) as caught:
+        load_source(own_job(tmp_path, {"who": [1, 2], "x": [1, 2]}))
+    assert str(caught.value) == (
+        "[parties.bank] table: the data of 'bank' are elsewhere, so that nothing can be rehearsed here; each party "
+        "runs its own part with: labelward party JOB.toml --as NAME"
+    )
