@@ -15,7 +15,7 @@ from small_jobs import Call
 
 from labelward.evaluate.kinds import catalogue
 from labelward.evaluate.results import Cost, ResultRow
-from labelward.job import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection
+from labelward.job import DataSection, EncryptionSection, LeakageSection, NetworkSection, PartySection, RunSection
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -80,6 +80,7 @@ def _default(text: str) -> object:
         ("[encryption]", EncryptionSection),
         ("[leakage]", LeakageSection),
         ("[run]", RunSection),
+        ("[network]", NetworkSection),
     ],
 )
 def test_the_page_of_the_job_file_has_every_key_and_default(heading: str, section: type) -> None:

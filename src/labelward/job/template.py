@@ -36,6 +36,12 @@ telco = 0.5                    # for all parties a share, or for all parties a l
 # table = "telco.parquet"
 # id = "customer"
 # columns = ["minutes", "roaming"]    # all columns if left out
+#
+# Over a network each company has such a file, with a table in its own section only; the others' sections are empty:
+# [parties.bank]
+# role = "active"              # where no label column here says who is active
+# [network]                    # then: labelward party job.toml --as telco
+# address = "bank.example:7443"
 
 [model]
 kind = "secureboost"           # boosted trees; or "forest". labelward list shows their parameters
