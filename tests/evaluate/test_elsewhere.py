@@ -1,0 +1,54 @@
+"""Jobs of a run over a network: what a rehearsal refuses, and what the active party checks by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import csv
+
+from labelward.data import load_own, own_rehearsal
+from labelward.defenses.local_trees import LocalTrees
+from labelward.errors import JobError, PolicyError
+from labelward.evaluate.audit import audit
+from labelward.evaluate.kinds import make_programs
+from labelward.evaluate.train import train
+from labelward.job import Job, parse_job
+
+REFUSED = (
+    "[parties.telco] table: the data of 'telco' are elsewhere, so that nothing can be rehearsed here; each party runs "
+    "its own part with: labelward party JOB.toml --as NAME"
+)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """Return the job file of the bank, with its table; there may be nothing of its own but the label."""
+    csv.write_csv(pa.table({"who": range(40), "y": ["no", "yes"] * 20}), tmp_path / "bank.csv")
+    return parse_job(
+        {
+            "parties": {"bank": {"table": "bank.csv", "id": "who", "label": "y"}, "telco": {}},
+            "encryption": {"engine": "plain", "insecure": True},
+            "network": {"address": "bank.example:7443"},
+        },
+        base=tmp_path,
+    )
+
+
+def test_no_rehearsal_without_the_data_of_all(job: Job, tmp_path: Path) -> None:
+    with pytest.raises(JobError) as caught:
+        train(job, tmp_path / "train", seed=1)
+    assert str(caught.value) == REFUSED
+    with pytest.raises(JobError) as caught:
+        audit(job, tmp_path / "audit")
+    assert str(caught.value) == REFUSED
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bank.csv"]
+
+
+def test_the_active_party_checks_for_peers_whose_data_it_has_not(job: Job) -> None:
+    """Without columns of its own it can grow no local tree; with the names of its peers the rest passes."""
+    data, programs = own_rehearsal(job, load_own(job, "bank"), 1), make_programs(job.model)
+    programs.check(data, (), passive=["telco"])
+    with pytest.raises(PolicyError, match="local-trees"):
+        programs.check(data, (LocalTrees(count=1),), passive=["telco"])
