@@ -12,6 +12,7 @@ from labelward.cli.audit import audit, demo, report
 from labelward.cli.certs import certs
 from labelward.cli.doctor import doctor
 from labelward.cli.explain import explain, export
+from labelward.cli.party import party
 from labelward.cli.start import init, list_kinds
 from labelward.cli.study import study
 from labelward.cli.train import predict, train
@@ -52,6 +53,7 @@ app.command()(audit)
 app.command()(demo)
 app.command()(train)
 app.command()(predict)
+app.command()(party)
 app.add_typer(explain, name="explain")
 app.command()(export)
 app.command()(attack)

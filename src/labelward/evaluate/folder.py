@@ -1,4 +1,4 @@
-"""The folder of an audit or a training: who may write into it, and what is stored beside the results."""
+"""The folder of an audit, a training or a party's run: who may write into it, and what is stored beside the results."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from labelward.data import PartyData, Rehearsal
 from labelward.errors import OutputError
+from labelward.evaluate.party_record import PARTY_FILE
 from labelward.evaluate.private import LOCK_FILE, locked, output_errors, private_folder, replacing
 from labelward.evaluate.results import RESULTS_FILE
 from labelward.job import Job
@@ -26,8 +27,9 @@ _PASSING = (f"{JOB_FILE}.partial", LOCK_FILE)
 _REPLACED = ".replaced"
 _REPORT_FILE = "report.html"
 
-Purpose = Literal["audit", "train"]
-_MADE: dict[Purpose, str] = {"audit": "an audit", "train": "a training"}
+PARTY_LOG = "log.jsonl"
+Purpose = Literal["audit", "train", "party"]
+_MADE: dict[Purpose, str] = {"audit": "an audit", "train": "a training", "party": "a party's run"}
 
 
 def data_folder(out: Path, seed: int) -> Path:
@@ -40,7 +42,7 @@ def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
 
     Args:
         job: completed.
-        purpose: ``"audit"`` resumes a folder of the same job; ``"train"`` never does.
+        purpose: ``"audit"`` and ``"party"`` resume a folder of the same job; ``"train"`` never does.
         force: whether a folder of another job, made for the same purpose, may be cleared.
 
     Raises:
@@ -67,30 +69,30 @@ def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
         differing = _differing(text, job.to_toml())
         if differing:
             raise OutputError(
-                f"{out}: holds the audit of another job: {', '.join(differing)} differ; "
+                f"{out}: holds {_MADE[purpose]} of another job: {', '.join(differing)} differ; "
                 "choose another folder, or --force to replace it"
             )
 
 
 @contextlib.contextmanager
-def claimed(out: Path, job: Job, *, force: bool) -> Iterator[None]:
-    """Keep an audit's folder to this process, with its ``job.toml``; ``force`` clears what an earlier one wrote.
+def claimed(out: Path, job: Job, purpose: Literal["audit", "party"] = "audit", *, force: bool) -> Iterator[None]:
+    """Keep a folder to this process, with its ``job.toml``; ``force`` clears what an earlier run wrote there.
 
     Raises:
         OutputError: as :func:`check_output`; or another process has it.
     """
-    check_output(out, job, "audit", force=force)
+    check_output(out, job, purpose, force=force)
     with output_errors(out):
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
         out.chmod(0o700)
     with locked(out):
-        check_output(out, job, "audit", force=force)  # another may have begun meanwhile
+        check_output(out, job, purpose, force=force)  # another may have begun meanwhile
         with output_errors(out):
             if force and _entries(out):
-                for name in [*_owned(_stored_job(out, "audit"), "audit"), JOB_FILE]:  # so that it can be repeated
+                for name in [*_owned(_stored_job(out, purpose), purpose), JOB_FILE]:  # so that it can be repeated
                     _remove(out / name)
         if not (out / JOB_FILE).exists():
-            _write_job(out, job, "audit")
+            _write_job(out, job, purpose)
         yield
 
 
@@ -262,8 +264,9 @@ def _owned(job: str, purpose: Purpose) -> list[str]:
     """Return what a run of this job writes into its folder beside ``job.toml``."""
     if purpose == "audit":
         return [RESULTS_FILE, _REPORT_FILE, "data", "runs"]
+    own = [PARTY_FILE, PARTY_LOG] if purpose == "party" else [TRAINING_FILE]
     with contextlib.suppress(tomllib.TOMLDecodeError):
-        return [TRAINING_FILE, *map(str, tomllib.loads(job).get("parties", {}))]
+        return [*own, *map(str, tomllib.loads(job).get("parties", {}))]
     return []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -32,10 +32,12 @@ from labelward.rng import Protection
 from labelward.transport.base import Transport
 
 __all__ = [
+    "CHECKPOINT",
     "MODEL",
     "VIEW",
     "Finished",
     "Protections",
+    "cost_of",
     "insecurities",
     "key_bits",
     "key_info",
@@ -44,8 +46,8 @@ __all__ = [
     "rehearse",
 ]
 
-VIEW, MODEL = "view", "model"
-"""A party's folders: what it saw, and its part of the model."""
+VIEW, MODEL, CHECKPOINT = "view", "model", "checkpoint"
+"""A party's folders: what it saw, its part of the model, and what it needs to go on with a run over a network."""
 
 Protections = Callable[[], Protection]
 """Makes each party its own source of protection draws."""
@@ -214,23 +216,25 @@ def rehearse(
     for party, end in ended.items():
         end.share.save(folder / party / MODEL)
     meters = {party: contexts[party].meter for party in ended}
-    cost, last = _cost(seconds, meters, [end.counts for end in ended.values()]), ended[active]
+    cost, last = cost_of(seconds, meters.values(), [end.counts for end in ended.values()]), ended[active]
     return Finished(
         margins=last.margins, cost=cost, meters=meters, fingerprint=last.fingerprint.hex(), watched=last.watched
     )
 
 
-def _cost(seconds: float, meters: Mapping[str, Meter], counts: Sequence[Counts]) -> Cost:
+def cost_of(seconds: float, meters: Iterable[Meter], counts: Iterable[Counts]) -> Cost:
+    """Return what some parties spent, all together."""
+    spent = list(meters)
     total = Counts()
     for each in counts:
         total.add(each.as_dict())
     return Cost(
         seconds=seconds,
-        bytes=sum(sum(meter.bytes.values()) for meter in meters.values()),
-        messages=sum(sum(meter.messages.values()) for meter in meters.values()),
+        bytes=sum(sum(meter.bytes.values()) for meter in spent),
+        messages=sum(sum(meter.messages.values()) for meter in spent),
         encryptions=total.encryptions,
         additions=total.additions,
         decryptions=total.decryptions,
-        ciphertexts=sum(sum(meter.ciphertexts.values()) for meter in meters.values()),
+        ciphertexts=sum(sum(meter.ciphertexts.values()) for meter in spent),
         logical_sums=total.logical_sums,
     )

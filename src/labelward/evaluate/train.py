@@ -22,7 +22,7 @@ from labelward.evaluate.utility import scores
 from labelward.evaluate.watch import Watch, silent
 from labelward.job import Job, RunSection, Variant
 
-__all__ = ["TrainedModel", "train"]
+__all__ = ["TrainedModel", "train", "variant_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def train(
         PolicyError: the defense does not fit model or data.
     """
     job = completed(replace(job, attacks=(), run=RunSection(seeds=(seed,))))
-    defended = _variant(job, variant)
+    defended = variant_of(job, variant)
     job, name = replace(job, defenses=(defended,) * bool(defended.chain)), brief_variant(defended)
     check_job(job)
     check_output(out, job, "train", force=force)
@@ -134,7 +134,8 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _variant(job: Job, slug: str | None) -> Variant:
+def variant_of(job: Job, slug: str | None) -> Variant:
+    """Return one of a job's variants; None: the only one. :class:`JobError` where there is none of that slug."""
     variants = {brief_variant(variant).slug: variant for variant in job.variants()}
     if slug is None:
         if len(variants) > 1:

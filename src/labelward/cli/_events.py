@@ -1,0 +1,115 @@
+"""What happens in a party's run, for people and for programs: sentences or JSON lines on stderr, and ``log.jsonl``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import typer
+
+from labelward.errors import CertificateError, HandshakeError, OutputError, PeerError
+
+__all__ = ["Journal"]
+
+_TELLING = (CertificateError, HandshakeError, OutputError, PeerError)
+"""Errors whose text holds names, files and numbers only; the texts of others may hold values of a table."""
+
+_SENTENCES = {
+    "listening": "listening at {address}",
+    "connecting": "connecting to {address}",
+    "connected": "{peer} is here, from {address} (certificate {fingerprint:.16})",
+    "refused": "refused a connection of {peer} from {address}: {reason}",
+    "waiting": "waiting for {missing}",
+    "away": "{peer} is away: {reason}",
+    "back": "{peer} is back",
+    "attempt": "begun (attempt {number})",
+    "agreed": "all parties agree on the job and on {rows} rows",
+    "restarted": "{peer} came back as a new process; going on from the last common checkpoint",
+    "saved": "this party's share of model {model} is saved; waiting for the others",
+    "trees": "",  # the bar says so
+    "finished": "all parties have their shares of model {model}",
+}
+
+
+class Journal:
+    """Takes what happens and tells it; see :data:`labelward.evaluate.attempts.Log`.
+
+    Args:
+        path: of the log; it is written once its folder is there.
+        json_lines: on stderr in place of sentences.
+        quiet: nothing on stderr.
+    """
+
+    def __init__(self, path: Path, *, json_lines: bool, quiet: bool) -> None:
+        self._path, self._json, self._quiet = path, json_lines, quiet
+        self._early: list[str] = []
+        self._lock = threading.Lock()  # the network's threads have news, too
+        self._bar: Any = None
+        self._tree = -1
+
+    def __enter__(self) -> Self:
+        if not (self._quiet or self._json) and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("trees", total=None, visible=False)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, event: str, told: Mapping[str, Any]) -> None:
+        """Take one piece of news; ``told`` holds no private value."""
+        with self._lock:
+            line = self._keep(event, told)
+            sentence = _sentence(event, told)
+            if self._quiet or not (self._json or sentence):
+                return
+            if self._bar is not None:
+                self._bar.console.print(sentence, markup=False, highlight=False)
+            else:
+                typer.echo(line if self._json else sentence, err=True)
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        """Take how far the training is; see :data:`labelward.party.context.Progress`."""
+        if what != "trees":
+            return
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total, visible=True)
+        if done != self._tree:
+            self._tree = done
+            self("trees", {"done": done, "total": total})
+
+    def failed(self, error: Exception) -> None:
+        """Take what ended the run; its text only where it can hold no value of a table."""
+        self("failed", {"error": type(error).__name__, "reason": str(error) if isinstance(error, _TELLING) else ""})
+
+    def _keep(self, event: str, told: Mapping[str, Any]) -> str:
+        """Return the line of the log, written once the folder is there."""
+        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **told})
+        self._early.append(line)
+        if self._path.parent.is_dir():
+            lines, self._early = "".join(f"{each}\n" for each in self._early), []
+            with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as file:
+                file.write(lines)
+        return line
+
+
+def _sentence(event: str, told: Mapping[str, Any]) -> str:
+    template = _SENTENCES.get(event)
+    if template is None:
+        return f"{event} {', '.join(f'{key} {value}' for key, value in told.items())}".strip()
+    return template.format_map(told)

@@ -1,0 +1,87 @@
+"""``labelward party``: one party of a run between companies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from labelward.cli._events import Journal
+from labelward.cli._guard import LARGEST_SEED, end, naming
+from labelward.cli._output import insecure_warning
+
+if TYPE_CHECKING:
+    from labelward.evaluate.party_record import PartyRecord
+
+__all__ = ["party"]
+
+
+def party(
+    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What to train, with a [network] section.")],
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Which party of the job this is.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder for this party's view, share and checkpoints; JOB-NAME beside the job file."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=LARGEST_SEED, help="The same at all parties; the job's first.")
+    ] = None,
+    defense: Annotated[
+        str | None, typer.Option(help="At the active party: which variant, where the job has several.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Throw away what another run left there.")] = False,
+    json_log: Annotated[
+        bool, typer.Option("--json", help="JSON lines on stderr, as in log.jsonl, in place of sentences.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
+) -> None:
+    """Take part in a training as one party; the same command goes on with a run that was cut off."""
+    from labelward.cli.audit import insecure_reasons
+    from labelward.evaluate.folder import PARTY_LOG
+    from labelward.evaluate.network import join
+    from labelward.evaluate.participate import participate
+    from labelward.job import load_job
+
+    job = load_job(job_file)
+    folder = out or job_file.with_name(f"{job_file.stem}-{name}")
+    insecure_warning(insecure_reasons(job))
+    with Journal(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as journal:
+        try:
+            with naming(job_file):
+                record = participate(
+                    job,
+                    name,
+                    folder,
+                    seed=job.run.seeds[0] if seed is None else seed,
+                    join=join,
+                    variant=defense,
+                    force=force,
+                    log=journal,
+                    progress=journal.progress,
+                )
+        except KeyboardInterrupt:
+            journal("interrupted", {})
+            end("the other parties are told; the same command goes on from the last checkpoint", 2, "interrupted")
+        except Exception as error:
+            journal.failed(error)
+            raise
+    _tell(record)
+    typer.echo(f"wrote {folder}")
+
+
+def _tell(record: PartyRecord) -> None:
+    """Print what the run came to, and what protected it."""
+    from labelward.report.metrics import figure
+
+    for metric, value in record.utility.items():
+        typer.echo(f"{metric}  {'-' if value is None else figure(metric, value, digits=4)}")
+    key = record.key
+    sized = f", {key.bits} bits" if key.bits else ""
+    typer.echo(f"encryption  {key.engine}{sized}{f', kernel {key.kernel}' if key.kernel else ''}")
+    if key.fingerprint:
+        typer.echo(f"key  {key.fingerprint}")
+    for peer, told in record.peers.items():
+        link = f", {told.tls}" if told.tls else ""
+        sealed = ", sealed end to end" if told.sealed else ""
+        typer.echo(f"peer {peer}  certificate {told.fingerprint[:16]}{link}{sealed}")

@@ -1,0 +1,128 @@
+"""One party of a run between companies: its own data and folder here, the other parties behind a network.
+
+The program that a party runs is the one of a rehearsal, and so is its view; only the transport differs. A run is made
+of *attempts*: where a party comes back as a new process, all parties begin a new attempt, and go on from the last
+checkpoint that they have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from labelward.data import OwnTable, Split, load_own, own_party, own_rehearsal
+from labelward.errors import JobError, unknown_name
+from labelward.evaluate.attempts import Live, Log, Network, Run, Side
+from labelward.evaluate.folder import claimed
+from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
+from labelward.evaluate.metering import metered
+from labelward.evaluate.names import brief_variant
+from labelward.evaluate.party_record import PartyRecord, read_party_record
+from labelward.evaluate.rehearse import make_header
+from labelward.evaluate.train import variant_of
+from labelward.evaluate.utility import scores
+from labelward.job import Job, RunSection
+from labelward.party.chain import PolicyChain
+from labelward.party.context import Context, Progress, silent
+from labelward.party.handshake import Sides, greet_active, greet_passives
+
+__all__ = ["Join", "participate"]
+
+Join = Callable[[Job, str, Log], tuple[Network, str]]
+"""Makes the network of a job for a party, with the fingerprint of the party's own certificate."""
+
+
+def participate(
+    job: Job,
+    party: str,
+    out: Path,
+    *,
+    seed: int,
+    join: Join,
+    variant: str | None = None,
+    force: bool = False,
+    log: Log,
+    progress: Progress = silent,
+) -> PartyRecord:
+    """Take part in a training as one party, until all parties have their share of the model.
+
+    The same call goes on with what an earlier one, however it ended, left in ``out``.
+
+    Args:
+        job: with a ``[network]`` section; only this party's own section needs a table.
+        party: its name in the job.
+        out: the party's folder of this run.
+        seed: the same at all parties.
+        variant: slug of one of ``job.variants()``; at the active party, which alone defends.
+        force: throw away what another run left in ``out``.
+
+    Raises:
+        InputError: of any kind, before anything is written.
+        HandshakeError: the parties disagree on job, rows or version.
+        PeerError: a peer was away for too long, failed, or sent what cannot be; the same call goes on later.
+        PolicyError: the defense does not fit model or data.
+    """
+    job = completed(replace(job, attacks=(), run=RunSection(seeds=(seed,))))
+    names = [each.name for each in job.parties]
+    if party not in names:
+        raise JobError(f"--as: {unknown_name('party', party, names)}")
+    if job.network is None:
+        raise JobError("[network]: required, since the parties must find each other")
+    check_job(job)
+    own = load_own(job, party)
+    side = _active(job, own, seed, variant, progress) if party == job.active.name else _passive(job, party, own)
+    with claimed(out, job, "party", force=force):
+        record = read_party_record(out)
+        if record is not None and record.stage == "closed":
+            log("finished", {"already": True, "model": record.model})
+            return record
+        engine = make_engine(job.encryption)
+        try:
+            network, fingerprint = join(job, party, log)
+            try:
+                run = Run(
+                    job=job, side=side, out=out, seed=seed, engine=engine, network=network, log=log, progress=progress
+                )
+                return run.to_its_end(record or run.first_record(fingerprint))
+            finally:
+                network.close()
+        finally:
+            engine.close()
+
+
+def _active(job: Job, own: OwnTable, seed: int, variant: str | None, progress: Progress) -> Side:
+    defended = variant_of(job, variant)
+    data, programs = own_rehearsal(job, own, seed), make_programs(job.model)
+    passive = tuple(each.name for each in job.passive)
+    programs.check(data, metered(job, data, make_policies(defended), seed=seed), passive=passive)
+    validation, test = data.split.masks()
+    sides = Sides(validation=validation, test=test)
+
+    def live(run: Run, ctx: Context) -> Live:
+        offer = run.offer()
+        ctx.transcript.begin(make_header(data.parties[0], offer, sides, run.engine, run.insecure()))
+        agreed = greet_passives(ctx, offer, sides)
+        run.log("agreed", {"rows": sum(agreed.rows), "resume": agreed.resume})
+        ended = programs.active(ctx, agreed, data, run.engine)
+        return ended, scores(programs, ended.margins, data)
+
+    def policies() -> PolicyChain:
+        return PolicyChain(metered(job, data, make_policies(defended), seed=seed, progress=progress))
+
+    slug = brief_variant(defended).slug
+    return Side(party=job.active.name, ids=data.ids.tolist(), policies=policies, live=live, defense=slug)
+
+
+def _passive(job: Job, party: str, own: OwnTable) -> Side:
+    programs = make_programs(job.model)
+
+    def live(run: Run, ctx: Context) -> Live:
+        offer = run.offer()
+        agreed = greet_active(ctx, offer)
+        run.log("agreed", {"rows": sum(agreed.rows), "resume": agreed.resume})
+        held = own_party(job, own, Split.of(agreed.sides.validation, agreed.sides.test))
+        ctx.transcript.begin(make_header(held, offer, agreed.sides, run.engine, run.insecure()))
+        return programs.passive(ctx, agreed, held, run.engine), {}
+
+    return Side(party=party, ids=own.ids.tolist(), policies=PolicyChain, live=live)

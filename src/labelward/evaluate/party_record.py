@@ -1,0 +1,99 @@
+"""What a party's run leaves beside view, model and checkpoints: how far it came, and what protected it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from labelward.errors import FileFormatError
+from labelward.evaluate.private import replacing
+from labelward.evaluate.results import Cost, KeyInfo
+
+__all__ = ["FORMAT", "PARTY_FILE", "PartyRecord", "PeerRecord", "read_party_record", "write_party_record"]
+
+FORMAT = 1
+PARTY_FILE = "party.json"
+
+Stage = Literal["running", "saved", "finished", "closed"]
+"""``saved``: this party's share is on disk; ``finished``: all parties' shares are; ``closed``: all parties know it."""
+
+
+class PeerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who a peer proved to be, and how what passed between it and this party was protected.
+
+    Attributes:
+        identity: subject of its certificate.
+        fingerprint: SHA-256 of its certificate, as hex.
+        address: where the link on which its messages come leads.
+        tls: version and cipher of that link, as a probe with the same certificates found them; null where none did.
+        sealed: whether all between the two parties is sealed end to end, whoever carries it.
+    """
+
+    identity: str
+    fingerprint: str
+    address: str
+    tls: str | None
+    sealed: bool
+
+
+class PartyRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of ``party.json``.
+
+    Attributes:
+        party: whose run it is.
+        parties: all of them, the active one first.
+        seed: of the learning draws.
+        defense: slug of the variant; empty at a passive party, which is not told.
+        attempts: how often the run was begun, or gone on with from a checkpoint.
+        own: fingerprint of this party's certificate.
+        peers: by name.
+        key: engine, key and kernel; of the last attempt, since each makes its own key.
+        model: identifier of the model; empty until the share is saved.
+        utility: metrics on the test rows, null where one was not finite; at the active party only.
+        cost: this party's own, of the last attempt.
+        versions: of labelward, Python and the libraries that matter.
+    """
+
+    format: int = FORMAT
+    party: str
+    parties: tuple[str, ...]
+    stage: Stage = "running"
+    seed: int
+    defense: str = ""
+    attempts: int = 0
+    own: str
+    peers: dict[str, PeerRecord] = {}
+    key: KeyInfo
+    model: str = ""
+    utility: dict[str, float | None] = {}
+    cost: Cost | None = None
+    versions: dict[str, str]
+
+
+def write_party_record(folder: Path, record: PartyRecord) -> None:
+    """Write ``party.json``; :class:`~labelward.errors.OutputError` where that is impossible."""
+    with replacing(folder / PARTY_FILE) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+
+
+def read_party_record(folder: Path) -> PartyRecord | None:
+    """Read what :func:`write_party_record` wrote; None where there is none.
+
+    Raises:
+        FileFormatError: it is damaged or of another format version.
+    """
+    path = folder / PARTY_FILE
+    if not path.exists():
+        return None
+    try:
+        found: Any = msgspec.json.decode(path.read_bytes())
+        version = found.get("format") if isinstance(found, dict) else None
+        if version != FORMAT:
+            raise FileFormatError(f"{path}: a record of format {version!r}; this version reads format {FORMAT}")
+        return msgspec.convert(found, PartyRecord)
+    except OSError as error:
+        raise FileFormatError(f"{path}: cannot be read ({error.strerror})") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path}: damaged ({error})") from error
