@@ -1,0 +1,10 @@
+"""Parties as processes on machines of their own: gRPC over mutual TLS, sealed end to end, nothing lost.
+
+Loads ``grpc`` and ``cryptography`` only when a :class:`Network` is made.
+"""
+
+from labelward.transport.grpc.endpoint import Endpoint, PeerInfo
+from labelward.transport.grpc.network import Network
+from labelward.transport.grpc.probe import Probe, probe
+
+__all__ = ["Endpoint", "Network", "PeerInfo", "Probe", "probe"]

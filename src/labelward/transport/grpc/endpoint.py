@@ -1,0 +1,97 @@
+"""Where a party of a networked run is, and what it knows of its peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from labelward.errors import InputError
+
+__all__ = ["Endpoint", "Log", "PeerInfo", "host_port"]
+
+Log = Callable[[str, Mapping[str, Any]], None]
+"""Called with (event, its fields) from any thread, with locks held: it must be quick and must not call the network."""
+
+
+def host_port(address: str, field: str) -> tuple[str, int]:
+    """Split ``host:port`` (``[host]:port`` for IPv6); :class:`InputError` names the field."""
+    host, colon, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not (colon and host and port.isdecimal() and int(port) < 65536) or (":" in host and not bracketed):
+        raise InputError(f"{field} = {address!r} is no HOST:PORT")
+    return (host[1:-1] if bracketed else host), int(port)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """One party's place in the network.
+
+    Attributes:
+        party: own name.
+        parties: all parties of the run, the active one first.
+        listener: the party that listens, or, if no party has this name, a relay.
+        address: ``host:port`` at which the others reach the listener.
+        listen: ``host:port`` at which the listening party listens; None at the others.
+        timeout: seconds that a peer may be away before the run ends.
+        message_limit: bytes of one message.
+        heartbeat: seconds between two signs of life.
+        silence: seconds that a peer which is there may leave this party waiting, for room or for its share.
+    """
+
+    party: str
+    parties: tuple[str, ...]
+    listener: str
+    address: str
+    listen: str | None = None
+    timeout: float = 600.0
+    message_limit: int = 1 << 30
+    heartbeat: float = 5.0
+    silence: float = 21600.0
+
+    def __post_init__(self) -> None:
+        if self.party not in self.parties or len(self.parties) < 2 or len(set(self.parties)) != len(self.parties):
+            raise InputError(f"parties = {list(self.parties)} are not two or more, {self.party!r} among them")
+        if (self.party == self.listener) != (self.listen is not None):
+            raise InputError(f"listen is for the listener {self.listener!r} only, and it needs one")
+        if any(not 0 < len(name.encode()) < 256 for name in (*self.parties, self.listener)):
+            raise InputError("the name of a party has 1 to 255 bytes")
+        host_port(self.address, "address")
+        if self.listen is not None:
+            host_port(self.listen, "listen")
+        for field in ("timeout", "message_limit", "heartbeat", "silence"):
+            if not getattr(self, field) > 0:
+                raise InputError(f"{field} = {getattr(self, field)!r} is not positive")
+
+    @property
+    def active(self) -> str:
+        """Name of the active party."""
+        return self.parties[0]
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """All other parties, in party order."""
+        return tuple(name for name in self.parties if name != self.party)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerInfo:
+    """What is known of a peer.
+
+    Attributes:
+        party: its name.
+        identity: subject of its certificate.
+        fingerprint: SHA-256 of its certificate, in hexadecimal.
+        tls: TLS version of the link on which its messages come; None before there was one.
+        cipher: the link's cipher, likewise.
+        address: where the link leads.
+        sealed: whether a session sealed end to end is there.
+    """
+
+    party: str
+    identity: str
+    fingerprint: str
+    tls: str | None
+    cipher: str | None
+    address: str
+    sealed: bool

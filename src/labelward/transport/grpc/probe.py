@@ -1,0 +1,134 @@
+"""Why a connection fails, in plain words: grpcio says "unavailable" where OpenSSL knows the reason."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labelward.errors import CertificateError
+from labelward.transport.grpc.endpoint import host_port
+
+if TYPE_CHECKING:
+    from labelward.transport.certificates import Credentials
+
+__all__ = ["Probe", "probe"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """What a look at a listener found.
+
+    Attributes:
+        reason: why no connection can be made; None: it can.
+        tls: version, such as "TLSv1.3".
+        cipher: the cipher that OpenSSL and the listener agreed on.
+        fingerprint: SHA-256 of the listener's certificate.
+    """
+
+    reason: str | None = None
+    tls: str | None = None
+    cipher: str | None = None
+    fingerprint: str | None = None
+
+
+def probe(address: str, credentials: Credentials, listener: str, *, timeout: float = 10.0) -> Probe:
+    """Connect once, as the party that the credentials name, and say what happens.
+
+    Args:
+        address: ``host:port`` of the listener.
+        credentials: own.
+        listener: the name that the listener's certificate must have.
+        timeout: seconds for the connection and for each answer.
+    """
+    from labelward.transport.certificates import verify_peer
+
+    try:
+        verify_peer(credentials.chain, credentials.authority, credentials.party, use="client", where="own certificate")
+    except CertificateError as error:
+        return Probe(reason=str(error))
+    host, port = host_port(address, "address")
+    try:
+        with socket.create_connection((host, port), timeout) as plain:
+            return _handshake(plain, host, address, credentials, listener)
+    except socket.gaierror:
+        return Probe(reason=f"the name {host!r} is not known (DNS)")
+    except ConnectionRefusedError:
+        return Probe(reason=f"{address} refused the connection: nobody listens there")
+    except TimeoutError:
+        return Probe(reason=f"{address} does not answer within {timeout:g} s (is there a firewall?)")
+    except OSError as error:
+        return Probe(reason=f"{address} cannot be reached: {error.strerror or error}")
+
+
+def _handshake(plain: socket.socket, host: str, address: str, credentials: Credentials, listener: str) -> Probe:
+    from cryptography import x509
+
+    from labelward.transport.certificates import check_address, fingerprint, verify_peer
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # this module looks at the certificate itself, since OpenSSL says less
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_alpn_protocols(["h2"])
+    with _files(credentials) as (chain, key):
+        context.load_cert_chain(chain, key)
+    try:
+        with context.wrap_socket(plain, server_hostname=host) as secure:
+            der = secure.getpeercert(binary_form=True) or b""
+            certificate = x509.load_der_x509_certificate(der)
+            pem = ssl.DER_cert_to_PEM_cert(der).encode()
+            verify_peer(_chain(secure, pem), credentials.authority, listener, use="server")
+            check_address(certificate, host, where=f"the certificate of {listener!r}")
+            cipher = secure.cipher()
+            secure.recv(1)  # a refusal of the own certificate comes only now
+            return Probe(
+                tls=secure.version(), cipher=cipher[0] if cipher else None, fingerprint=fingerprint(certificate)
+            )
+    except CertificateError as error:
+        return Probe(reason=str(error))
+    except ssl.SSLError as error:
+        return Probe(reason=_words(error, address, listener))
+    except ConnectionResetError:
+        return Probe(reason=f"{address} closed the connection during the TLS handshake")
+
+
+def _chain(secure: ssl.SSLSocket, leaf: bytes) -> bytes:
+    """Return the chain that was presented, as PEM, where this version of Python tells it."""
+    presented = getattr(secure, "get_unverified_chain", None)  # from Python 3.13 on
+    if presented is not None:
+        return b"".join(ssl.DER_cert_to_PEM_cert(der).encode() for der in presented())
+    within = getattr(secure, "_sslobj", None)
+    return "".join(found.public_bytes() for found in within.get_unverified_chain()).encode() if within else leaf
+
+
+def _words(error: ssl.SSLError, address: str, listener: str) -> str:
+    reason, now = (error.reason or str(error)).lower().replace("_", " "), datetime.now(UTC)
+    if "certificate expired" in reason:
+        return f"{listener!r} says that the own certificate has expired (its clock may be off; here it is {now:%c} UTC)"
+    if "unknown ca" in reason:
+        return f"{listener!r} does not know the authority of the own certificate"
+    if "bad certificate" in reason or "certificate unknown" in reason or "certificate required" in reason:
+        return f"{listener!r} refuses the own certificate ({reason})"
+    if "protocol version" in reason or "unsupported protocol" in reason:
+        return f"{address} offers no TLS 1.3"
+    if "wrong version number" in reason:
+        return f"{address} does not speak TLS"
+    return f"the TLS handshake with {address} failed: {reason}"
+
+
+@contextlib.contextmanager
+def _files(credentials: Credentials) -> Iterator[tuple[Path, Path]]:
+    """OpenSSL's Python face takes files only; these are this user's, and are gone at once."""
+    with tempfile.TemporaryDirectory(prefix="labelward-") as folder:
+        chain, key = Path(folder, "chain"), Path(folder, "key")
+        chain.write_bytes(credentials.chain)
+        key.touch(mode=0o600)
+        key.write_bytes(credentials.key)
+        yield chain, key

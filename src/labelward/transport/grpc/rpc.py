@@ -1,0 +1,178 @@
+"""gRPC, as little of it as is needed: one method that exchanges two streams of bytes, over mutual TLS 1.3.
+
+grpcio has no option for the lowest version of TLS. Its cipher list is for TLS 1.2 only, so a list of nothing but
+pre-shared keys, which nobody here has, leaves TLS 1.3; :mod:`.probe` and a test look whether that holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from labelward.errors import CertificateError, CodecError, InputError
+from labelward.transport.grpc import envelope
+from labelward.transport.grpc.endpoint import host_port
+from labelward.transport.grpc.hub import Hub, Member, Refused
+
+if TYPE_CHECKING:
+    from labelward.transport.certificates import Credentials
+
+__all__ = ["METHOD", "REGISTER", "Listener", "options", "start"]
+
+SERVICE: Final = "labelward.Hub"
+METHOD: Final = f"/{SERVICE}/Exchange"
+REGISTER: Final = "labelward-register-bin"
+
+_SETTINGS = {
+    "GRPC_SSL_CIPHER_SUITES": "ECDHE-PSK-CHACHA20-POLY1305",
+    "GRPC_VERBOSITY": "NONE",
+    "GRPC_ENABLE_FORK_SUPPORT": "0",  # workers are programs of their own
+}
+
+
+def start() -> Any:
+    """Return the module ``grpc``; the first call in a process decides its settings."""
+    if "grpc" not in sys.modules:
+        for name, value in _SETTINGS.items():
+            os.environ.setdefault(name, value)
+    import grpc  # type: ignore[import-untyped]
+
+    return grpc
+
+
+def options(heartbeat: float) -> list[tuple[str, Any]]:
+    """Return what both sides set: sizes, and signs of life that find a dead connection."""
+    return [
+        ("grpc.max_send_message_length", envelope.LARGEST),
+        ("grpc.max_receive_message_length", envelope.LARGEST),
+        ("grpc.keepalive_time_ms", int(1000 * max(0.2, heartbeat))),
+        ("grpc.keepalive_timeout_ms", int(1000 * max(2.0, 4 * heartbeat))),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.bdp_probe", 1),
+    ]
+
+
+class Listener:
+    """A hub behind a port.
+
+    Args:
+        hub: what routes.
+        listen: ``host:port``; port 0: any that is free.
+        credentials: the listener's.
+        heartbeat: seconds between two signs of life.
+
+    Attributes:
+        port: at which it listens.
+
+    Raises:
+        InputError: the port is in use, or the address is not of this machine.
+    """
+
+    def __init__(self, hub: Hub, listen: str, credentials: Credentials, heartbeat: float) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        grpc = start()
+        self._hub, self._authority = hub, credentials.authority
+        workers = 4 * len(hub.parties) + 8
+        self._server = grpc.server(
+            ThreadPoolExecutor(workers, thread_name_prefix="labelward-hub"),
+            options=[
+                *options(heartbeat),
+                ("grpc.so_reuseport", 0),
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", 100),
+                ("grpc.http2.max_ping_strikes", 0),
+                ("grpc.server_handshake_timeout_ms", 20_000),
+                ("grpc.max_metadata_size", 8192),
+                ("grpc.max_concurrent_streams", 4),
+            ],
+            maximum_concurrent_rpcs=workers,
+        )
+        handler = grpc.stream_stream_rpc_method_handler(self._exchange)
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Exchange": handler}),))
+        secure = grpc.ssl_server_credentials(
+            [(credentials.key, credentials.chain)], credentials.authority, require_client_auth=True
+        )
+        _look_at_port(listen)
+        try:
+            self.port = self._server.add_secure_port(listen, secure)
+        except RuntimeError as error:
+            raise InputError(f"listen = {listen!r}: cannot listen there") from error
+        self._server.start()
+
+    def close(self) -> None:
+        """End all connections, after what waits for them."""
+        self._hub.close()
+        self._server.stop(1.0).wait(5.0)
+
+    def _exchange(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        try:
+            member = self._admit(context)
+        except Refused as error:
+            _end(context, error)
+            return
+        context.add_callback(member.outbox.close)
+        reader = threading.Thread(target=self._read, args=(requests, member), daemon=True, name="labelward-read")
+        reader.start()
+        try:
+            yield from member.outbox
+        finally:
+            self._hub.leave(member)
+        _end(context, member.closed[0])
+
+    def _admit(self, context: Any) -> Member:
+        from labelward.transport.certificates import fingerprint, party_of, verify_peer
+
+        found = context.auth_context()
+        chain = b"".join(found.get("x509_pem_cert_chain") or found.get("x509_pem_cert") or [])
+        address = context.peer()
+        try:
+            certificate = verify_peer(chain, self._authority, None)
+            party = party_of(certificate)
+        except CertificateError as error:
+            self._hub.complain("?", "", address, str(error))
+            raise Refused(str(error)) from error
+        said = dict(context.invocation_metadata()).get(REGISTER, b"")
+        return self._hub.admit(bytes(said), party, fingerprint(certificate), address)
+
+    def _read(self, requests: Iterator[bytes], member: Member) -> None:
+        grpc = start()
+        try:
+            for raw in requests:
+                self._hub.arrived(member, raw)
+        except CodecError as error:
+            self._hub.complain(member.register.party, member.fingerprint, member.address, str(error))
+            member.close(str(error))
+        except grpc.RpcError:
+            member.close("its connection was lost")
+        else:
+            member.close("it has closed the connection")
+
+
+def _end(context: Any, reason: Refused) -> None:
+    grpc = start()
+    context.set_code(grpc.StatusCode.PERMISSION_DENIED if reason.final else grpc.StatusCode.FAILED_PRECONDITION)
+    context.set_details(str(reason))
+
+
+def _look_at_port(listen: str) -> None:
+    """Say why an address cannot be listened at, which grpcio does not."""
+    host, port = host_port(listen, "listen")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with contextlib.closing(socket.socket(family, socket.SOCK_STREAM)) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host, port))
+        except OSError as error:
+            words = {
+                errno.EADDRINUSE: "the port is in use (is another process of this party still running?)",
+                errno.EADDRNOTAVAIL: "this machine does not have that address",
+                errno.EACCES: "this user may not listen at that port",
+            }
+            raise InputError(f"listen = {listen!r}: {words.get(error.errno or 0, error.strerror)}") from error

@@ -1,0 +1,212 @@
+"""A session: what one process sends to another arrives sealed, in order and exactly once, whatever connections do.
+
+State of one side (the other has the same):
+
+- sending: ``next`` number; the sealed records that were not yet acknowledged, at most ``window`` bytes of them; the
+  ``generation``, which counts how often they were all sent again.
+- receiving: the number that is ``expected``; the peer's generation that was last ``seen``.
+
+Rules:
+
+1. A record is sealed once (AES-256-GCM; its number is the nonce; envelope header, tag and number are associated data),
+   kept until acknowledged, and sent again as the same bytes.
+2. A record with a smaller number than expected is a duplicate or a replay, one with a larger number shows a gap, one
+   whose seal is broken was changed: all three are refused. After the last two, a resend is asked for.
+3. A control record says: acknowledged up to here; sent up to there; own generation; the generation of yours that was
+   seen; flags (answer at once, send again, good-bye). Its counter only grows; smaller ones are refused as replays.
+4. On a path that keeps order, *sent* above *expected* means loss, so heartbeats alone find a lost tail.
+5. A resend is done only where the one who asks has seen the present generation; so however often it asks, it gets
+   everything once for each loss.
+6. Acknowledgements stop while more than ``limit`` bytes wait for the program here; so the peer stops sending.
+
+Every method is called with the lock of the :class:`~.station.Station` held.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Final
+
+from labelward.transport.grpc.agreement import Keys
+from labelward.transport.grpc.envelope import CONTROL, DATA, header
+
+__all__ = ["WINDOW", "Session"]
+
+WINDOW: Final = 32 * 1024 * 1024
+"""Bytes that may be under way to one peer: 2.7 s of 100 Mbit/s, more than 250 ms of 1 Gbit/s."""
+
+_ACK_BYTES, _ACK_RECORDS = 1024 * 1024, 64
+_CONTROL = struct.Struct(">BQQQQ")
+_ASK, _AGAIN, _BYE = 1, 2, 4
+_NUMBER = 8
+
+
+class Session:
+    """One side of a session.
+
+    Args:
+        me: own name.
+        peer: the peer's.
+        incarnation: of the peer's process.
+        keys: of this session.
+        post: hands an envelope to the link, or drops it where there is none.
+        limit: bytes of complete messages that may wait here before acknowledgements stop.
+
+    Attributes:
+        heard: when the last sealed record arrived (monotonic seconds); 0: none yet.
+        gone: the peer has said good-bye.
+        refused: how many records were refused, by reason.
+        backlog: bytes of messages that wait for the program.
+    """
+
+    def __init__(
+        self, me: str, peer: str, incarnation: bytes, keys: Keys, post: Callable[[bytes], None], *, limit: int
+    ) -> None:
+        self.incarnation, self.heard, self.gone = incarnation, 0.0, False
+        self.refused: Counter[str] = Counter()
+        self.backlog, self._limit = 0, limit
+        self._keys, self._post = keys, post
+        self._out = {kind: header(kind, me, peer) + keys.tag for kind in (DATA, CONTROL)}
+        self._in = {kind: header(kind, peer, me) + keys.tag for kind in (DATA, CONTROL)}
+        self._next, self._acked, self._generation = 0, 0, 0
+        self._unacked: deque[bytes] = deque()
+        self._under_way = 0
+        self._expected, self._seen, self._told = 0, 0, 0
+        self._since, self._asked = [0, 0], (-1, -1)
+        self._count_out, self._count_in, self.spoke = 0, -1, 0.0
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    @property
+    def room(self) -> bool:
+        """Whether another record may be sent now."""
+        return self._under_way < WINDOW
+
+    @property
+    def acknowledged(self) -> int:
+        """How many records the peer has acknowledged."""
+        return self._acked
+
+    @property
+    def settled(self) -> bool:
+        """Whether the peer has acknowledged everything."""
+        return not self._unacked
+
+    def push(self, record: bytes) -> None:
+        """Seal, keep and send; the caller has looked whether there is room."""
+        number = self._next.to_bytes(_NUMBER, "big")
+        head = self._out[DATA] + number
+        raw = head + self._keys.data_out.encrypt(bytes(4) + number, record, head)
+        self._next += 1
+        self._unacked.append(raw)
+        self._under_way += len(raw)
+        self._post(raw)
+
+    def control(self, *, ask: bool = False, again: bool = False, bye: bool = False) -> None:
+        """Send a control record, which is also a heartbeat."""
+        if self.backlog <= self._limit:
+            self._told = self._expected
+        self._since = [0, 0]
+        flags = (ask and _ASK) | (again and _AGAIN) | (bye and _BYE)
+        content = _CONTROL.pack(flags, self._told, self._next, self._generation, self._seen)
+        number = self._count_out.to_bytes(_NUMBER, "big")
+        head = self._out[CONTROL] + number
+        self._count_out += 1
+        self.spoke = time.monotonic()
+        self._post(head + self._keys.control_out.encrypt(bytes(4) + number, content, head))
+
+    # -- receiving -------------------------------------------------------------------------------------------------
+
+    def release(self, size: int) -> None:
+        """The program has taken a message of so many bytes."""
+        held = self.backlog > self._limit
+        self.backlog -= size
+        if held and self.backlog <= self._limit:
+            self.control()
+
+    def open(self, payload: memoryview) -> bytes | None:
+        """Return the next record; None where the payload was refused."""
+        number = self._number(payload)
+        if number is None:
+            return None
+        if number < self._expected:
+            self.refused["repeated"] += 1
+            return None
+        record = None
+        if number > self._expected:
+            self.refused["out of order"] += 1
+        else:
+            record = self._unseal(DATA, payload, number)
+        if record is None:
+            self._ask_again()
+            return None
+        self._expected += 1
+        self.heard = time.monotonic()
+        self._since[0] += len(payload)
+        self._since[1] += 1
+        return record
+
+    def acknowledge(self) -> None:
+        """Acknowledge where enough has arrived; called after a record was dealt with."""
+        if self.backlog <= self._limit and (self._since[0] >= _ACK_BYTES or self._since[1] >= _ACK_RECORDS):
+            self.control()
+
+    def take_control(self, payload: memoryview) -> None:
+        """Deal with a control record, or refuse it."""
+        number = self._number(payload)
+        if number is None:
+            return
+        if number <= self._count_in:
+            self.refused["repeated"] += 1
+            return
+        content = self._unseal(CONTROL, payload, number)
+        if content is None or len(content) != _CONTROL.size:
+            return
+        flags, acknowledged, sent, generation, seen = _CONTROL.unpack(content)
+        self._count_in, self.heard = number, time.monotonic()
+        self.gone = bool(flags & _BYE)
+        self._forget(acknowledged)
+        self._seen = max(self._seen, generation)
+        if flags & _AGAIN and seen == self._generation and self._unacked:
+            self._generation += 1
+            for raw in self._unacked:
+                self._post(raw)
+            self.control()
+        lost = sent > self._expected
+        if lost or flags & _ASK:
+            self.control(again=lost)
+
+    # -- helpers ---------------------------------------------------------------------------------------------------
+
+    def _number(self, payload: memoryview) -> int | None:
+        tag = len(self._keys.tag)
+        if len(payload) < tag + _NUMBER or payload[:tag] != self._keys.tag:
+            return None  # of an earlier process, most likely
+        return int.from_bytes(payload[tag : tag + _NUMBER], "big")
+
+    def _unseal(self, kind: int, payload: memoryview, number: int) -> bytes | None:
+        from cryptography.exceptions import InvalidTag
+
+        cipher = self._keys.data_in if kind == DATA else self._keys.control_in
+        nonce = number.to_bytes(_NUMBER, "big")
+        sealed = payload[len(self._keys.tag) + _NUMBER :]
+        try:
+            return cipher.decrypt(bytes(4) + nonce, sealed, self._in[kind] + nonce)
+        except (InvalidTag, ValueError):
+            self.refused["changed"] += 1
+            return None
+
+    def _forget(self, acknowledged: int) -> None:
+        if not self._acked <= acknowledged <= self._next:
+            return
+        for _ in range(acknowledged - self._acked):
+            self._under_way -= len(self._unacked.popleft())
+        self._acked = acknowledged
+
+    def _ask_again(self) -> None:
+        if self._asked != (self._expected, self._seen):
+            self._asked = (self._expected, self._seen)
+            self.control(again=True)

@@ -1,0 +1,112 @@
+"""Parties in a network: attempts, restarts of every role, and the end of a run."""
+
+from __future__ import annotations
+
+import pytest
+from loopback import Log, network, networks, together
+
+from labelward.errors import PeerError, PeerRestarted
+from labelward.transport.base import Transport
+from labelward.transport.grpc import Network
+
+pytestmark = pytest.mark.network
+
+TWO = ("bank", "telco")
+THREE = ("bank", "telco", "shop")
+
+
+def take(end: Transport) -> tuple[str, bytes]:
+    arrived = end.receive(30.0)
+    assert arrived is not None, f"nothing arrived at {end.party!r}"
+    return arrived
+
+
+def attempts(made: dict[str, Network]) -> dict[str, Transport]:
+    ends = together(**{party: each.attempt for party, each in made.items()})
+    assert None not in ends.values()
+    return ends
+
+
+def test_a_run_ends_at_all_parties() -> None:
+    marked: list[str] = []
+    with networks(THREE) as made:
+
+        def live(party: str) -> None:
+            end = made[party].attempt()
+            assert end is not None
+            for peer in THREE:
+                if peer != party:
+                    end.send(peer, f"{party}>{peer}".encode())
+            arrived = [take(end) for _ in range(2)]
+            arrived += [take(end) for _, frame in arrived if not frame]  # the end of one before the word of the other
+            assert {(each, f"{each}>{party}".encode()) for each in THREE if each != party} <= set(arrived)
+            end.close()
+            made[party].conclude(lambda: marked.append(party))
+
+        together(**{party: lambda party=party: live(party) for party in THREE})  # type: ignore[misc]
+    assert sorted(marked) == sorted(THREE)
+
+
+def test_what_is_known_of_peers() -> None:
+    with networks(THREE) as made:
+        ends = attempts(made)
+        ends["telco"].send("shop", b"x")
+        take(ends["shop"])
+        for party in THREE:
+            infos = made[party].peers()
+            assert set(infos) == set(THREE) - {party}
+            for name, info in infos.items():
+                assert info.sealed
+                assert info.party == name
+                assert info.tls == "TLSv1.3"
+                assert info.cipher
+                assert name in info.identity
+                assert len(info.fingerprint) == 64
+
+
+@pytest.mark.parametrize("party", ["telco", "shop"])
+def test_a_passive_party_that_comes_back_interrupts_the_attempt(party: str) -> None:
+    with networks(THREE) as made:
+        ends = attempts(made)
+        port = made["bank"].port
+        assert port is not None
+        kill(made[party])
+        made[party] = network(party, THREE, port)
+        for other in set(THREE) - {party}:
+            with pytest.raises(PeerRestarted):
+                while True:
+                    ends[other].receive(30.0)
+            ends[other].close()
+        again = attempts(made)
+        again["telco"].send("shop", b"again")
+        assert take(again["shop"]) == ("telco", b"again")
+
+
+def test_the_active_party_that_comes_back_begins_anew() -> None:
+    with networks(THREE) as made:
+        ends = attempts(made)
+        port = made["bank"].port
+        assert port is not None
+        kill(made["bank"])
+        made["bank"] = network("bank", THREE, port)
+        for other in ("telco", "shop"):
+            with pytest.raises(PeerRestarted, match="bank"):
+                ends[other].receive(30.0)
+        again = attempts(made)
+        again["bank"].send("shop", b"again")
+        assert take(again["shop"]) == ("bank", b"again")
+
+
+def kill(victim: Network) -> None:
+    """As near to SIGKILL as a process can come to one of its own networks: nothing more is said."""
+    victim._closed.set()
+    victim._ticker.join()
+    victim._station.post = lambda raw: None
+    for peer in victim._station.peers.values():
+        peer._post = lambda raw: None
+        if peer.session is not None:
+            peer.session._post = lambda raw: None
+    if victim._link is not None:
+        victim._link.close()
+    if victim._listener is not None:
+        victim._listener.close()
