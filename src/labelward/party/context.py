@@ -149,6 +149,8 @@ class Context:
         keep: int | None = None,
     ) -> None:
         """Write a checkpoint (:meth:`Checkpoints.save`) once all that was recorded before it is on the disk, too."""
+        if not self.checkpoints.kept:
+            return
         with self.phase("checkpoint"):
             self.transcript.flush()
             self.checkpoints.save(number, state, peers=peers, blocks=blocks, keep=keep)

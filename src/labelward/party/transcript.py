@@ -251,7 +251,7 @@ def _records(path: Path, data: bytes) -> Iterator[tuple[Entry, int, bytes]]:
             raise _CutOffError(f"{path}: record {number} is cut off")
         chain = hashlib.sha256(chain + data[start:end]).digest()
         if chain != data[end : end + _HASH]:
-            torn = end + _HASH == len(data) or not any(data[position:])
+            torn = len(data.rstrip(b"\0")) <= end + _HASH  # a power cut may leave zeros
             kind = _CutOffError if torn else FileFormatError
             raise kind(f"{path}: record {number} is damaged (its hash does not fit)")
         try:

@@ -1,0 +1,303 @@
+"""Checkpoints: what was saved is found whole or not at all, and only by the run that saved it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelward.errors import FileFormatError, InputError, OutputError
+from labelward.party.checkpoint import Checkpoints
+from labelward.party.context import Context
+from labelward.party.transcript import Header, Transcript
+from labelward.transport.inprocess import connect
+
+
+class State(msgspec.Struct):
+    """A state of a test."""
+
+    done: int
+    weights: bytes = b""
+
+
+class Other(msgspec.Struct):
+    """Another state."""
+
+    named: str
+
+
+def filled(folder: Path, last: int = 5, **more: Any) -> Checkpoints:
+    """Checkpoints 0 to ``last``, each with a block of its own."""
+    kept = Checkpoints(folder, **more)
+    for number in range(last + 1):
+        kept.save(number, State(number), peers={"left": 2 * number}, blocks={f"tree-{number}": bytes([number]) * 9})
+    return kept
+
+
+def test_the_newest_and_the_first_are_kept(tmp_path: Path) -> None:
+    for kept in (filled(tmp_path / "c"), Checkpoints(tmp_path / "c")):
+        assert kept.numbers() == (0, 3, 4, 5)
+        state, block = kept.load(4, State)
+        assert state == State(4)
+        assert [block(f"tree-{number}") for number in range(5)] == [bytes([number]) * 9 for number in range(5)]
+        with pytest.raises(FileFormatError, match="has no block 'tree-5'"):
+            block("tree-5")
+    assert len(list((tmp_path / "c").iterdir())) == 4 + 6
+
+
+def test_more_are_kept_where_that_is_asked_for(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path, keep=1)
+    for number in range(1, 8):
+        kept.save(number, State(number), keep=4)
+    assert kept.numbers() == (4, 5, 6, 7)
+    kept.save(8, State(8))
+    assert kept.numbers() == (8,)
+
+
+def test_nothing_is_kept_without_a_folder() -> None:
+    kept = Checkpoints(None)
+    kept.save(1, State(1), blocks={"a": b""})
+    kept.discard(None)
+    kept.purge()
+    assert (kept.kept, kept.numbers(), kept.common({}), kept.damaged) == (False, (), None, ())
+    with pytest.raises(FileFormatError, match="no checkpoint 1"):
+        kept.load(1, State)
+
+
+def test_only_the_owner_may_read(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    filled(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+
+
+# -- the last one that all have ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("theirs", "expected"),
+    [
+        ({"left": (6, 8, 10)}, (5, {"left": 10})),
+        ({"left": (6, 8)}, (4, {"left": 8})),
+        ({"left": (6, 8, 9, 11)}, (4, {"left": 8})),
+        ({"left": ()}, (0, {"left": 0})),
+        ({}, (0, {"left": 0})),
+        ({"left": (2, 4)}, (0, {"left": 0})),
+    ],
+)
+def test_common(tmp_path: Path, theirs: dict[str, tuple[int, ...]], expected: tuple[int, dict[str, int]]) -> None:
+    assert filled(tmp_path).common(theirs) == expected
+
+
+@given(data=st.data())
+@settings(max_examples=100)
+def test_common_is_the_newest_to_which_every_peer_has_its_part(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Against a search through all of them."""
+    parts = data.draw(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=6))
+    theirs = {name: data.draw(st.sets(st.integers(1, 4))) for name in ("left", "right")}
+    kept = Checkpoints(tmp_path_factory.mktemp("c"), keep=9)
+    for number, (left, right) in enumerate(parts):
+        kept.save(number + 1, State(number), peers={"left": left, "right": right})
+    fitting = [
+        number + 1
+        for number, (left, right) in enumerate(parts)
+        if left in theirs["left"] | {0} and right in theirs["right"] | {0}
+    ]
+    found = kept.common({name: tuple(sorted(numbers)) for name, numbers in theirs.items()})
+    assert (None if found is None else found[0]) == (max(fitting) if fitting else None)
+
+
+# -- a new attempt -----------------------------------------------------------------------------------------------------
+
+
+def test_an_attempt_forgets_what_came_after(tmp_path: Path) -> None:
+    """Also the blocks: those that it writes under the same name are its own."""
+    kept = filled(tmp_path)
+    kept.discard(3)
+    assert kept.numbers() == (0, 3)
+    kept.save(4, State(40), blocks={"tree-4": b"other"})
+    again = Checkpoints(tmp_path)
+    state, block = again.load(4, State)
+    assert (state.done, block("tree-4"), block("tree-1")) == (40, b"other", b"\1" * 9)
+    with pytest.raises(FileFormatError):
+        block("tree-5")
+    again.discard(None)
+    assert (again.numbers(), list(tmp_path.iterdir())) == ((), [])
+    with pytest.raises(FileFormatError, match="no checkpoint 7"):
+        again.discard(7)
+
+
+def test_an_attempt_from_the_start_names_no_earlier_block(tmp_path: Path) -> None:
+    kept = filled(tmp_path)
+    kept.discard(None)
+    kept.save(1, State(1))
+    with pytest.raises(FileFormatError, match="has no block"):
+        kept.load(1, State)[1]("tree-1")
+
+
+def test_purge_removes_everything(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    kept = filled(folder)
+    (folder / "000005.lwc").write_bytes(b"torn")
+    (folder / "000009.lwc.partial").write_bytes(b"torn")
+    kept.purge()
+    assert not folder.exists()
+    kept.purge()
+
+
+# -- damage ------------------------------------------------------------------------------------------------------------
+
+
+@given(data=st.data())
+@settings(max_examples=150)
+def test_a_damaged_file_is_left_out_of_account(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Any byte changed, or the file cut short: those before it are still there, and nothing crashes."""
+    folder = tmp_path_factory.mktemp("c")
+    filled(folder, 3)
+    path = data.draw(st.sampled_from(sorted(folder.iterdir())))
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    if data.draw(st.booleans()):
+        content[at] ^= data.draw(st.integers(1, 255))
+    else:
+        del content[at:]
+    path.write_bytes(bytes(content))
+    kept = Checkpoints(folder)
+    number = int(path.stem.removeprefix("tree-"))
+    whole = tuple(each for each in range(4) if (each < number if path.suffix == ".lwb" else each != number))
+    assert kept.numbers() == whole
+    assert len(kept.damaged) == 1
+    assert str(path) in kept.damaged[0]
+    for each in whole:
+        state, block = kept.load(each, State)
+        assert state == State(each)
+        assert block("tree-0") == b"\0" * 9
+
+
+def test_damaged_files_are_written_anew(tmp_path: Path) -> None:
+    filled(tmp_path, 3)
+    (tmp_path / "tree-3.lwb").write_bytes(b"torn")
+    kept = Checkpoints(tmp_path)
+    kept.discard(2)
+    kept.save(3, State(3), blocks={"tree-3": b"whole"})
+    again = Checkpoints(tmp_path)
+    assert (again.numbers(), again.damaged) == ((0, 1, 2, 3), ())
+
+
+def test_a_missing_block(tmp_path: Path) -> None:
+    filled(tmp_path, 3)
+    (tmp_path / "tree-2.lwb").unlink()
+    kept = Checkpoints(tmp_path)
+    assert kept.numbers() == (0, 1)
+    assert "tree-2.lwb: a part of a checkpoint cannot be read" in kept.damaged[0]
+
+
+def test_what_a_kill_leaves_half_written_is_removed(tmp_path: Path) -> None:
+    filled(tmp_path, 1)
+    (tmp_path / "000002.lwc.partial").write_bytes(b"labelward check")
+    assert Checkpoints(tmp_path).numbers() == (0, 1)
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_damage_after_it_was_found(tmp_path: Path) -> None:
+    kept = filled(tmp_path, 2)
+    (tmp_path / "000002.lwc").write_bytes(b"torn")
+    with pytest.raises(FileFormatError, match=r"000002\.lwc: a damaged checkpoint"):
+        kept.load(2, State)
+    with pytest.raises(FileFormatError, match=r"000001\.lwc: a damaged checkpoint"):
+        kept.load(1, Other)
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_of_another_run_is_refused_by_name(tmp_path: Path) -> None:
+    filled(tmp_path, 1, run={"model.trees": "5", "ids": "a"})
+    assert Checkpoints(tmp_path, run={"model.trees": "5", "ids": "a"}).numbers() == (0, 1)
+    with pytest.raises(
+        InputError,
+        match=r"another run: data\.rows is absent there and 9 here; model\.trees is 5 there and 7 here",
+    ):
+        Checkpoints(tmp_path, run={"model.trees": "7", "ids": "a", "data.rows": "9"})
+
+
+def test_another_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("labelward.party.checkpoint.FORMAT", 2)
+        filled(tmp_path, 1)
+    with pytest.raises(FileFormatError, match="a checkpoint of format 2; this version reads format 1"):
+        Checkpoints(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "../x", "A", "a/b", "a.b"])
+def test_names_that_could_lead_elsewhere(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="a block is named"):
+        Checkpoints(tmp_path).save(1, State(1), blocks={name: b""})
+
+
+def test_bad_numbers(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="keep must be at least 1 but got 0"):
+        Checkpoints(tmp_path, keep=0)
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path is named, what was kept before is there, and nothing half-written is."""
+    kept = filled(tmp_path, 2)
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(OutputError, match=f"cannot be written to {tmp_path}: No space left on device"):
+            kept.save(3, State(3), blocks={"tree-3": b"x"})
+    assert not list(tmp_path.glob("*.partial"))
+    assert kept.numbers() == Checkpoints(tmp_path).numbers() == (0, 1, 2)
+    kept.save(3, State(3), blocks={"tree-3": b"x"})
+    assert Checkpoints(tmp_path).numbers() == (0, 1, 2, 3)
+
+
+def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError, match="a checkpoint cannot be written"):
+        Checkpoints(tmp_path / "file" / "c").save(0, State(0))
+
+
+# -- with a context ----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_recorded_is_on_the_disk_before_the_checkpoint_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a run could go on behind what its view has lost."""
+    header = Header(1, "test", "a", "active", (), (3, 0), "plain", 0, ("test",), {})
+    transcript = Transcript(header, tmp_path / "view")
+    flushed: list[str] = []
+    fsync = os.fsync
+
+    def note(handle: int) -> None:
+        flushed.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", note)
+    ctx = Context(
+        connect(["a"])["a"],
+        active="a",
+        peers=(),
+        transcript=transcript,
+        seed=1,
+        checkpoints=Checkpoints(tmp_path / "checkpoint"),
+    )
+    ctx.save(0, State(0), blocks={"tree": b""})
+    assert flushed == ["transcript.lwt", "tree.lwb.partial", "000000.lwc.partial", "checkpoint"]
+    ctx.abandon()
+    ctx.close()

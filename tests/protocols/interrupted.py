@@ -1,0 +1,209 @@
+"""Runs that are cut off at a chosen message and go on from their checkpoints, until they are done."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from labelward.errors import PeerError, PeerRestarted
+from labelward.he import engine as make_engine
+from labelward.messages.base import Array
+from labelward.party.chain import PolicyChain
+from labelward.party.checkpoint import Checkpoints
+from labelward.party.context import Context
+from labelward.party.handshake import Sides, greet_active, greet_passives
+from labelward.party.local import run_parties
+from labelward.party.policy import Policy, Targets
+from labelward.party.transcript import FILE_NAME, Transcript
+from labelward.party.view import View
+from labelward.protocols.tree.beginning import Beginning
+from labelward.protocols.tree.roles import Held, Task, run_active, run_passive
+from labelward.transport.base import Transport
+from wiring import Setting, header, offer
+
+RUN = {"run": "1"}
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing but the file system remembers."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where an attempt ends: the party, and the number of its message, sent or received, that does not happen."""
+
+    party: str
+    at: int
+
+
+class CutEnd(Transport):
+    """An end that dies at a message; the other ends then say that a peer came back as a new process."""
+
+    def __init__(self, inner: Transport, cut: Cut | None, passed: Counter[str]) -> None:
+        self.party, self._inner, self._cut, self._passed = inner.party, inner, cut, passed
+
+    def send(self, peer: str, frame: bytes) -> None:
+        self._step()
+        with _restarted():
+            self._inner.send(peer, frame)
+
+    def receive(self, timeout: float) -> tuple[str, bytes] | None:
+        with _restarted():
+            arrived = self._inner.receive(timeout)
+        if arrived is not None and arrived[1]:
+            self._step()
+        return arrived
+
+    def fail(self, reason: str) -> None:
+        self._inner.fail(reason)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _step(self) -> None:
+        if self._cut == Cut(self.party, self._passed[self.party]):
+            raise Killed
+        self._passed[self.party] += 1
+
+
+@contextlib.contextmanager
+def _restarted() -> Any:
+    try:
+        yield
+    except PeerError as error:
+        raise PeerRestarted(error.peer, "came back") from error
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a run leaves: outcomes and views by party, how many attempts it took, how many messages each party passed
+    in the last of them, and what it spent."""
+
+    outcomes: dict[str, Any]
+    views: dict[str, View]
+    attempts: int
+    passed: Counter[str]
+
+
+@dataclass(kw_only=True)
+class Interrupted:
+    """A run in a folder.
+
+    Attributes:
+        policies: makes them, anew for each attempt as a new process would.
+    """
+
+    setting: Setting
+    folder: Path
+    policies: Callable[[], Sequence[Policy]] = tuple
+    contexts: dict[str, Context] = field(default_factory=dict)
+
+    def finish(self, *cuts: Cut) -> Ended:
+        """Go on until the run is done; each attempt but the last ends at a cut, or later by itself."""
+        for number, cut in enumerate((*cuts, None), 1):
+            ended = self.attempt(cut)
+            if ended is not None:
+                outcomes, passed = ended
+                views = {party: View.load(self.folder / party / "view") for party in self.setting.parts}
+                return Ended(outcomes, views, number, passed)
+        raise AssertionError("an attempt without a cut did not end")
+
+    def attempt(self, cut: Cut | None = None) -> tuple[dict[str, Any], Counter[str]] | None:
+        """Run until the cut, or to the end: outcomes by party, and the messages that each passed; None: cut off."""
+        setting, passed = self.setting, Counter[str]()
+        engine = make_engine(setting.engine)
+        programs = {
+            party: (
+                partial(self._context, party, cut, passed),
+                partial(self._lead if party == setting.active else self._follow, engine),
+            )
+            for party in setting.parts
+        }
+        try:
+            outcomes = run_parties(programs)
+        except Killed:
+            assert cut is not None
+            view = self.folder / cut.party / "view" / FILE_NAME
+            view.write_bytes(view.read_bytes()[:-7])  # a kill leaves no closing record, and may tear the last one
+            return None
+        finally:
+            engine.close()
+        assert len({each.share.model for each in outcomes.values()}) == 1
+        return {party: _renamed(outcome) for party, outcome in outcomes.items()}, passed
+
+    def checkpoints(self, party: str) -> Checkpoints:
+        return Checkpoints(self.folder / party / "checkpoint", run=RUN)
+
+    def fitted(self) -> Beginning:
+        """Return what the run drew once, from its checkpoint 0."""
+        kept = self.checkpoints(self.setting.active)
+        return msgspec.msgpack.decode(kept.load(0, msgspec.Raw)[1]("beginning"), type=Beginning)  # type: ignore[type-var]
+
+    def _context(self, party: str, cut: Cut | None, passed: Counter[str], end: Transport) -> Context:
+        setting = self.setting
+        ctx = self.contexts[party] = Context(
+            CutEnd(end, cut, passed),
+            active=setting.active,
+            peers=tuple(other for other in setting.parts if other != party),
+            transcript=Transcript(header(setting, party), self.folder / party / "view", resume=True, finished=True),
+            seed=setting.seed,
+            policies=PolicyChain(self.policies() if party == setting.active else ()),
+            timeout=setting.timeout,
+            checkpoints=self.checkpoints(party),
+        )
+        return ctx
+
+    def _held(self, party: str) -> Held:
+        setting = self.setting
+        return Held(train=setting.columns(party), test=setting.held_out[party], validation=setting.rows[1])
+
+    def _lead(self, engine: Any, ctx: Context) -> Any:
+        setting = self.setting
+        agreed = greet_passives(ctx, offer(setting, ctx.party), Sides.in_order(*setting.rows))
+        share = (setting.shares or {}).get(ctx.party)
+        task = Task(params=setting.params, agreed=agreed)
+        return run_active(ctx, task, self._held(ctx.party), setting.targets(), engine, share=share)
+
+    def _follow(self, engine: Any, ctx: Context) -> Any:
+        setting = self.setting
+        task = Task(params=setting.params, agreed=greet_active(ctx, offer(setting, ctx.party)))
+        share = (setting.shares or {}).get(ctx.party)
+        return run_passive(ctx, task, self._held(ctx.party), engine, share=share)
+
+
+def _renamed(outcome: Any) -> Any:
+    return replace(outcome, share=msgspec.structs.replace(outcome.share, model="model"))
+
+
+def assert_same(one: Ended, two: Ended) -> None:
+    """Shares, predictions to the last bit, what policies did, what was watched, and the content of all views."""
+    for party, mine in one.outcomes.items():
+        theirs = two.outcomes[party]
+        assert mine.share == theirs.share
+        assert one.views[party].digest() == two.views[party].digest()
+        assert list(one.views[party].applied()) == list(two.views[party].applied())
+        assert one.views[party].ended == two.views[party].ended == "complete"
+        if hasattr(mine, "margins"):
+            assert mine.margins.tobytes() == theirs.margins.tobytes()
+            assert (mine.tally, mine.history) == (theirs.tally, theirs.history)
+
+
+class Fixed(Policy):
+    """Targets that are given: what a noisy policy drew, without a draw."""
+
+    kind = "noisy"
+    label_private = True
+
+    def __init__(self, values: Array) -> None:
+        self.values = values.unpack().astype(np.float64)
+
+    def before_targets(self, targets: Targets) -> Targets:
+        return replace(targets, values=self.values)

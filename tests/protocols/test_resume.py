@@ -1,0 +1,366 @@
+"""A run that is cut off, wherever, ends as if it had not been: models, predictions, views, budgets."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from interrupted import RUN, Cut, Ended, Fixed, Interrupted, Killed, assert_same
+
+from labelward.defenses.grafting import Grafting
+from labelward.defenses.id_lmid import IdLmid
+from labelward.defenses.label_dp import LpMst, RandomizedLabels
+from labelward.defenses.leakage_meter import LeakageBudget, LeakageMeter, Measure
+from labelward.defenses.local_trees import LocalTrees
+from labelward.errors import InputError, LabelwardError, OutputError, PolicyError
+from labelward.party.checkpoint import Checkpoints
+from labelward.party.policy import Policy, Targets
+from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
+from wiring import Setting, make_parts, make_targets
+
+NAMES = ("active", "left", "right")
+ROWS, WATCHED = 60, 20
+Policies = Callable[[], Sequence[Policy]]
+
+
+def setting(params: TreeModel, classes: int = 2, *, watched: bool = False, seed: int = 7) -> Setting:
+    """Three parties; three classes or two, some values missing."""
+    parts = make_parts(seed, ROWS + WATCHED, dict.fromkeys(NAMES, 3))
+    for x in parts.values():
+        x[::7, 1] = np.nan
+    names = tuple(map(str, range(classes)))
+    labels = make_targets(seed, parts, "classes") % classes
+    given = Setting(
+        parts={party: x[:ROWS] for party, x in parts.items()},
+        labels=labels[:ROWS],
+        classes=names,
+        params=params,
+        test={party: x[::2] for party, x in parts.items()},
+        seed=seed,
+    )
+    if not watched:
+        return given
+    rest = {party: x[ROWS:] for party, x in parts.items()}
+    return replace(given, validation=rest, validation_labels=labels[ROWS:])
+
+
+def meter(given: Setting) -> LeakageMeter:
+    return LeakageMeter(given.labels.astype(np.int64), Measure.of({"kind": given.params.kind}, 2, given.seed))
+
+
+def budget(given: Setting) -> LeakageBudget:
+    labels = given.labels.astype(np.int64)
+    return LeakageBudget(labels, Measure.of({"kind": given.params.kind}, 2, given.seed), budget=0.6)
+
+
+def cases() -> dict[str, tuple[Setting, Policies]]:
+    small = {"trees": 4, "depth": 2, "bins": 4}
+    boosted, forest = SecureBoost(**small), FederatedForest(**small)  # type: ignore[arg-type]
+    stops = SecureBoost(**small | {"trees": 12}, early_stopping_rounds=2, learning_rate=1.0)  # type: ignore[arg-type]
+    goss = SecureBoost(**small, sampling="goss", top_rate=0.3, other_rate=0.2)  # type: ignore[arg-type]
+    apart = SecureBoost(**small | {"trees": 3}, multi_strategy="one_output_per_tree")  # type: ignore[arg-type]
+    bags = FederatedForest(  # type: ignore[arg-type]
+        **small | {"trees": 5}, trees_at_once=2, row_fraction=1.0, replace=True, feature_fraction=0.6
+    )
+    sampled = SecureBoost(**small, row_fraction=0.6, feature_fraction=0.6, mode="mixed")  # type: ignore[arg-type]
+    given = setting(boosted)
+    found: dict[str, tuple[Setting, Policies]] = {
+        "boosted": (given, tuple),
+        "stops early": (setting(stops, watched=True), tuple),
+        "goss": (setting(goss), tuple),
+        "a tree for each class": (setting(apart, 3), tuple),
+        "a forest of bags": (setting(bags, 3), tuple),
+        "in turns, sampled": (setting(sampled), tuple),
+        "in layers": (setting(SecureBoost(**small, mode="layered", passive_depth=1)), tuple),  # type: ignore[arg-type]
+        "id-lmid": (given, lambda: [IdLmid(xi=0.3)]),
+        "local trees": (given, lambda: [LocalTrees(count=2)]),
+        "metered": (given, lambda: [meter(given)]),
+        "a budget": (given, lambda: [budget(given)]),
+    }
+    of_forest = setting(forest)
+    found["a forest with a budget"] = (of_forest, lambda: [budget(of_forest)])
+    return found
+
+
+def noisy_cases() -> dict[str, tuple[Setting, Policies]]:
+    small = {"trees": 3, "depth": 2, "bins": 4}
+    boosted, forest = setting(SecureBoost(**small)), setting(FederatedForest(**small), 3)  # type: ignore[arg-type]
+    return {
+        "randomized response": (boosted, lambda: [RandomizedLabels(epsilon=1.0)]),
+        "in stages": (forest, lambda: [LpMst(epsilon=1.0, stages=2)]),
+        "grafted": (forest, lambda: [RandomizedLabels(epsilon=0.5), Grafting(unrepaired="relabel")]),
+        "relabeled": (boosted, lambda: [RandomizedLabels(epsilon=0.5), Grafting(unrepaired="relabel")]),
+    }
+
+
+CASES, NOISY = cases(), noisy_cases()
+_undisturbed: dict[str, Ended] = {}
+
+
+def undisturbed(name: str, folder: Path) -> Ended:
+    """Return how a case ends that nobody cuts, once for all tests."""
+    if name not in _undisturbed:
+        given, policies = CASES[name]
+        _undisturbed[name] = Interrupted(setting=given, folder=folder / "undisturbed", policies=policies).finish()
+    return _undisturbed[name]
+
+
+def some_cuts(ended: Ended, count: int, seed: int) -> Iterator[Cut]:
+    """Yield cuts of all parties, spread over the run."""
+    rng = np.random.default_rng(seed)
+    for position in range(count):
+        party = NAMES[position % len(NAMES)]
+        least, most = (np.array([position, position + 1]) * ended.passed[party] / count).astype(int)
+        yield Cut(party, int(rng.integers(least, max(most, least + 1))))
+
+
+# -- wherever it is cut ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("party", NAMES)
+def test_a_cut_at_every_message(tmp_path: Path, party: str) -> None:
+    calm = undisturbed("boosted", tmp_path)
+    given, policies = CASES["boosted"]
+    every = range(calm.passed[party])
+    assert len(every) > 20
+    for at in every[:: 1 if party == "left" else 4]:
+        run = Interrupted(setting=given, folder=tmp_path / str(at), policies=policies)
+        ended = run.finish(Cut(party, at))
+        assert ended.attempts == 2
+        assert {view.attempts for view in ended.views.values()} == {2}
+        assert_same(ended, calm)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind_of_model_and_defense(tmp_path: Path, name: str) -> None:
+    calm = undisturbed(name, tmp_path)
+    given, policies = CASES[name]
+    for cut in some_cuts(calm, 6, len(name)):
+        run = Interrupted(setting=given, folder=tmp_path / f"{cut.party}{cut.at}", policies=policies)
+        assert_same(run.finish(cut), calm)
+
+
+@pytest.mark.parametrize("name", ["stops early", "a forest of bags", "a tree for each class", "a budget"])
+def test_cut_again_and_again(tmp_path: Path, name: str) -> None:
+    calm = undisturbed(name, tmp_path)
+    given, policies = CASES[name]
+    for seed in range(2):
+        run = Interrupted(setting=given, folder=tmp_path / str(seed), policies=policies)
+        assert_same(run.finish(*some_cuts(calm, 5, seed)), calm)
+
+
+def test_under_encryption(tmp_path: Path) -> None:
+    """Each attempt makes its own key; no checkpoint holds one."""
+    for name in ("boosted", "a forest of bags"):
+        calm, (given, policies) = undisturbed(name, tmp_path), CASES[name]
+        secret = replace(given, engine="paillier", bits=512)
+        for at in (calm.passed["left"] // 2, calm.passed["left"] - 3):
+            run = Interrupted(setting=secret, folder=tmp_path / f"{name}{at}", policies=policies)
+            ended = run.finish(Cut("left", at))
+            for party, each in ended.outcomes.items():
+                assert each.share == calm.outcomes[party].share
+            assert ended.outcomes["active"].margins.tobytes() == calm.outcomes["active"].margins.tobytes()
+
+
+def test_work_is_not_done_again(tmp_path: Path) -> None:
+    """Cut in its last tree, a run goes on from the last but one: the first trees are sent once."""
+    calm, (given, policies) = undisturbed("boosted", tmp_path), CASES["boosted"]
+    run = Interrupted(setting=given, folder=tmp_path / "run", policies=policies)
+    ended = run.finish(Cut("active", calm.passed["active"] - 12))
+    assert sum(ended.passed.values()) < 0.6 * sum(calm.passed.values())
+    sent = ended.views["left"].counts()["received", "TreeStart"][0]
+    assert sent <= given.params.trees + 1
+    assert run.checkpoints("active").numbers() == (0, 2, 3, 4)
+    assert run.checkpoints("left").numbers() == (2, 3, 4)
+
+
+@pytest.mark.parametrize("kind", [SecureBoost, FederatedForest])
+def test_a_training_that_goes_on_is_cut(tmp_path: Path, kind: type[TreeModel]) -> None:
+    """An earlier model of two trees is continued by three more, and cut meanwhile."""
+    given = setting(kind(trees=2, depth=2, bins=4, feature_fraction=0.6), watched=True)  # type: ignore[call-arg]
+    first = Interrupted(setting=given, folder=tmp_path / "first").finish()
+    shares = {party: each.share for party, each in first.outcomes.items()}
+    going_on = replace(given, shares=shares, params=replace(given.params, trees=3))
+    calm = Interrupted(setting=going_on, folder=tmp_path / "calm").finish()
+    assert len(calm.outcomes["active"].share.trees) == 5
+    for cut in some_cuts(calm, 9, 1):
+        run = Interrupted(setting=going_on, folder=tmp_path / f"{cut.party}{cut.at}")
+        assert_same(run.finish(cut), calm)
+
+
+# -- between two checkpoints -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("party", NAMES)
+def test_killed_while_it_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, party: str, when: str) -> None:
+    """So one party has the state after a tree that the other has not; the last that both have is gone on from."""
+    calm, (given, policies) = undisturbed("boosted", tmp_path), CASES["boosted"]
+    save = Checkpoints.save
+    for number in range(party != "active", given.params.trees + 1):
+        run = Interrupted(setting=given, folder=tmp_path / str(number), policies=policies)
+
+        def dying(
+            self: Checkpoints, at: int, *args: Any, number: int = number, run: Interrupted = run, **more: Any
+        ) -> None:
+            mine = self.folder is not None and self.folder.parent.name == party
+            if mine and at == number and when == "before":
+                raise Killed
+            save(self, at, *args, **more)
+            if mine and at == number:
+                raise Killed
+
+        monkeypatch.setattr(Checkpoints, "save", dying)
+        assert run.attempt(Cut(party, -1)) is None
+        monkeypatch.setattr(Checkpoints, "save", save)
+        assert_same(run.finish(), calm)
+
+
+@pytest.mark.parametrize("party", NAMES)
+@pytest.mark.parametrize("suffix", [".lwc", ".lwb"])
+def test_damaged_checkpoints_are_left_out_of_account(tmp_path: Path, party: str, suffix: str) -> None:
+    """The newest file, cut short or with one bit other: an earlier one is gone on from."""
+    calm, (given, policies) = undisturbed("boosted", tmp_path), CASES["boosted"]
+    for change in (lambda data: data[: len(data) // 2], lambda data: data[:-9] + bytes([data[-9] ^ 4]) + data[-8:]):
+        run = Interrupted(setting=given, folder=tmp_path / f"{party}{suffix}{change(b'0123456789abcd')!r}")
+        run.policies = policies
+        assert run.attempt(Cut(party, calm.passed[party] - 4)) is None
+        newest = max((run.folder / party / "checkpoint").glob(f"*{suffix}"), key=lambda path: path.name)
+        newest.write_bytes(change(newest.read_bytes()))
+        assert run.checkpoints(party).damaged
+        assert_same(run.finish(), calm)
+
+
+def test_a_party_that_lost_everything(tmp_path: Path) -> None:
+    """Then all begin from the start; the active party with what it drew."""
+    calm, (given, policies) = undisturbed("boosted", tmp_path), CASES["boosted"]
+    for party in NAMES:
+        run = Interrupted(setting=given, folder=tmp_path / party, policies=policies)
+        assert run.attempt(Cut("active", calm.passed["active"] - 4)) is None
+        run.checkpoints(party).purge()
+        assert_same(run.finish(), calm)
+
+
+def test_a_full_disk_ends_the_run_and_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calm, (given, policies) = undisturbed("boosted", tmp_path), CASES["boosted"]
+    for party in NAMES:
+        run = Interrupted(setting=given, folder=tmp_path / party, policies=policies)
+        place, flush = str(run.folder / party / "checkpoint"), os.fsync
+
+        def full(handle: int, place: str = place, flush: Callable[[int], None] = flush) -> None:
+            if os.readlink(f"/proc/self/fd/{handle}").startswith(f"{place}/000003"):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            flush(handle)
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(OutputError, match=rf"a checkpoint cannot be written to {place}: No space left"):
+            run.attempt()
+        monkeypatch.setattr(os, "fsync", flush)
+        assert run.checkpoints(party).numbers()[-1] == 2
+        assert_same(run.finish(), calm)
+
+
+def test_a_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
+    given, policies = CASES["boosted"]
+    run = Interrupted(setting=given, folder=tmp_path, policies=policies)
+    run.attempt(Cut("active", 30))
+    with pytest.raises(InputError, match="another run: run is 1 there and 2 here"):
+        Checkpoints(tmp_path / "active" / "checkpoint", run={"run": "2"})
+    assert Checkpoints(tmp_path / "active" / "checkpoint", run=RUN).numbers()
+
+
+# -- noise -------------------------------------------------------------------------------------------------------------
+
+
+class Noisy(Policy):
+    """Flips labels by a draw that protects, and keeps outside of the process what it drew."""
+
+    kind = "noisy"
+    label_private = True
+
+    def __init__(self, drawn: list[bytes]) -> None:
+        self.drawn = drawn
+
+    def before_targets(self, targets: Targets) -> Targets:
+        flips = np.frombuffer(targets.protection.bytes(len(targets.values)), np.uint8) % 4 == 0
+        values = np.where(flips, 1.0 - targets.values, targets.values)
+        self.drawn.append(values.tobytes())
+        return replace(targets, values=values, account={"spent": 1.0})
+
+
+def starts(ended: Ended) -> list[dict[str, Any]]:
+    return [each for each in ended.views["active"].applied() if each["stage"] == "start"]
+
+
+@pytest.mark.parametrize("party", NAMES)
+def test_noise_is_drawn_once(tmp_path: Path, party: str) -> None:
+    """Cut at every message: what leaves, and the model, follow from one draw, which is told of once."""
+    given = setting(SecureBoost(trees=2, depth=2, bins=4))
+    calm = Interrupted(setting=given, folder=tmp_path / "calm", policies=lambda: [Noisy([])]).finish()
+    every = range(calm.passed[party])
+    for at in every[:: 2 if party == "active" else 5]:
+        drawn: list[bytes] = []
+        run = Interrupted(setting=given, folder=tmp_path / str(at), policies=lambda drawn=drawn: [Noisy(drawn)])  # type: ignore[misc]
+        if run.attempt(Cut(party, at)) is not None:
+            continue  # other noise, fewer messages
+        saved = bool(run.checkpoints("active").numbers())
+        before = len(drawn)
+        ended = run.finish()
+        assert len(drawn) == (before if saved else before + 1)
+        assert drawn[-1] == run.fitted().values.data
+        assert [each["spent"] for each in starts(ended)] == [1.0]
+        fixed = Interrupted(setting=given, folder=tmp_path / f"fixed{at}")
+        fixed.policies = lambda run=run: [Fixed(run.fitted().values)]  # type: ignore[misc]
+        told = fixed.finish()
+        for name in NAMES:
+            assert ended.outcomes[name].share == told.outcomes[name].share
+            assert ended.views[name].digest() == told.views[name].digest()
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_label_privacy(tmp_path: Path, name: str) -> None:
+    """As from the same noisy labels without a cut; repairs go on, too."""
+    given, policies = NOISY[name]
+    calm = Interrupted(setting=given, folder=tmp_path / "calm", policies=policies).finish()
+    for cut in some_cuts(calm, 5, len(name)):
+        run = Interrupted(setting=given, folder=tmp_path / f"{cut.party}{cut.at}", policies=policies)
+        ended = run.finish(cut)
+        spent = [each["spent"] for each in starts(ended) if "spent" in each]
+        assert spent == [policies()[0].epsilon]  # type: ignore[attr-defined]
+        fixed = Interrupted(setting=given, folder=tmp_path / f"fixed{cut.party}{cut.at}")
+        fixed.policies = lambda run=run: [Fixed(run.fitted().values), *policies()[1:]]  # type: ignore[misc]
+        told = fixed.finish()
+        for party in NAMES:
+            assert ended.outcomes[party].share == told.outcomes[party].share
+            assert ended.views[party].digest() == told.views[party].digest()
+        assert ended.outcomes["active"].margins.tobytes() == told.outcomes["active"].margins.tobytes()
+
+
+def test_noise_that_is_lost_is_not_drawn_again(tmp_path: Path) -> None:
+    """A second draw would tell more of the labels; nothing leaves, however often it is tried."""
+    given = setting(SecureBoost(trees=2, depth=2, bins=4))
+    drawn: list[bytes] = []
+    run = Interrupted(setting=given, folder=tmp_path, policies=lambda: [Noisy(drawn)])
+    assert run.attempt(Cut("active", 40)) is None
+    for path in (tmp_path / "active" / "checkpoint").glob("beginning.lwb"):
+        path.write_bytes(b"torn")
+    for _ in range(2):
+        with pytest.raises(PolicyError, match=r"'noisy' may not draw again .*beginning\.lwb: a damaged part"):
+            run.attempt()
+    assert len(drawn) == 1
+
+
+def test_errors_are_those_of_labelward(tmp_path: Path) -> None:
+    """A transcript of another run is refused before anything is sent."""
+    given, policies = CASES["boosted"]
+    run = Interrupted(setting=given, folder=tmp_path, policies=policies)
+    assert run.attempt(Cut("left", 10)) is None
+    run.setting = replace(given, job={"model.trees": "9"})
+    with pytest.raises(LabelwardError, match="the transcript of another run: job differ"):
+        run.attempt()
