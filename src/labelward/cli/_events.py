@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -21,21 +21,31 @@ __all__ = ["Journal"]
 _TELLING = (CertificateError, HandshakeError, OutputError, PeerError)
 """Errors whose text holds names, files and numbers only; the texts of others may hold values of a table."""
 
-_SENTENCES = {
-    "listening": "listening at {address}",
-    "connecting": "connecting to {address}",
-    "connected": "{peer} is here, from {address} (certificate {fingerprint:.16})",
-    "refused": "refused a connection of {peer} from {address}: {reason}",
-    "waiting": "waiting for {missing}",
-    "away": "{peer} is away: {reason}",
-    "back": "{peer} is back",
-    "attempt": "begun (attempt {number})",
-    "agreed": "all parties agree on the job and on {rows} rows",
-    "restarted": "{peer} came back as a new process; going on from the last common checkpoint",
-    "saved": "this party's share of model {model} is saved; waiting for the others",
-    "trees": "",  # the bar says so
-    "finished": "all parties have their shares of model {model}",
+_SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "listening": lambda told: f"listening at {told['listen']}",
+    "connected": lambda told: f"{told['peer']} connects from {_plain(told['address'])}" if "peer" in told else "",
+    "session": lambda told: f"{told['peer']} is here (certificate {told['fingerprint'][:16]})",
+    "disconnected": lambda told: f"no connection to {told.get('peer') or _plain(told['address'])}: {told['reason']}",
+    "refused": lambda told: f"refused {told.get('peer') or told.get('address') or 'a message'}: {told['reason']}",
+    "waiting": lambda told: f"waiting for {', '.join(told['for'])}",
+    "away": lambda told: f"{told['peer']} is away: {told['reason']}",
+    "attempt": lambda told: "all parties are here",
+    "agreed": lambda told: f"agreed on the job and on {told['rows']} rows" + _since(told["resume"]),
+    "restarted": lambda told: f"{told['peer']} came back; all parties go on from the last checkpoint in common",
+    "damaged": lambda told: told["checkpoint"],
+    "saved": lambda told: f"this party's share of model {told['model']} is saved; waiting for the others",
+    "done": lambda told: f"all parties have their shares of model {told['model']}",
 }
+"""What people are told of an event; of others nothing."""
+
+
+def _plain(address: str) -> str:
+    """Return an address without the kind that gRPC puts before it."""
+    return address.removeprefix("ipv4:").removeprefix("ipv6:")
+
+
+def _since(checkpoint: int | None) -> str:
+    return "" if checkpoint is None else f"; going on from checkpoint {checkpoint}"
 
 
 class Journal:
@@ -53,6 +63,7 @@ class Journal:
         self._lock = threading.Lock()  # the network's threads have news, too
         self._bar: Any = None
         self._tree = -1
+        self._last, self._over = "", False
 
     def __enter__(self) -> Self:
         if not (self._quiet or self._json) and sys.stderr.isatty():
@@ -75,9 +86,12 @@ class Journal:
         """Take one piece of news; ``told`` holds no private value."""
         with self._lock:
             line = self._keep(event, told)
-            sentence = _sentence(event, told)
-            if self._quiet or not (self._json or sentence):
+            self._over = self._over or event == "done"
+            known = event in _SENTENCES and not (self._over and event == "disconnected")
+            sentence = _SENTENCES[event](told) if known else ""
+            if self._quiet or not (self._json or sentence) or (not self._json and sentence == self._last):
                 return
+            self._last = sentence
             if self._bar is not None:
                 self._bar.console.print(sentence, markup=False, highlight=False)
             else:
@@ -106,10 +120,3 @@ class Journal:
             with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as file:
                 file.write(lines)
         return line
-
-
-def _sentence(event: str, told: Mapping[str, Any]) -> str:
-    template = _SENTENCES.get(event)
-    if template is None:
-        return f"{event} {', '.join(f'{key} {value}' for key, value in told.items())}".strip()
-    return template.format_map(told)

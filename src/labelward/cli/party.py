@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from labelward.cli._events import Journal
-from labelward.cli._guard import LARGEST_SEED, end, naming
-from labelward.cli._output import insecure_warning
+from labelward.cli._guard import LARGEST_SEED, end, naming, refuse_existing
+from labelward.cli._output import counted, insecure_warning, warn
 
 if TYPE_CHECKING:
     from labelward.evaluate.party_record import PartyRecord
@@ -31,43 +33,67 @@ def party(
         str | None, typer.Option(help="At the active party: which variant, where the job has several.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Throw away what another run left there.")] = False,
+    rows: Annotated[
+        Path | None,
+        typer.Option("--predict", metavar="TABLE", help="Predict this party's new rows with the model that is there."),
+    ] = None,
+    predictions: Annotated[
+        Path | None, typer.Option("--to", help="With --predict, at the active party: where they go (.parquet).")
+    ] = None,
+    mode: Annotated[
+        Literal["one-round", "levels"],
+        typer.Option(help="With --predict, at the active party; as in labelward predict."),
+    ] = "one-round",
     json_log: Annotated[
         bool, typer.Option("--json", help="JSON lines on stderr, as in log.jsonl, in place of sentences.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
 ) -> None:
-    """Take part in a training as one party; the same command goes on with a run that was cut off."""
+    """Take part in a training, or in a prediction, as one party; the same command goes on where it was cut off."""
     from labelward.cli.audit import insecure_reasons
     from labelward.evaluate.folder import PARTY_LOG
     from labelward.evaluate.network import join
     from labelward.evaluate.participate import participate
+    from labelward.evaluate.party_predict import predict_as
     from labelward.job import load_job
 
     job = load_job(job_file)
     folder = out or job_file.with_name(f"{job_file.stem}-{name}")
-    insecure_warning(insecure_reasons(job))
-    with Journal(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as journal:
-        try:
-            with naming(job_file):
-                record = participate(
-                    job,
-                    name,
-                    folder,
-                    seed=job.run.seeds[0] if seed is None else seed,
-                    join=join,
-                    variant=defense,
-                    force=force,
-                    log=journal,
-                    progress=journal.progress,
-                )
-        except KeyboardInterrupt:
-            journal("interrupted", {})
-            end("the other parties are told; the same command goes on from the last checkpoint", 2, "interrupted")
-        except Exception as error:
-            journal.failed(error)
-            raise
+    if rows is None:
+        insecure_warning(insecure_reasons(job))
+    if predictions is not None:
+        refuse_existing(predictions, force=force, ending=".parquet")
+    with Journal(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as journal, _ending(journal), naming(job_file):
+        if rows is not None:
+            number = predict_as(job, name, folder, rows, predictions, join=join, log=journal, mode=mode, warn=warn)
+            typer.echo(f"predicted {counted(number, 'row')}" if predictions is None else f"wrote {predictions}")
+            return
+        record = participate(
+            job,
+            name,
+            folder,
+            seed=job.run.seeds[0] if seed is None else seed,
+            join=join,
+            variant=defense,
+            force=force,
+            log=journal,
+            progress=journal.progress,
+        )
     _tell(record)
     typer.echo(f"wrote {folder}")
+
+
+@contextlib.contextmanager
+def _ending(journal: Journal) -> Iterator[None]:
+    """Write down how a run ends that does not come to its end."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        journal("interrupted", {})
+        end("the other parties are told; the same command goes on", 2, "interrupted")
+    except Exception as error:
+        journal.failed(error)
+        raise
 
 
 def _tell(record: PartyRecord) -> None:

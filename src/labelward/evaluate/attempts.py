@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -30,13 +30,16 @@ from labelward.transport.base import Transport
 if TYPE_CHECKING:
     from labelward.transport.grpc import PeerInfo
 
-__all__ = ["Live", "Log", "Network", "Run", "Side"]
+__all__ = ["Join", "Log", "Network", "Outcome", "Run", "Side", "lived", "until_lived"]
+
+T = TypeVar("T")
 
 Log = Callable[[str, Mapping[str, Any]], None]
 """Called with what happened and its particulars; none of them is a private value."""
 
-Live = tuple[Ended[Any], dict[str, float]]
-"""What an attempt leaves, and the metrics on the test rows (at the active party)."""
+Join = Callable[[Job, str, str, Log], tuple["Network", str]]
+"""Called with the job, the party, what for (in a word, the same at all parties) and a log; makes the party's network, and
+tells its certificate's fingerprint."""
 
 
 class Network(Protocol):
@@ -56,6 +59,49 @@ class Network(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What an attempt leaves at a party.
+
+    Attributes:
+        utility: metrics on the test rows; empty at a passive party.
+        dates: its columns that hold dates or times.
+    """
+
+    ended: Ended[Any]
+    dates: tuple[str, ...]
+    utility: dict[str, float] = field(default_factory=dict)
+
+
+def lived(ctx: Context, program: Callable[[Context], T]) -> T:
+    """Run a program to its end, or to that of the attempt; an error of its own is told to the peers."""
+    try:
+        found = program(ctx)
+        ctx.close()
+        return found
+    except PeerRestarted:
+        ctx.abandon()
+        ctx.close()
+        raise
+    except BaseException as error:
+        ctx.fail(error)
+        ctx.close()
+        raise
+
+
+def until_lived(
+    network: Network, make: Callable[[Transport], Context], program: Callable[[Context], None], log: Log
+) -> None:
+    """Begin a program that leaves nothing half-done behind, until an attempt comes to its end at all parties."""
+    while (transport := network.attempt()) is not None:
+        try:
+            lived(make(transport), program)
+            network.conclude(lambda: None)
+            return
+        except PeerRestarted as error:
+            log("restarted", {"peer": error.peer})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Side:
     """What one party does in an attempt.
 
@@ -70,7 +116,7 @@ class Side:
     party: str
     ids: Sequence[str]
     policies: Callable[[], PolicyChain]
-    live: Callable[[Run, Context], Live]
+    live: Callable[[Run, Context], Outcome]
     defense: str = ""
 
 
@@ -126,7 +172,6 @@ class Run:
             if transport is None:
                 break
             record = self._store(record, stage="running", attempts=record.attempts + 1, peers=self._peers())
-            self.log("attempt", {"number": record.attempts})
             try:
                 record = self._attempt(transport, record)
                 self._conclude(record)
@@ -135,7 +180,7 @@ class Run:
                 self.log("restarted", {"peer": error.peer})
         self._checkpoints().purge()
         record = self._store(record, stage="closed")
-        self.log("finished", {"model": record.model, "attempts": record.attempts})
+        self.log("done", {"model": record.model, "attempts": record.attempts})
         return record
 
     def _over(self) -> tuple[str, ...]:
@@ -146,24 +191,22 @@ class Run:
         """Train; return the record of a share that is on disk."""
         ctx = self._context(transport)
         start = time.perf_counter()
-        try:
-            ended, utility = self.side.live(self, ctx)
-            ended.share.save(self.folder / MODEL)
-            ctx.close()
-        except PeerRestarted:
-            ctx.abandon()
-            ctx.close()
-            raise
-        except BaseException as error:
-            ctx.fail(error)
-            ctx.close()
-            raise
+
+        def live(ctx: Context) -> Outcome:
+            outcome = self.side.live(self, ctx)
+            outcome.ended.share.save(self.folder / MODEL)
+            return outcome
+
+        outcome = lived(ctx, live)
+        ended = outcome.ended
         return self._store(
             record,
             stage="saved",
+            peers=self._peers(),
             key=key_info(self.engine, self.job.encryption, ended.fingerprint.hex()),
             model=ended.share.model,
-            utility={name: value if math.isfinite(value) else None for name, value in utility.items()},
+            dates=outcome.dates,
+            utility={name: value if math.isfinite(value) else None for name, value in outcome.utility.items()},
             cost=cost_of(time.perf_counter() - start, [ctx.meter], [ended.counts]),
         )
 
@@ -176,8 +219,6 @@ class Run:
         self.network.conclude(mark)
 
     def _context(self, transport: Transport) -> Context:
-        network = self.job.network
-        assert network is not None
         parties = tuple(each.name for each in self.job.parties)
         return Context(
             transport,
@@ -188,7 +229,7 @@ class Run:
             protection=Protection(),
             policies=self.side.policies(),
             progress=self.progress,
-            timeout=network.silence,
+            timeout=self.job.connection().silence,
             checkpoints=self._checkpoints(),
         )
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from labelward.errors import JobError
 from labelward.evaluate.attempts import Log, Network
 from labelward.job import Job
 
 __all__ = ["join"]
 
 
-def join(job: Job, party: str, log: Log) -> tuple[Network, str]:
+def join(job: Job, party: str, purpose: str, log: Log) -> tuple[Network, str]:
     """Return a party's end of the network, and the fingerprint of its certificate.
+
+    Args:
+        purpose: of the run, in a word; parties that are here for different ones do not meet.
 
     Raises:
         CertificateError: a certificate, key or authority is missing or unfit; names the file.
@@ -24,11 +26,8 @@ def join(job: Job, party: str, log: Log) -> tuple[Network, str]:
     from labelward.transport.grpc import Endpoint
     from labelward.transport.grpc import Network as Grpc
 
-    section = job.network
-    if section is None:
-        raise JobError("[network]: required, since the parties must find each other")
+    section, listener = job.connection(), job.listener
     parties = tuple(each.name for each in job.parties)
-    listener = section.listener or job.active.name
     credentials = Credentials.load(Path(section.certificates), party)
     endpoint = Endpoint(
         party=party,
@@ -41,9 +40,9 @@ def join(job: Job, party: str, log: Log) -> tuple[Network, str]:
         message_limit=section.message_limit,
         heartbeat=section.heartbeat,
     )
-    return Grpc(endpoint, credentials, run=_identity(parties), log=log), fingerprint(credentials.certificate)
+    return Grpc(endpoint, credentials, run=_identity(purpose, parties), log=log), fingerprint(credentials.certificate)
 
 
-def _identity(parties: tuple[str, ...]) -> str:
-    """Return what tells runs apart on the wire: who takes part; all else is compared in the greeting, by name."""
-    return hashlib.sha256("\n".join(sorted(parties)).encode()).hexdigest()
+def _identity(purpose: str, parties: tuple[str, ...]) -> str:
+    """Return what tells runs apart on the wire: what for and who; all else is compared in the greeting, by name."""
+    return f"{purpose}-{hashlib.sha256(chr(10).join(sorted(parties)).encode()).hexdigest()[:16]}"

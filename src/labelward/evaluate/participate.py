@@ -7,30 +7,29 @@ checkpoint that they have in common.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from labelward.data import OwnTable, Split, load_own, own_party, own_rehearsal
 from labelward.errors import JobError, unknown_name
-from labelward.evaluate.attempts import Live, Log, Network, Run, Side
+from labelward.evaluate.attempts import Join, Log, Outcome, Run, Side
 from labelward.evaluate.folder import claimed
 from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
 from labelward.evaluate.metering import metered
 from labelward.evaluate.names import brief_variant
 from labelward.evaluate.party_record import PartyRecord, read_party_record
-from labelward.evaluate.rehearse import make_header
+from labelward.evaluate.rehearse import key_info, make_header
 from labelward.evaluate.train import variant_of
 from labelward.evaluate.utility import scores
+from labelward.he import Engine
 from labelward.job import Job, RunSection
 from labelward.party.chain import PolicyChain
 from labelward.party.context import Context, Progress, silent
 from labelward.party.handshake import Sides, greet_active, greet_passives
 
-__all__ = ["Join", "participate"]
-
-Join = Callable[[Job, str, Log], tuple[Network, str]]
-"""Makes the network of a job for a party, with the fingerprint of the party's own certificate."""
+__all__ = ["participate"]
 
 
 def participate(
@@ -67,19 +66,19 @@ def participate(
     names = [each.name for each in job.parties]
     if party not in names:
         raise JobError(f"--as: {unknown_name('party', party, names)}")
-    if job.network is None:
-        raise JobError("[network]: required, since the parties must find each other")
+    job.connection()
     check_job(job)
     own = load_own(job, party)
     side = _active(job, own, seed, variant, progress) if party == job.active.name else _passive(job, party, own)
     with claimed(out, job, "party", force=force):
         record = read_party_record(out)
         if record is not None and record.stage == "closed":
-            log("finished", {"already": True, "model": record.model})
+            log("done", {"model": record.model, "attempts": record.attempts})
             return record
         engine = make_engine(job.encryption)
+        log("started", _protection(job, party, engine))
         try:
-            network, fingerprint = join(job, party, log)
+            network, fingerprint = join(job, party, "train", log)
             try:
                 run = Run(
                     job=job, side=side, out=out, seed=seed, engine=engine, network=network, log=log, progress=progress
@@ -91,6 +90,13 @@ def participate(
             engine.close()
 
 
+def _protection(job: Job, party: str, engine: Engine) -> dict[str, Any]:
+    """Return what the first line of a log says: who this is, and what will protect the run."""
+    key = key_info(engine, job.encryption, "")
+    told = {"insecure": list(key.insecure), "engine": key.engine, "bits": key.bits, "kernel": key.kernel}
+    return {"party": party, "version": version("labelward"), **told}
+
+
 def _active(job: Job, own: OwnTable, seed: int, variant: str | None, progress: Progress) -> Side:
     defended = variant_of(job, variant)
     data, programs = own_rehearsal(job, own, seed), make_programs(job.model)
@@ -99,13 +105,14 @@ def _active(job: Job, own: OwnTable, seed: int, variant: str | None, progress: P
     validation, test = data.split.masks()
     sides = Sides(validation=validation, test=test)
 
-    def live(run: Run, ctx: Context) -> Live:
+    def live(run: Run, ctx: Context) -> Outcome:
         offer = run.offer()
         ctx.transcript.begin(make_header(data.parties[0], offer, sides, run.engine, run.insecure()))
         agreed = greet_passives(ctx, offer, sides)
         run.log("agreed", {"rows": sum(agreed.rows), "resume": agreed.resume})
         ended = programs.active(ctx, agreed, data, run.engine)
-        return ended, scores(programs, ended.margins, data)
+        utility = scores(programs, ended.margins, data)
+        return Outcome(ended=ended, dates=tuple(sorted(data.parties[0].dates)), utility=utility)
 
     def policies() -> PolicyChain:
         return PolicyChain(metered(job, data, make_policies(defended), seed=seed, progress=progress))
@@ -117,12 +124,12 @@ def _active(job: Job, own: OwnTable, seed: int, variant: str | None, progress: P
 def _passive(job: Job, party: str, own: OwnTable) -> Side:
     programs = make_programs(job.model)
 
-    def live(run: Run, ctx: Context) -> Live:
+    def live(run: Run, ctx: Context) -> Outcome:
         offer = run.offer()
         agreed = greet_active(ctx, offer)
         run.log("agreed", {"rows": sum(agreed.rows), "resume": agreed.resume})
         held = own_party(job, own, Split.of(agreed.sides.validation, agreed.sides.test))
         ctx.transcript.begin(make_header(held, offer, agreed.sides, run.engine, run.insecure()))
-        return programs.passive(ctx, agreed, held, run.engine), {}
+        return Outcome(ended=programs.passive(ctx, agreed, held, run.engine), dates=tuple(sorted(held.dates)))
 
     return Side(party=party, ids=own.ids.tolist(), policies=PolicyChain, live=live)

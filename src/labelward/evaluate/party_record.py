@@ -51,6 +51,7 @@ class PartyRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         peers: by name.
         key: engine, key and kernel; of the last attempt, since each makes its own key.
         model: identifier of the model; empty until the share is saved.
+        dates: columns of this party that hold dates or times.
         utility: metrics on the test rows, null where one was not finite; at the active party only.
         cost: this party's own, of the last attempt.
         versions: of labelward, Python and the libraries that matter.
@@ -67,6 +68,7 @@ class PartyRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     peers: dict[str, PeerRecord] = {}
     key: KeyInfo
     model: str = ""
+    dates: tuple[str, ...] = ()
     utility: dict[str, float | None] = {}
     cost: Cost | None = None
     versions: dict[str, str]

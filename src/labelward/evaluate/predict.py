@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from labelward.evaluate.private import replacing
-from labelward.evaluate.programs import PredictMode
+from labelward.evaluate.programs import PredictMode, Programs, Share
 from labelward.evaluate.trained import Trained, Warn, silent
 from labelward.kernels.objectives import Objective
 
-__all__ = ["predict"]
+__all__ = ["predict", "write_predictions"]
 
 Floats = NDArray[np.float64]
 
@@ -52,9 +52,21 @@ def predict(
         lambda ctx: programs.predict_active(ctx, active, rows.columns[ctx.party], mode),
         lambda ctx: programs.predict_passive(ctx, trained.shares[ctx.party], rows.columns[ctx.party]),
     )
-    found = _columns(programs.objective(active.classes), margins, active.classes)
-    _write(out, {"id": pa.array(rows.ids.tolist(), pa.string()), **found})
+    write_predictions(out, programs, active, rows.ids.tolist(), margins)
     return len(rows.ids)
+
+
+def write_predictions(out: Path, programs: Programs[Any], share: Share, ids: Sequence[str], margins: Floats) -> None:
+    """Write the file of :func:`predict`.
+
+    Args:
+        share: the active party's.
+        ids: of the rows.
+        margins: float64 [rows, outputs].
+    """
+    found = _columns(programs.objective(share.classes), margins, share.classes)
+    with replacing(out) as file:
+        pq.write_table(pa.table({"id": pa.array(ids, pa.string()), **found}), file)
 
 
 def _columns(objective: Objective, margins: Floats, classes: tuple[str, ...]) -> dict[str, Any]:
@@ -71,8 +83,3 @@ def _columns(objective: Objective, margins: Floats, classes: tuple[str, ...]) ->
     else:
         found |= {f"probability_{name}": predicted[:, position] for position, name in enumerate(classes)}
     return found | {"prediction": pa.array(np.asarray(classes)[predicted.argmax(axis=1)].tolist(), pa.string())}
-
-
-def _write(out: Path, columns: Mapping[str, Any]) -> None:
-    with replacing(out) as file:
-        pq.write_table(pa.table(dict(columns)), file)

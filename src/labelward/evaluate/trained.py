@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -25,7 +25,7 @@ from labelward.party.local import run_parties
 from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.transport.base import Transport
 
-__all__ = ["Brought", "Trained", "Warn", "silent"]
+__all__ = ["Brought", "Trained", "Warn", "rows_of", "silent", "usage_context", "usage_offer"]
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
@@ -122,30 +122,17 @@ class Trained:
             if name not in tables:
                 raise DataError(f"party {name!r}: its table is needed, since the others cannot predict without it")
         own = len(set(tables.values())) > 1
-        read = {party.name: self._rows(party, tables[party.name], own=own, warn=warn) for party in self.job.parties}
+        read = {
+            party.name: rows_of(self.job, self.shares[party.name], tables[party.name], self._dates(party), own, warn)
+            for party in self.job.parties
+        }
         ids = read[self.active][0]
         for name in self.parties[1:]:
             refuse_other_rows("bring", (self.active, ids), (name, read[name][0]))
         return Brought(ids=ids, columns={name: x for name, (_, x) in read.items()})
 
-    def _rows(self, party: PartySection, path: Path, *, own: bool, warn: Warn) -> tuple[NDArray[np.str_], Floats]:
-        """Return ids and columns of one party's rows, sorted by id where the job names an id column."""
-        place, share = f"party {party.name!r}, table {str(path)!r}", self.shares[party.name]
-        column = party.id or self.job.data.id
-        table = read_table(path, text=[column] if column else [])
-        x = encode_as(table, share.columns, share.categories, place, dates=self.dates.get(party.name, ()))
-        if own:
-            _refuse_strangers(self.job, party, share, table.column_names, place)
-        for name in _unknown(share, x):
-            warn(
-                f"{place}: column {name!r} holds no category that the model met in training; all of its rows go the "
-                "way of missing values"
-            )
-        if column is None:
-            return np.arange(table.num_rows).astype(np.str_), x
-        ids = read_ids(table, column, place)
-        order = np.argsort(ids)
-        return ids[order], x[order]
+    def _dates(self, party: PartySection) -> Collection[str]:
+        return self.dates.get(party.name, ())
 
     def converse(self, ids: NDArray[np.str_], lead: Callable[[Context], T], follow: Callable[[Context], None]) -> T:
         """Agree on model and rows, then run the parties' programs; return what the active party's returned.
@@ -159,11 +146,10 @@ class Trained:
             HandshakeError: the shares are of different models.
             LabelwardError: what the programs raise.
         """
-        rows, told = (0, len(ids)), ids.tolist()
+        told = ids.tolist()
 
         def live(ctx: Context) -> T | None:
-            shared = {"model": self.shares[ctx.party].model}
-            offer = Offer(parties=self.parties, job=shared, ids=told, bits=0, precision=0, insecure=False)
+            offer = usage_offer(self.shares[ctx.party], told)
             if ctx.party == self.active:
                 greet_passives(ctx, offer, Sides.in_order(0, 0, len(told)))
                 return lead(ctx)
@@ -171,8 +157,47 @@ class Trained:
             follow(ctx)
             return None
 
-        make = partial(_context, parties=self.parties, rows=rows)
+        make = partial(usage_context, parties=self.parties, rows=len(told))
         return cast("T", run_parties(dict.fromkeys(self.parties, (make, live)))[self.active])
+
+
+def rows_of(
+    job: Job, share: Share, path: Path, dates: Collection[str], own: bool, warn: Warn
+) -> tuple[NDArray[np.str_], Floats]:
+    """Return ids and columns of one party's rows, sorted by id where the job names an id column.
+
+    Args:
+        job: of the training.
+        share: the party's.
+        path: of its table.
+        dates: its columns that hold dates or times.
+        own: whether the table is the party's own, and not that of all parties.
+        warn: hears of each column of categories of which the model knows none.
+
+    Raises:
+        DataError: as :meth:`Trained.bring`, of this party.
+    """
+    party = job.party(share.party)
+    place, column = f"party {party.name!r}, table {str(path)!r}", party.id or job.data.id
+    table = read_table(path, text=[column] if column else [])
+    x = encode_as(table, share.columns, share.categories, place, dates=dates)
+    if own:
+        _refuse_strangers(job, party, share, table.column_names, place)
+    for name in _unknown(share, x):
+        warn(
+            f"{place}: column {name!r} holds no category that the model met in training; all of its rows go the "
+            "way of missing values"
+        )
+    if column is None:
+        return np.arange(table.num_rows).astype(np.str_), x
+    ids = read_ids(table, column, place)
+    order = np.argsort(ids)
+    return ids[order], x[order]
+
+
+def usage_offer(share: Share, ids: Sequence[str]) -> Offer:
+    """Return what a party brings to a greeting about a model: which model, and the ids of the rows, all to be used."""
+    return Offer(parties=share.parties, job={"model": share.model}, ids=ids, bits=0, precision=0, insecure=False)
 
 
 def _unknown(share: Share, x: Floats) -> Iterator[str]:
@@ -199,7 +224,15 @@ def _refuse_strangers(job: Job, party: PartySection, share: Share, found: list[s
         raise DataError(f"{place}: has columns that the model does not know: {told}; leave them out")
 
 
-def _context(transport: Transport, *, parties: tuple[str, ...], rows: tuple[int, int]) -> Context:
+def usage_context(
+    transport: Transport, *, parties: tuple[str, ...], rows: int, timeout: float | None = None
+) -> Context:
+    """Return a party's context for the use of a model; what it records is not kept.
+
+    Args:
+        rows: how many are used.
+        timeout: seconds to wait for one message.
+    """
     party = transport.party
     peers = tuple(name for name in parties if name != party)
     header = Header(
@@ -208,10 +241,10 @@ def _context(transport: Transport, *, parties: tuple[str, ...], rows: tuple[int,
         party=party,
         role="active" if party == parties[0] else "passive",
         peers=peers,
-        rows=rows,
+        rows=(0, rows),
         engine="none",
         bits=0,
         insecure=(),
         job={},
     )
-    return Context(transport, active=parties[0], peers=peers, transcript=Transcript(header), seed=0)
+    return Context(transport, active=parties[0], peers=peers, transcript=Transcript(header), seed=0, timeout=timeout)

@@ -1,0 +1,97 @@
+"""One party of a prediction between companies: its own rows and its own share here, the others behind a network."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from labelward.errors import FileFormatError, JobError, unknown_name
+from labelward.evaluate.attempts import Join, Log, until_lived
+from labelward.evaluate.kinds import completed, make_programs
+from labelward.evaluate.party_record import PARTY_FILE, read_party_record
+from labelward.evaluate.predict import write_predictions
+from labelward.evaluate.programs import PredictMode, Programs, Share
+from labelward.evaluate.rehearse import MODEL
+from labelward.evaluate.trained import Warn, rows_of, silent, usage_context, usage_offer
+from labelward.job import Job
+from labelward.party.context import Context
+from labelward.party.handshake import Sides, greet_active, greet_passives
+from labelward.transport.base import Transport
+
+__all__ = ["predict_as"]
+
+
+def predict_as(
+    job: Job,
+    party: str,
+    run: Path,
+    table: Path,
+    out: Path | None = None,
+    *,
+    join: Join,
+    log: Log,
+    mode: PredictMode = "one-round",
+    warn: Warn = silent,
+) -> int:
+    """Take part in the prediction of rows as one party; return how many rows.
+
+    Every party brings its own columns of the same rows, matched by id. The active party alone learns the predictions,
+    and writes the file that :func:`labelward.evaluate.predict.predict` describes.
+
+    Args:
+        job: that of the training, with its ``[network]`` section.
+        party: its name in the job.
+        run: the folder that :func:`labelward.evaluate.participate.participate` left.
+        table: the party's rows.
+        out: the file to write, at the active party; None at a passive one.
+        mode: at the active party.
+        warn: hears of each column of categories of which the model knows none.
+
+    Raises:
+        JobError: no such party, or no network.
+        FileFormatError: the folder holds no finished share of this party.
+        DataError: as :meth:`labelward.evaluate.trained.Trained.bring`, of this party.
+        HandshakeError: the parties hold shares of different models, or bring different rows.
+        PeerError: a peer was away for too long, failed, or sent what cannot be.
+    """
+    job = completed(job)
+    names = [each.name for each in job.parties]
+    if party not in names:
+        raise JobError(f"--as: {unknown_name('party', party, names)}")
+    if (out is None) != (party != job.active.name):
+        raise JobError(f"only the active party {job.active.name!r} learns the predictions, and says where they go")
+    programs = make_programs(job.model)
+    share, dates = _share(programs, run, party)
+    ids, x = rows_of(job, share, table, dates, True, warn)
+
+    def live(ctx: Context) -> None:
+        offer = usage_offer(share, ids.tolist())
+        if out is None:
+            greet_active(ctx, offer)
+            programs.predict_passive(ctx, share, x)
+            return
+        greet_passives(ctx, offer, Sides.in_order(0, 0, len(ids)))
+        write_predictions(out, programs, share, offer.ids, programs.predict_active(ctx, share, x, mode))
+
+    network, _ = join(job, party, "predict", log)
+    try:
+        until_lived(network, partial(_context, job, share, len(ids)), live, log)
+    finally:
+        network.close()
+    return len(ids)
+
+
+def _context(job: Job, share: Share, rows: int, transport: Transport) -> Context:
+    return usage_context(transport, parties=share.parties, rows=rows, timeout=job.connection().silence)
+
+
+def _share(programs: Programs[Any], run: Path, party: str) -> tuple[Share, tuple[str, ...]]:
+    """Return a party's share and which of its columns hold dates."""
+    record = read_party_record(run)
+    if record is None or record.party != party:
+        found = "" if record is None else f"; it is that of {record.party!r}"
+        raise FileFormatError(f"{run / PARTY_FILE}: no record of a run of party {party!r}{found}")
+    if record.stage not in ("finished", "closed"):
+        raise FileFormatError(f"{run}: the training did not come to its end; labelward party goes on with it")
+    return programs.load(run / party / MODEL), record.dates
