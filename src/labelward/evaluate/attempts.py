@@ -38,7 +38,7 @@ Log = Callable[[str, Mapping[str, Any]], None]
 """Called with what happened and its particulars; none of them is a private value."""
 
 Join = Callable[[Job, str, str, Log], tuple["Network", str]]
-"""Called with the job, the party, what for (in a word, the same at all parties) and a log; makes the party's network, and
+"""Called with the job, the party, what for (in a word, the same at all parties) and a log; makes its network, and
 tells its certificate's fingerprint."""
 
 
