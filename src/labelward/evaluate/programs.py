@@ -92,7 +92,7 @@ class Ended(Generic[S]):
     Attributes:
         counts: of operations with the key on this side.
         margins: float64 [prediction rows, outputs]; none at a passive party.
-        fingerprint: of the public key; at the active party only.
+        fingerprint: of the public key.
         watched: at the active party, where there are validation rows.
     """
 

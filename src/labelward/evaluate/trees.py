@@ -108,7 +108,7 @@ class TreePrograms(Programs[ModelShare]):
     ) -> Ended[ModelShare]:
         """See :meth:`Programs.passive`."""
         ended = run_passive(ctx, self._task(agreed), _held(data), engine, share=share)
-        return Ended(share=ended.share, counts=ended.counts)
+        return Ended(share=ended.share, counts=ended.counts, fingerprint=ended.fingerprint)
 
     def pooled(self, data: Rehearsal, parties: Sequence[PartyData], *, seed: int, precision: int) -> Floats:
         """See :meth:`Programs.pooled`."""

@@ -79,10 +79,11 @@ class ActiveOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class PassiveOutcome:
-    """What a run leaves at a passive party."""
+    """What a run leaves at a passive party; ``fingerprint`` is of the active party's public key."""
 
     share: ModelShare
     counts: Counts
+    fingerprint: bytes
 
 
 def setup_of(params: TreeModel, *, classes: int, active_columns: int, passive: tuple[str, ...]) -> Setup:
@@ -204,7 +205,7 @@ def run_passive(
     )
     with ctx.phase("predict"):
         predict_passive(ctx, done, held.test)
-    return PassiveOutcome(share=done, counts=public.counts)
+    return PassiveOutcome(share=done, counts=public.counts, fingerprint=public.fingerprint)
 
 
 def _check_share(share: ModelShare, parties: tuple[str, ...], party: str, train: Columns, params: TreeModel) -> None:
