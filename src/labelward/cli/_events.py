@@ -102,7 +102,7 @@ class Journal:
         if what != "trees":
             return
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, total=total, visible=True)
+            self._bar.update(self._task, completed=done, total=total or None, visible=True)
         if done != self._tree:
             self._tree = done
             self("trees", {"done": done, "total": total})

@@ -29,7 +29,7 @@ Step = tuple[int, ...]
 _PATIENCE = 60.0  # seconds between two looks at the clock
 
 Progress = Callable[[str, int, int], None]
-"""Called with (what, done, total)."""
+"""Called with (what, done, total); a total of 0 is not known."""
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -173,9 +173,12 @@ class Context:
             self.meter.seconds[name] += time.perf_counter() - start
 
     def fail(self, error: BaseException) -> None:
-        """Tell the peers that this party has failed: the error's type only, since its text may hold private values."""
+        """Tell the peers that this party has failed: the error's type only, since its text may hold private values.
+
+        Of a peer that is to blame its name is told, and which message and step were awaited.
+        """
         self._failed = True
-        self._transport.fail(type(error).__name__)
+        self._transport.fail(_told(error))
 
     def abandon(self) -> None:
         """This attempt is over, but not the run: nobody is told, and :meth:`close` does not call it complete."""
@@ -210,6 +213,13 @@ class Context:
             raise PeerError(sender, "sent the same message twice", message=key[1], step=its_step)
         self.transcript.append("received", sender, key[1], its_step, encode_fields(redacted(message)))
         self._waiting[key] = message
+
+
+def _told(error: BaseException) -> str:
+    if not isinstance(error, PeerError):
+        return type(error).__name__
+    where = f", message {error.message}, step {list(error.step or ())}" if error.message else ""
+    return f"{type(error).__name__} of party {error.peer!r}{where}"
 
 
 def _reason(error: PeerError) -> str:

@@ -87,6 +87,7 @@ def train_passive(
         book.extend(records)
     own = _Own(ctx, splitter, columns, rows, public, book, before[1])
     while True:
+        ctx.progress("trees", tree, 0)
         message = ctx.recv(ctx.active, (TreeStart, TrainingEnd), (tree,))
         if isinstance(message, TrainingEnd):
             if message.trees != tree or not 0 <= message.records <= len(own.book):
