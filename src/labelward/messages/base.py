@@ -114,7 +114,7 @@ class Array(msgspec.Struct, frozen=True, omit_defaults=True):
         name = _DTYPES.get(values.dtype.name)
         if name is None:
             raise CodecError(f"arrays of {values.dtype.name} may not travel")
-        return cls(name, values.shape, values.astype(values.dtype.newbyteorder("<")).tobytes())
+        return cls(name, values.shape, values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
 
     def digested(self) -> Self:
         """Return the array as a view keeps it that records digests only."""

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import JobError
+from labelward.errors import JobError, LabelwardError
 from labelward.messages.base import Array
 from labelward.messages.splitnn import (
     BatchEmbeddings,
@@ -35,7 +35,7 @@ from labelward.protocols.splitnn.local import Bottom, Trainable, batches, device
 from labelward.protocols.splitnn.losses import Objective, Score
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.points import NetPolicy, ReturnedGradient
-from labelward.protocols.splitnn.wire import as_array, as_tensor, checked, diverged, is_finite, pack, unpack
+from labelward.protocols.splitnn.wire import as_array, checked, diverged, is_finite, pack, unpack
 from labelward.rng import learning
 
 __all__ = ["Epoch", "joined", "train_active"]
@@ -134,7 +134,8 @@ class _Server:
         self.device, dtype = device_of(params), getattr(torch, params.dtype)
         self.values = labels.values
         self.targets = objective.targets(labels.values, dtype, self.device)
-        self.weights = objective.weights(labels.values, labels.weights, dtype, self.device)
+        weights = objective.weights(labels.values, labels.weights, dtype, self.device)
+        self.weights = None if bool((weights == 1).all()) else weights
 
     def learn(self, epoch: int) -> Score:
         """Go through all training rows once."""
@@ -151,12 +152,11 @@ class _Server:
             self._batch(epoch, batch, places[piece], order[piece])
             for batch, piece in enumerate(batches(self.rows, self.params.batch_size))
         ]
-        return self.objective.score(torch.cat(outputs), self.targets[places], self.weights[places])
+        return self.objective.score(torch.cat(outputs), *self._truth(places))
 
     def validate(self, epoch: int) -> Score | None:
         """Score the validation rows under the present weights."""
-        rest = slice(self.rows, None)
-        targets, weights = self.targets[rest], self.weights[rest]
+        targets, weights = self._truth(slice(self.rows, None))
         if not len(targets):
             return None
         own = self.bottom.validation() if self.bottom is not None else None
@@ -181,7 +181,7 @@ class _Server:
         own: dict[str, torch.Tensor] = {}
         if self.bottom is not None:
             with ctx.phase("forward"):
-                own[ctx.party] = self._own(places, step)
+                own[ctx.party] = self.bottom.forward(places)
         received = {peer: ctx.recv(peer, BatchEmbeddings, step).values for peer in ctx.peers}
         embeddings = own | {
             peer: self._unpacked(peer, array, len(rows), self.sizes[peer], step) for peer, array in received.items()
@@ -189,11 +189,11 @@ class _Server:
         with ctx.phase("loss"):
             parts = [part.requires_grad_() for part in embeddings.values()]
             if self.top is not None:
-                self.top.optimizer.zero_grad()
+                self.top.forget()
             outputs = joined(parts, self.top.module if self.top else None)
-            loss = self.objective.mean_loss(outputs, self.targets[places], self.weights[places])
+            loss = self.objective.mean_loss(outputs, *self._truth(places))
             if not math.isfinite(loss.item()):
-                raise diverged(ctx.party, "the loss", epoch, batch, self.params)
+                raise self._lost(embeddings, step)
             loss.backward()  # type: ignore[no-untyped-call]
         for peer in ctx.peers:
             ctx.send(peer, BatchGradients(self._returned(peer, _gradient(embeddings[peer]), step, rows)), step)
@@ -204,17 +204,20 @@ class _Server:
                 self.top.optimizer.step()
         return outputs.detach()
 
-    def _own(self, places: torch.Tensor, step: tuple[int, int]) -> torch.Tensor:
-        assert self.bottom is not None
-        values = self.bottom.forward(places)
-        if not is_finite(as_array(values)):
-            raise diverged(self.ctx.party, "an embedding of training rows", *step, self.params)
-        return values
+    def _truth(self, rows: torch.Tensor | slice) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return targets and weights of some rows."""
+        return self.targets[rows], None if self.weights is None else self.weights[rows]
+
+    def _lost(self, embeddings: Mapping[str, torch.Tensor], step: tuple[int, int]) -> LabelwardError:
+        """Return the error of a loss that is no number: who is to blame, and where."""
+        for party, values in embeddings.items():
+            if not is_finite(as_array(values)):
+                return diverged(party, "an embedding of training rows", *step, self.params)
+        return diverged(self.ctx.party, "the loss", *step, self.params)
 
     def _unpacked(self, peer: str, array: Array, rows: int, size: int, step: tuple[int, int]) -> torch.Tensor:
         with self.ctx.blaming(peer, "embeddings", step):
-            values = unpack(array, self.params, (rows, size))
-        return as_tensor(values, self.params, self.device)
+            return unpack(array, self.params, (rows, size), self.device)
 
     def _returned(self, peer: str, gradient: torch.Tensor, step: tuple[int, int], rows: NDArray[np.int32]) -> Array:
         """Return the gradient as it leaves: after the policies have had their say."""

@@ -40,17 +40,16 @@ class Behavior(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Honest:
-    """The optimizer of the job."""
+    """The optimizer of the job, each step in one operation: parties of one process share the interpreter's lock."""
 
     kind: ClassVar[str] = "honest"
 
     def optimizer(self, weights: Weights, params: SplitNet) -> torch.optim.Optimizer:
         """Return SGD with momentum, or Adam."""
+        rate, decay = params.learning_rate, params.weight_decay
         if params.optimizer == "adam":
-            return torch.optim.Adam(weights, lr=params.learning_rate, weight_decay=params.weight_decay)
-        return torch.optim.SGD(
-            weights, lr=params.learning_rate, momentum=params.momentum, weight_decay=params.weight_decay
-        )
+            return torch.optim.Adam(weights, lr=rate, weight_decay=decay, fused=True)
+        return torch.optim.SGD(weights, lr=rate, momentum=params.momentum, weight_decay=decay, fused=True)
 
     def parameters(self) -> dict[str, Any]:
         """Return nothing: all stands in the job."""

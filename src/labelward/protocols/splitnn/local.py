@@ -87,8 +87,8 @@ class Trainable:
     def __init__(self, module: nn.Module, params: SplitNet, behavior: Behavior | None = None) -> None:
         self.params, self.device = params, device_of(params)
         self.module = module.to(self.device)
-        weights = [weight for weight in module.parameters() if weight.requires_grad]
-        self.optimizer = (behavior or Honest()).optimizer(weights, params)
+        self._weights = [weight for weight in module.parameters() if weight.requires_grad]
+        self.optimizer = (behavior or Honest()).optimizer(self._weights, params)
         self._best: dict[str, torch.Tensor] = {}
 
     def begin(self, epoch: int) -> None:
@@ -96,6 +96,11 @@ class Trainable:
         self.module.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.params.rate(epoch)
+
+    def forget(self) -> None:
+        """Drop the gradients of the last batch."""
+        for weight in self._weights:
+            weight.grad = None
 
     def keep(self) -> None:
         """Remember the weights as they are: they are the best so far."""
@@ -132,7 +137,7 @@ class Bottom(Trainable):
     def update(self, gradient: torch.Tensor) -> None:
         """Go back from the gradient of the last batch's embeddings, and take a step."""
         assert self._out is not None
-        self.optimizer.zero_grad()
+        self.forget()
         self._out.backward(gradient)  # type: ignore[no-untyped-call]
         self._out = None
         self.optimizer.step()

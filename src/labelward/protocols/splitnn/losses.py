@@ -64,17 +64,20 @@ class Objective(msgspec.Struct, frozen=True):
             weights = weights * np.array(self.class_weights)[values.astype(np.int64)]
         return torch.from_numpy(weights.copy()).to(device, dtype)
 
-    def mean_loss(self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """Return Σ w·loss / Σ w over the rows; 0 where no row has a weight."""
+    def mean_loss(self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
+        """Return Σ w·loss / Σ w over the rows; 0 where no row has a weight. Without weights all are 1."""
+        reduction = "mean" if weights is None else "none"
         if self.loss == "mse":
-            losses = (outputs[:, 0] - targets).square()
+            losses = nn.functional.mse_loss(outputs[:, 0], targets, reduction=reduction)
         elif self.loss == "nll":
-            losses = nn.functional.nll_loss(outputs.log_softmax(1), targets, reduction="none")
+            losses = nn.functional.nll_loss(outputs.log_softmax(1), targets, reduction=reduction)
         else:
-            losses = nn.functional.cross_entropy(outputs, targets, reduction="none")
+            losses = nn.functional.cross_entropy(outputs, targets, reduction=reduction)
+        if weights is None:
+            return losses
         return (weights * losses).sum() / weights.sum().clamp(min=torch.finfo(outputs.dtype).tiny)
 
-    def score(self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor) -> Score:
+    def score(self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None) -> Score:
         """Return the loss and the metric of these rows."""
         loss = float(self.mean_loss(outputs, targets, weights))
         if self.classes:

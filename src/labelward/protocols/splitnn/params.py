@@ -145,8 +145,8 @@ class SplitNet:
         return self.embedding or max(10, outputs)
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters by name."""
-        return asdict(self)
+        """Return the parameters by name, as they are stored."""
+        return asdict(self) | {"class_weights": list(self.class_weights)}
 
 
 _WHOLE = (

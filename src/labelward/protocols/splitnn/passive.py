@@ -67,9 +67,9 @@ def train_passive(ctx: Context, params: SplitNet, bottom: Bottom, rows: int, *, 
             ctx.send(ctx.active, BatchEmbeddings(array), step)
             gradients = ctx.recv(ctx.active, BatchGradients, step).values
             with ctx.blaming(ctx.active, "BatchGradients", step):
-                returned = unpack(gradients, params, (len(values), bottom.outputs))
+                returned = unpack(gradients, params, (len(values), bottom.outputs), bottom.device)
             with ctx.phase("backward"):
-                bottom.update(as_tensor(returned, params, bottom.device))
+                bottom.update(returned)
         for part, values in enumerate(bottom.validation()):
             array = outgoing(ctx, params, values, "validation", (epoch, part), policies)
             ctx.send(ctx.active, ValidationEmbeddings(array), (epoch, part))

@@ -60,7 +60,7 @@ def predict_active(
         for peer, size in share.sizes.items():
             array = ctx.recv(peer, EmbeddingAnswer, (number,)).values
             with ctx.blaming(peer, "EmbeddingAnswer", (number,)):
-                parts.append(as_tensor(unpack(array, params, (stop - start, size)), params, device))
+                parts.append(unpack(array, params, (stop - start, size), device))
         with torch.no_grad():
             outputs[start:stop] = as_array(joined(parts, over))
     for peer in share.sizes:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from labelward.errors import FileFormatError, OutputError
+from labelward.errors import FileFormatError, JobError, OutputError
 from labelward.messages.base import Array
 from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.active import Epoch
@@ -91,8 +91,11 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> SplitNet:
-        """The parameters of the training."""
-        return SplitNet(**self.params)
+        """The parameters of the training; :class:`FileFormatError` where they are none."""
+        try:
+            return SplitNet(**self.params)
+        except (JobError, TypeError) as error:
+            raise FileFormatError(f"a model share of party {self.party!r} has no usable parameters: {error}") from error
 
     def save(self, folder: Path) -> Path:
         """Write the share with a checksum; the folder gets mode 0700, the file 0600."""

@@ -1,0 +1,179 @@
+"""Training speed of split networks: two parties with views on disk, beside the same network as one module in torch.
+
+Usage: python benchmarks/nets.py [mlp | resnet-20] [--json FILE]; without a choice both
+
+``mlp``: MLP bottoms and the four-layer top model, 2 parties, 50,000 x 40, batches of 256; limit 2.0.
+``resnet-20``: ResNet-20 on halves of images of 28 x 28, 2 parties, batches of 32; limit 1.2.
+
+Both sides train the same weights on the same batches, some epochs after a first one that is not counted (imports,
+memory, start of threads), and the losses must agree. torch has its own number of threads; the two parties share them.
+Seconds are of whole epochs; the median of 5 interleaved runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from _wiring import interleaved, median, report, spread
+from numpy.typing import NDArray
+
+from labelward.party.context import Context
+from labelward.party.handshake import Agreed
+from labelward.party.local import run_parties
+from labelward.party.transcript import FORMAT, Header, Transcript
+from labelward.protocols.splitnn.active import joined
+from labelward.protocols.splitnn.cores import shared_cores
+from labelward.protocols.splitnn.held import Held, Labels
+from labelward.protocols.splitnn.local import batches, epoch_order, make_bottom, seeded
+from labelward.protocols.splitnn.losses import objective_of
+from labelward.protocols.splitnn.models import ModelSpec, build
+from labelward.protocols.splitnn.params import SplitNet
+from labelward.protocols.splitnn.roles import Task, run_active, run_passive
+from labelward.transport.base import Transport
+
+Rows = NDArray[Any]
+PARTIES = ("bank", "telco")
+SEED = 1
+
+
+class Clock:
+    """Takes the time between the ends of the epochs, from the active party's progress."""
+
+    def __init__(self) -> None:
+        self.at: list[float] = []
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        self.at.append(time.perf_counter())
+
+    @property
+    def seconds(self) -> float:
+        """Of all epochs but the first."""
+        return self.at[-1] - self.at[1]
+
+
+def split(params: SplitNet, parts: Mapping[str, Rows], labels: Labels, losses: list[float]) -> float:
+    """Train with two parties, views on disk; return the seconds of the epochs after the first."""
+    clock, rows = Clock(), len(labels.values)
+    agreed = Agreed.__new__(Agreed)
+    object.__setattr__(agreed, "parties", PARTIES)
+    task = Task(params=params, agreed=agreed)
+    held = {party: Held(train=x, test=x[:1]) for party, x in parts.items()}
+    with tempfile.TemporaryDirectory() as folder:
+
+        def context(party: str) -> Callable[[Transport], Context]:
+            def make(end: Transport) -> Context:
+                peers = tuple(other for other in PARTIES if other != party)
+                role: Any = "active" if party == PARTIES[0] else "passive"
+                header = Header(FORMAT, "", party, role, peers, (rows, 1), "none", 0, (), {})
+                ctx = Context(
+                    end,
+                    active=PARTIES[0],
+                    peers=peers,
+                    transcript=Transcript(header, Path(folder) / party),
+                    seed=SEED,
+                )
+                if role == "active":
+                    ctx.progress = clock
+                return ctx
+
+            return make
+
+        def lead(ctx: Context) -> Any:
+            return run_active(ctx, task, held[ctx.party], labels)
+
+        def follow(ctx: Context) -> Any:
+            return run_passive(ctx, task, held[ctx.party])
+
+        with shared_cores(len(PARTIES)):
+            out = run_parties({party: (context(party), lead if party == PARTIES[0] else follow) for party in PARTIES})
+    losses.append(out[PARTIES[0]].history[-1].train.loss)
+    return clock.seconds
+
+
+def one_module(params: SplitNet, parts: Mapping[str, Rows], labels: Labels, losses: list[float]) -> float:
+    """Train the same network as one module; return the seconds of the epochs after the first."""
+    rows, dtype = len(labels.values), getattr(torch, params.dtype)
+    objective = objective_of(params, labels, rows)
+    wanted = params.bottom_outputs(objective.outputs)
+    held = {party: Held(train=x, test=x[:1]) for party, x in parts.items()}
+    bottoms = [make_bottom(party, held[party], params, wanted, seed=SEED).module for party in PARTIES]
+    spec = ModelSpec(preset=f"top {params.top_model}", inputs=(2 * wanted,), outputs=objective.outputs)
+    top = build(spec, seeded(SEED, PARTIES[0], "top"), dtype)
+    weights = [weight for module in (*bottoms, top) for weight in module.parameters()]
+    optimizer = torch.optim.SGD(weights, lr=params.learning_rate, momentum=params.momentum)
+    xs = [torch.from_numpy(x.astype(params.dtype)) for x in parts.values()]
+    y = torch.from_numpy(labels.values.astype(np.int64))
+    start, total = 0.0, 0.0
+    for epoch in range(params.epochs):
+        if epoch == 1:
+            start = time.perf_counter()
+        order, total = torch.from_numpy(epoch_order(SEED, epoch, rows)).long(), 0.0
+        for piece in batches(rows, params.batch_size):
+            places = order[piece]
+            out = joined([m(x.index_select(0, places)) for m, x in zip(bottoms, xs, strict=True)], top)
+            loss = torch.nn.functional.cross_entropy(out, y[places])
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            total += loss.item() * len(places)
+    losses.append(total / rows)
+    return time.perf_counter() - start
+
+
+def compare(params: SplitNet, parts: Mapping[str, Rows], labels: Labels, limit: float) -> dict[str, Any]:
+    """Time both sides in turn."""
+    ours: list[float] = []
+    theirs: list[float] = []
+    found = interleaved(
+        5,
+        ours=lambda: split(params, parts, labels, ours),
+        torch=lambda: one_module(params, parts, labels, theirs),
+    )
+    assert math.isclose(ours[-1], theirs[-1], rel_tol=1e-3), (ours, theirs)  # float32, sums in another order
+    ratio = median(found["ours"]) / median(found["torch"])
+    texts = {name: spread(values) for name, values in found.items()}
+    return {**texts, "ratio": round(ratio, 2), "limit": limit, "loss": round(ours[-1], 4)}
+
+
+def mlp() -> dict[str, Any]:
+    """Compare on generated tables."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 50_000)
+    x = rng.normal(size=(50_000, 40)) + 0.3 * y[:, None]
+    labels = Labels(values=y.astype(np.float64), weights=np.ones(len(y)), classes=("0", "1"))
+    params = SplitNet(epochs=4, batch_size=256, learning_rate=0.01)
+    parts = {"bank": np.ascontiguousarray(x[:, :20]), "telco": np.ascontiguousarray(x[:, 20:])}
+    return {"shape": "50,000 x (20 + 20), batch 256, 3 epochs", **compare(params, parts, labels, 2.0)}
+
+
+def resnet() -> dict[str, Any]:
+    """Compare on generated images of the shape of Fashion-MNIST's."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, 1_600)
+    x = rng.normal(size=(1_600, 1, 28, 28)) + 0.1 * y[:, None, None, None]
+    labels = Labels(values=y.astype(np.float64), weights=np.ones(len(y)), classes=tuple("0123456789"))
+    params = SplitNet(epochs=2, batch_size=32, bottom="resnet-20", learning_rate=0.01)
+    parts = {"bank": np.ascontiguousarray(x[..., :14]), "telco": np.ascontiguousarray(x[..., 14:])}
+    return {"shape": "1,600 x 28 x (14 + 14), batch 32, 1 epoch", **compare(params, parts, labels, 1.2)}
+
+
+if __name__ == "__main__":
+    jobs = {"mlp": mlp, "resnet-20": resnet}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=sorted(jobs))
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--threads", type=int, help="of torch, within one operation (default: torch's own)")
+    chosen = parser.parse_args()
+    if chosen.threads:
+        torch.set_num_threads(chosen.threads)
+    wanted = [chosen.what] if chosen.what else list(jobs)
+    threads = {"torch threads": torch.get_num_threads()}
+    report("nets", threads | {what: jobs[what]() for what in wanted}, chosen.json)

@@ -1,0 +1,94 @@
+"""The malicious local optimizer: the test vectors of its two readings, and what it is not allowed to change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from splitnets import Net, blobs
+
+from labelward.errors import JobError
+from labelward.protocols.splitnn.behavior import MaliciousOptimizer, MaliciousSGD
+from labelward.protocols.splitnn.params import SplitNet
+
+
+def steps(how: MaliciousOptimizer, gradients: list[float]) -> list[float]:
+    """Return the steps of one weight, before the learning rate."""
+    weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    optimizer = MaliciousSGD([weight], how, rate=1.0)
+    found, before = [], 0.0
+    for gradient in gradients:
+        weight.grad = torch.tensor([gradient], dtype=torch.float64)
+        optimizer.step()
+        found.append(before - weight.item())
+        before = weight.item()
+    return found
+
+
+def test_steps_do_not_compound() -> None:
+    """Velocities .1, .19, .271, .3439, .40951; each scaled by 1 + velocity / step before, within 1 and 5."""
+    found = steps(MaliciousOptimizer(), [1.0] * 5)
+    np.testing.assert_allclose(found, [0.1, 0.551, 0.4043, 0.6364, 0.6730], atol=5e-5)  # four digits are given
+
+
+def test_the_published_code_compounds() -> None:
+    found = steps(MaliciousOptimizer(reading="published"), [1.0] * 5)
+    np.testing.assert_allclose(found, [1.0, 5.51, 12.404, 24.091, 44.037], rtol=1e-4)  # 1, 5.5, 12.4, 24, 44
+
+
+def test_a_change_of_direction_is_not_scaled() -> None:
+    """A negative ratio gives a factor below 1, which the least one lifts."""
+    found = steps(MaliciousOptimizer(beta=0.0), [1.0, -1.0, -1.0])
+    assert found == pytest.approx([1.0, -1.0, -2.0])
+
+
+def test_a_gradient_of_zero_stays_zero() -> None:
+    assert steps(MaliciousOptimizer(), [0.0, 0.0, 1.0])[:2] == [0.0, 0.0]
+
+
+def test_without_scaling_it_is_plain_momentum() -> None:
+    rng = np.random.default_rng(0)
+    gradients = rng.normal(size=20).tolist()
+    found = steps(MaliciousOptimizer(least=1.0, most=1.0), gradients)
+    weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    plain = torch.optim.SGD([weight], lr=0.1, momentum=0.9)  # torch keeps velocity / (1 - momentum)
+    before = 0.0
+    for gradient, step in zip(gradients, found, strict=True):
+        weight.grad = torch.tensor([gradient], dtype=torch.float64)
+        plain.step()
+        assert step == pytest.approx(before - weight.item(), abs=1e-13)
+        before = weight.item()
+
+
+def test_a_party_that_cheats_changes_its_own_steps_only() -> None:
+    """Without scaling the run is the honest one at a tenth of the rate; with it, the view says what was done."""
+    parts, y = blobs(0, 80, {"bank": 3, "telco": 3})
+    params = SplitNet(epochs=3, batch_size=16, dtype="float64", top=False, bottom="linear")
+    net = Net(parts=parts, labels=y, params=params, behaviors={"telco": MaliciousOptimizer()})
+    run = net.run()
+    told = list(run.views["telco"].applied())
+    assert told == [
+        {
+            "stage": "behavior",
+            "kind": "malicious-optimizer",
+            "parameters": {"beta": 0.9, "gamma": 1.0, "least": 1.0, "most": 5.0, "reading": "velocity"},
+        }
+    ]
+    assert run.passive["telco"].share.behavior["kind"] == "malicious-optimizer"
+    honest = net.run(behaviors={})
+    assert not list(honest.views["telco"].applied())
+    ours, theirs = (
+        [record for record in each.views["bank"].records() if record[2] == (0, 0)][:1] for each in (run, honest)
+    )
+    assert ours == theirs  # the first embeddings are those of the same weights
+    assert run.views["bank"].digest() != honest.views["bank"].digest()
+
+
+@pytest.mark.parametrize(
+    "bad", [{"beta": 1.0}, {"beta": -0.1}, {"least": 6.0}, {"most": float("inf")}, {"reading": "literal"}], ids=str
+)
+def test_bad_parameters_are_named(bad: dict[str, Any]) -> None:
+    with pytest.raises(JobError, match=next(iter(bad))):
+        MaliciousOptimizer(**bad)

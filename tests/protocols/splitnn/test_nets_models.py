@@ -1,0 +1,134 @@
+"""Presets: sizes that the papers state, first layers against the obvious, weights from the generator alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from splitnets import Net, blobs
+
+from labelward.errors import JobError
+from labelward.protocols.splitnn.local import seeded
+from labelward.protocols.splitnn.models import ModelSpec, build
+from labelward.protocols.splitnn.params import SplitNet
+from labelward.protocols.splitnn.tables import Hashed, Table
+
+
+def made(preset: str, inputs: tuple[int, ...], outputs: int, **others: Any) -> torch.nn.Module:
+    spec = ModelSpec(preset=preset, inputs=inputs, outputs=outputs, **others)
+    return build(spec, seeded(1, "bank", "test"), torch.float32)
+
+
+def weights(module: torch.nn.Module) -> int:
+    return sum(weight.numel() for weight in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("preset", "inputs", "outputs", "count"),
+    [
+        ("linear", (5,), 3, 18),
+        ("resnet-20", (3, 32, 16), 10, 269_722),  # the methods page; He et al.: 0.27 M
+        ("resnet-18", (3, 32, 16), 10, 11_173_962),  # as usually stated for CIFAR-10
+        ("top fcnn-4", (20,), 10, 20 * 20 + 20 * 10 + 10 * 10 + 10 * 10 + 20 + 30 + 2 * (20 + 20 + 10 + 10)),
+        ("bert-small", (64,), 10, 4_386_178 - 2 * 128 - 448 * 128 - 2 * 129 + 10 * 129),
+    ],
+)
+def test_presets_have_the_sizes_that_are_known(preset: str, inputs: tuple[int, ...], outputs: int, count: int) -> None:
+    """BERT-tiny has 4,386,178 weights with two segments, 512 positions and two outputs; ours 0, 64 and 10."""
+    assert weights(made(preset, inputs, outputs)) == count
+
+
+@pytest.mark.parametrize(
+    ("preset", "shape"),
+    [
+        ("linear", (4,)),
+        ("mlp", (4,)),
+        ("fcnn-3", (4,)),
+        ("hashed", (4,)),
+        ("resnet-20", (1, 28, 14)),
+        ("resnet-18", (3, 8, 4)),
+        ("bert-small", (12,)),
+    ],
+)
+def test_every_preset_trains(preset: Any, shape: tuple[int, ...]) -> None:
+    """Two parties of the preset: all gradients arrive, and the loss of so few rows falls."""
+    rng = np.random.default_rng(0)
+    y = np.arange(24) % 2
+    x = rng.integers(1, 99, (24, *shape)) if preset == "bert-small" else rng.normal(size=(24, *shape))
+    if preset == "bert-small":
+        x[:, 0] = 1 + y
+        x[3, 5:] = 0
+    else:
+        x += y.reshape(24, *(1 for _ in shape))
+    parts = {"bank": x, "telco": x[::-1].copy()[::-1]}
+    params = SplitNet(bottom=preset, epochs=6, batch_size=12, top_model="linear", vocabulary=100, learning_rate=0.02)
+    history = Net(parts=parts, labels=y, params=params).run().active.history
+    assert history[-1].train.loss < history[0].train.loss
+
+
+def test_weights_come_from_the_generator_alone() -> None:
+    before = torch.random.get_rng_state()
+    first, second = made("resnet-20", (1, 8, 8), 4), made("resnet-20", (1, 8, 8), 4)
+    other = build(ModelSpec(preset="resnet-20", inputs=(1, 8, 8), outputs=4), seeded(2, "bank", "test"), torch.float32)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    states = [torch.cat([weight.flatten() for weight in each.parameters()]) for each in (first, second, other)]
+    assert torch.equal(states[0], states[1])
+    assert not torch.equal(states[0], states[2])
+    assert all(bool(state.isfinite().all()) for state in states)
+
+
+def test_parties_start_with_weights_of_their_own() -> None:
+    parts, y = blobs(0, 20, {"bank": 3, "telco": 3})
+    params = SplitNet(epochs=1, batch_size=20, learning_rate=1e-12, bottom="linear", top=False)
+    run = Net(parts=parts, labels=y, params=params).run()
+    assert not np.allclose(run.state("bank")["1.weight"], run.state("telco")["1.weight"])
+
+
+def test_a_table_scales_numbers_and_spreads_categories() -> None:
+    x = np.array([[1.0, 2.0, 7.0], [3.0, 0.0, 7.0], [np.nan, 1.0, 7.0], [5.0, -1.0, 7.0]])
+    table = Table(3, {1: 3}).to_empty(device="cpu").double()
+    table.reset_parameters()
+    table.fit(torch.from_numpy(x))
+    spread = np.std([1.0, 3.0, 5.0])
+    expected = [
+        [-2 / spread, 0, 0, 0, 1],
+        [0, 0, 1, 0, 0],
+        [0, 0, 0, 1, 0],  # a missing number is the mean
+        [2 / spread, 0, 0, 0, 0],  # a category that training never met is none
+    ]
+    np.testing.assert_allclose(table(torch.from_numpy(x)).numpy(), expected, atol=1e-15)
+    assert table.outputs == 5
+
+
+def test_hashed_columns_are_a_linear_layer_over_wide_rows() -> None:
+    """Each number and each category has one bucket: the same as a matrix product with those rows written out."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.normal(size=50), rng.integers(0, 5, 50), rng.normal(size=50), rng.integers(0, 9, 50)])
+    hashed = Hashed(4, {1: 5, 3: 9}, buckets=4096, outputs=6).to_empty(device="cpu").double()
+    hashed.reset_parameters()
+    with torch.no_grad():
+        hashed.weight.copy_(torch.eye(4096, 6, dtype=torch.float64) * 0)
+        hashed.weight.normal_(generator=seeded(1, "", "test"))
+    out = hashed(torch.from_numpy(x)).detach().numpy()
+    keys = [(0, None), *((1, code) for code in range(5)), (2, None), *((3, code) for code in range(9))]
+    wide = np.array([[row[c] if code is None else float(row[c] == code) for c, code in keys] for row in x])
+    solved, *_ = np.linalg.lstsq(wide, out, rcond=None)
+    np.testing.assert_allclose(wide @ solved, out, atol=1e-10)  # a linear system of 16 unknowns in float64
+    rows = {tuple(np.round(row, 6)) for row in solved}
+    assert len(rows) == len(keys)  # of 4096 buckets these 16 keys share none
+
+
+def test_padding_changes_nothing() -> None:
+    """A BERT's answer for a text does not depend on what stands in padded places of other rows."""
+    module = made("bert-small", (6,), 3, vocabulary=50).eval()
+    short = torch.tensor([[5, 6, 7, 0, 0, 0]])
+    both = torch.tensor([[5, 6, 7, 0, 0, 0], [1, 2, 3, 4, 5, 6]])
+    np.testing.assert_allclose(module(short)[0].detach(), module(both)[0].detach(), atol=1e-6)  # float32
+    assert bool(module(torch.zeros(1, 6)).isfinite().all())
+
+
+def test_rows_of_the_wrong_kind_are_refused() -> None:
+    with pytest.raises(JobError, match="'mlp' takes rows of numbers in one dimension, not of 3 x 8 x 8"):
+        made("mlp", (3, 8, 8), 2)

@@ -1,0 +1,130 @@
+"""A share is what predicts, in a new process too; a damaged file is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from splitnets import Net, blobs, context_maker
+from torch import nn
+
+from labelward.errors import FileFormatError, JobError
+from labelward.party.local import run_parties
+from labelward.party.transcript import Transcript
+from labelward.protocols.splitnn.params import SplitNet
+from labelward.protocols.splitnn.predict import expected, predict_active, predict_passive
+from labelward.protocols.splitnn.share import NetShare
+
+
+def trained(**params: Any) -> Net:
+    parts, y = blobs(0, 80, {"bank": 3, "telco": 2}, 3)
+    settings = {"epochs": 3, "batch_size": 16, "bottom": "fcnn-3", **params}
+    return Net(parts=parts, labels=y, classes=("a", "b", "c"), params=SplitNet(**settings))
+
+
+def predict(net: Net, shares: dict[str, NetShare]) -> Any:
+    """Predict all rows with stored shares."""
+    transcripts: dict[str, Transcript] = {}
+
+    def lead(ctx: Any) -> Any:
+        return predict_active(
+            ctx, shares[ctx.party], net.parts[ctx.party], bottom=net.bottoms.get(ctx.party), top=net.top
+        )
+
+    def follow(ctx: Any) -> Any:
+        return predict_passive(ctx, shares[ctx.party], net.parts[ctx.party], bottom=net.bottoms.get(ctx.party))
+
+    made = {
+        party: (context_maker(net, transcripts, party), lead if party == net.active else follow) for party in net.parts
+    }
+    return run_parties(made)[net.active]
+
+
+@pytest.mark.parametrize("top", [True, False])
+def test_stored_shares_predict_what_the_run_predicted(tmp_path: Path, top: bool) -> None:
+    net = trained(top=top)
+    run = net.run()
+    for share in (run.active.share, run.passive["telco"].share):
+        assert (share.save(tmp_path / share.party)).stat().st_mode & 0o777 == 0o600
+    shares = {party: NetShare.load(tmp_path / party) for party in net.parts}
+    assert shares["telco"] == run.passive["telco"].share
+    outputs = predict(net, shares)
+    assert np.array_equal(outputs, run.active.outputs)
+    chances = expected(shares["bank"], outputs)
+    np.testing.assert_allclose(chances.sum(1), 1.0, rtol=1e-12)  # float64, three numbers
+    assert np.array_equal(chances.argmax(1), outputs.argmax(1))
+
+
+def test_a_share_is_used_in_a_new_process(tmp_path: Path) -> None:
+    net = trained()
+    run = net.run()
+    run.passive["telco"].share.save(tmp_path)
+    np.save(tmp_path / "x.npy", net.parts["telco"])
+    code = f"""
+import numpy as np, torch
+torch.set_num_threads(1)
+from pathlib import Path
+from labelward.protocols.splitnn.share import NetShare
+share = NetShare.load(Path({str(tmp_path)!r}))
+module = share.bottom.module(share.settings)
+with torch.no_grad():
+    out = module(torch.from_numpy(np.load({str(tmp_path / "x.npy")!r}).astype("float32")))
+np.save({str(tmp_path / "out.npy")!r}, out.numpy())
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    from labelward.messages.splitnn import EmbeddingAnswer
+
+    sent = next(iter(run.views["bank"].received(EmbeddingAnswer))).message.values.unpack()
+    assert np.array_equal(np.load(tmp_path / "out.npy"), sent)
+
+
+def test_modules_handed_in_are_handed_in_again(tmp_path: Path) -> None:
+    net = trained(bottom="module", top_model="module")
+    net.bottoms, net.top = {"bank": nn.Linear(3, 4), "telco": nn.Linear(2, 4)}, nn.Linear(8, 3)
+    run = net.run()
+    shares = {share.party: share for share in (run.active.share, run.passive["telco"].share)}
+    assert np.array_equal(predict(net, shares), run.active.outputs)
+    stored = shares["telco"].bottom
+    assert stored is not None
+    with pytest.raises(JobError, match=r"'module' needs a torch\.nn\.Module"):
+        stored.module(shares["telco"].settings)
+    with pytest.raises(FileFormatError, match=r"bias is \(\(4,\), 'float32'\) in the file and \(\(5,\), 'float32'\)"):
+        stored.module(shares["telco"].settings, nn.Linear(2, 5))
+
+
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
+    share = trained().run().passive["telco"].share
+    path = share.save(tmp_path)
+    data = path.read_bytes()
+    with pytest.raises(FileFormatError, match="no model share can be read"):
+        NetShare.load(tmp_path / "nowhere")
+    for bad, words in (
+        (b"PK" + data, "no share of a split network"),
+        (data[:-1], "checksum"),
+        (data[:100] + bytes([data[100] ^ 1]) + data[101:], "checksum"),
+    ):
+        path.write_bytes(bad)
+        with pytest.raises(FileFormatError, match=words):
+            NetShare.load(tmp_path)
+
+
+def test_a_share_of_another_format_is_refused(tmp_path: Path) -> None:
+    import msgspec
+
+    share = trained().run().passive["telco"].share
+    msgspec.structs.replace(share, format=99).save(tmp_path)
+    with pytest.raises(FileFormatError, match="format 99"):
+        NetShare.load(tmp_path)
+
+
+def test_rows_of_another_shape_are_refused() -> None:
+    net = trained()
+    run = net.run()
+    shares = {"bank": run.active.share, "telco": run.passive["telco"].share}
+    net.parts = {"bank": net.parts["bank"], "telco": np.zeros((80, 5))}
+    with pytest.raises(JobError, match=r"rows of shape \(5,\); the model was trained on \(2,\)"):
+        predict(net, shares)
