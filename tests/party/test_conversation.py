@@ -234,7 +234,8 @@ def test_a_silent_peer_ends_the_run() -> None:
 
     raised = errors_of({"active": wait_for_left, "left": dawdle}, timeout=0.3)
     assert str(raised["active"]) == "party 'left': silent for 0.3 s (message TrainingEnd, step [7])"
-    assert str(raised["left"]) == "party 'active': failed: PeerError (message TrainingEnd, step [7])"
+    told = "failed: PeerError of party 'left', message TrainingEnd, step [7]"
+    assert str(raised["left"]) == f"party 'active': {told} (message TrainingEnd, step [7])"
 
 
 def test_results_of_all_parties() -> None:
