@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +19,7 @@ from labelward.errors import DependencyError
 if TYPE_CHECKING:
     from labelward.job import Job
 
-__all__ = ["audit", "demo", "demo_job", "demo_text", "insecure_reasons", "report"]
+__all__ = ["audit", "demo", "demo_job", "demo_text", "insecure_reasons", "report", "unless_missing"]
 
 DEMO_JOB = "quickstart.toml"
 
@@ -51,11 +53,14 @@ def demo(
     _audit(demo_job(small=small), out, force=force, json=json, quiet=quiet)
 
 
-def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of an audit.")]) -> None:
-    """Write the report of an audit again from its stored results."""
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of an audit, or of a party's run.")],
+) -> None:
+    """Write the report of an audit, or of a party's run, again from what is stored."""
     from labelward.report.page import write_report
+    from labelward.report.party import is_party_run, write_party_report
 
-    typer.echo(str(write_report(folder, warn=warn)))
+    typer.echo(str(write_party_report(folder) if is_party_run(folder) else write_report(folder, warn=warn)))
 
 
 def demo_text() -> str:
@@ -99,11 +104,15 @@ def _audit(job: Job, out: Path, *, force: bool, json: bool, quiet: bool) -> None
 
 
 def _written(out: Path) -> Path | None:
-    """Write the report; without its libraries, say what is missing: the figures are there all the same."""
     from labelward.report.page import write_report
 
+    return unless_missing(partial(write_report, out, warn=warn), out)
+
+
+def unless_missing(write: Callable[[], Path], out: Path) -> Path | None:
+    """Write a report; without its libraries, say what is missing: the figures are there all the same."""
     try:
-        return write_report(out, warn=warn)
+        return write()
     except DependencyError as error:
         warn(f"no report: {error}; then: labelward report {out}")
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -50,12 +51,13 @@ def party(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
 ) -> None:
     """Take part in a training, or in a prediction, as one party; the same command goes on where it was cut off."""
-    from labelward.cli.audit import insecure_reasons
+    from labelward.cli.audit import insecure_reasons, unless_missing
     from labelward.evaluate.folder import PARTY_LOG
     from labelward.evaluate.network import join
     from labelward.evaluate.participate import participate
     from labelward.evaluate.party_predict import predict_as
     from labelward.job import load_job
+    from labelward.report.party import write_party_report
 
     job = load_job(job_file)
     folder = out or job_file.with_name(f"{job_file.stem}-{name}")
@@ -80,7 +82,8 @@ def party(
             progress=journal.progress,
         )
     _tell(record)
-    typer.echo(f"wrote {folder}")
+    page = unless_missing(partial(write_party_report, folder), folder)
+    typer.echo(f"wrote {folder}{'' if page is None else f', with {page.name}'}")
 
 
 @contextlib.contextmanager

@@ -245,7 +245,7 @@ class Run:
             name: PeerRecord(
                 identity=peer.identity,
                 fingerprint=peer.fingerprint,
-                address=peer.address,
+                address=peer.address.removeprefix("ipv4:").removeprefix("ipv6:"),
                 tls=f"{peer.tls}, {peer.cipher}" if peer.tls else None,
                 sealed=peer.sealed,
             )

@@ -264,7 +264,7 @@ def _owned(job: str, purpose: Purpose) -> list[str]:
     """Return what a run of this job writes into its folder beside ``job.toml``."""
     if purpose == "audit":
         return [RESULTS_FILE, _REPORT_FILE, "data", "runs"]
-    own = [PARTY_FILE, PARTY_LOG] if purpose == "party" else [TRAINING_FILE]
+    own = [PARTY_FILE, PARTY_LOG, _REPORT_FILE] if purpose == "party" else [TRAINING_FILE]
     with contextlib.suppress(tomllib.TOMLDecodeError):
         return [*own, *map(str, tomllib.loads(job).get("parties", {}))]
     return []
