@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from interrupted import RUN, Cut, Ended, Fixed, Interrupted, Killed, assert_same
 
+from labelward.defenses import leakage_meter
 from labelward.defenses.grafting import Grafting
 from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.label_dp import LpMst, RandomizedLabels
@@ -35,7 +36,7 @@ def setting(params: TreeModel, classes: int = 2, *, watched: bool = False, seed:
     for x in parts.values():
         x[::7, 1] = np.nan
     names = tuple(map(str, range(classes)))
-    labels = make_targets(seed, parts, "classes") % classes
+    labels = make_targets(seed, parts, "classes", classes)
     given = Setting(
         parts={party: x[:ROWS] for party, x in parts.items()},
         labels=labels[:ROWS],
@@ -192,6 +193,33 @@ def test_a_training_that_goes_on_is_cut(tmp_path: Path, kind: type[TreeModel]) -
     for cut in some_cuts(calm, 9, 1):
         run = Interrupted(setting=going_on, folder=tmp_path / f"{cut.party}{cut.at}")
         assert_same(run.finish(cut), calm)
+
+
+def test_rounds_of_many_trees(tmp_path: Path) -> None:
+    """The active party keeps one checkpoint for the five trees of a round, a passive party one for each tree."""
+    small = SecureBoost(trees=3, depth=2, bins=4, multi_strategy="one_output_per_tree")
+    given = setting(small, 5)
+    calm = Interrupted(setting=given, folder=tmp_path / "calm").finish()
+    run = Interrupted(setting=given, folder=tmp_path / "cut")
+    messages = calm.passed["left"] - 12  # without the greeting, the key and the prediction
+    assert run.attempt(Cut("left", 4 + messages * 14 // 15)) is None
+    assert run.checkpoints("active").numbers() == (0, 1, 2)
+    assert run.checkpoints("left").numbers()[-1] in (13, 14)
+    ended = run.finish()
+    assert_same(ended, calm)
+    assert ended.views["left"].counts()["received", "TreeStart"][0] <= 15 + 5
+
+
+def test_a_reading_that_is_due_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many rows the meter leaves trees out, and reads after the last: also where the cut comes behind that."""
+    monkeypatch.setattr(leakage_meter, "_LIGHT", 0)
+    given = setting(SecureBoost(trees=5, depth=2, bins=4))
+    calm = Interrupted(setting=given, folder=tmp_path / "calm", policies=lambda: [meter(given)]).finish()
+    for back in (2, 3, 4):
+        run = Interrupted(setting=given, folder=tmp_path / str(back), policies=lambda: [meter(given)])
+        ended = run.finish(Cut("active", calm.passed["active"] - back))
+        assert_same(ended, calm)
+        assert [*list(ended.views["active"].applied())[-1]["readings"]["left"]] == ["1", "2", "3", "4", "5"]
 
 
 # -- between two checkpoints -------------------------------------------------------------------------------------------

@@ -236,6 +236,15 @@ class PolicyContract:
             with pytest.raises(PolicyError, match=f"{policy.kind}.*{point}"):
                 require_points([policy], frozenset(POINTS) - {point}, _SETUP)
 
+    def test_what_it_remembers_comes_back(self) -> None:
+        """As where a run is cut off and goes on in a new process: bytes, and the same bytes from who took them in."""
+        policy, other = self.make(), self.make()
+        state = policy.state()
+        assert isinstance(state, bytes)
+        other.resume(state)
+        assert other.state() == state
+        assert other.account() == policy.account()
+
     # -- what it answers -------------------------------------------------------------------------------------------
 
     @given(question=schedules())
