@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -21,23 +21,36 @@ class Own:
 
     Attributes:
         features: float64 [rows, columns]: its own columns of the training rows, in the view's row order; NaN is a
-            missing value. A categorical column holds codes.
-        columns: their names.
+            missing value. A categorical column holds codes. Where the party trained a network on images or texts, its
+            rows as the network takes them: numbers [rows, channels, height, width], or token numbers [rows, tokens],
+            whole numbers by their dtype.
+        columns: their names; none for images and texts.
         categories: for each categorical column how many categories it has.
+        bottom: returns a fresh copy of the bottom model that the party trained (a ``torch.nn.Module``), which takes
+            ``features``; None for other models. Where it is a ``Sequential`` whose first part has ``categories``, that
+            part encodes the columns.
+        untrained: returns a fresh copy of the same bottom model as it was before training.
+        outside: the same columns of rows that the model was not trained on, which the party holds too; None: of none.
     """
 
-    features: NDArray[np.float64]
+    features: NDArray[Any]
     columns: Sequence[str]
     categories: Mapping[str, int] = field(default_factory=dict)
+    bottom: Callable[[], Any] | None = None
+    untrained: Callable[[], Any] | None = None
+    outside: NDArray[Any] | None = None
 
     def numbers(self) -> NDArray[np.float64]:
         """Return float64 [rows, wide] without gaps, for attacks that measure distances.
 
         A categorical column becomes one column of 0 and 1 for each category but the first, as a table whose categories
         were encoded before would have it. A missing value becomes the mean of the others, 0 where there are none.
+        Images and texts are laid out in one row each.
         """
+        if not self.columns:
+            return self.features.reshape(len(self.features), -1).astype(np.float64)
         parts = [_numbers(self.features[:, at], self.categories.get(name)) for at, name in enumerate(self.columns)]
-        return np.hstack(parts) if parts else np.empty((len(self.features), 0))
+        return np.hstack(parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +59,13 @@ class Aux:
 
     Attributes:
         classes: number of classes; where the labels are quantities, of the bins of like size that they are cut into.
+        known_rows: int64 [k]: positions of training rows whose labels the attacker is told; none is scored.
+        known_labels: int64 [k]: the class numbers of these rows.
     """
 
     classes: int
+    known_rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    known_labels: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +73,22 @@ class Guess:
     """What the attacker infers of each training row.
 
     Attributes:
-        values: int64 [rows]: cluster numbers, without names of classes.
-        kind: ``"clusters"``.
+        values: int64 [rows]: cluster numbers, without names of classes; or class numbers.
+        kind: ``"clusters"``, or ``"labels"``.
         notes: what else the attack found out (modularity, number of communities); printed, never scored.
         known_per_cluster: of so many rows of each cluster the attacker is told the class, and names the cluster after
             it; which rows, is drawn in scoring. 0: clusters stay without names.
+        scores: float64 [rows, classes], of labels: how likely the attacker finds each class, on any scale that orders
+            the rows of a class and the classes of a row; None: the guess is all there is.
+        outside: the guess for the rows of :attr:`Own.outside`, from an attack that can tell.
     """
 
     values: NDArray[np.int64]
-    kind: Literal["clusters"] = "clusters"
+    kind: Literal["clusters", "labels"] = "clusters"
     known_per_cluster: int = 0
     notes: dict[str, float] = field(default_factory=dict)
+    scores: NDArray[np.float64] | None = None
+    outside: Guess | None = None
 
 
 class Attack(ABC):
@@ -79,6 +101,11 @@ class Attack(ABC):
 
     kind: ClassVar[str]
     primary: ClassVar[str] = "v_measure"
+
+    @property
+    def labels_needed(self) -> int:
+        """How many training rows' labels the attacker must be told."""
+        return 0
 
     @abstractmethod
     def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
