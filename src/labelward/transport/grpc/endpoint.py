@@ -8,7 +8,7 @@ from typing import Any
 
 from labelward.errors import InputError
 
-__all__ = ["Endpoint", "Log", "PeerInfo", "host_port"]
+__all__ = ["Endpoint", "Log", "PeerInfo", "host_port", "too_long"]
 
 Log = Callable[[str, Mapping[str, Any]], None]
 """Called with (event, its fields) from any thread, with locks held: it must be quick and must not call the network."""
@@ -21,6 +21,14 @@ def host_port(address: str, field: str) -> tuple[str, int]:
     if not (colon and host and port.isdecimal() and int(port) < 65536) or (":" in host and not bracketed):
         raise InputError(f"{field} = {address!r} is no HOST:PORT")
     return (host[1:-1] if bracketed else host), int(port)
+
+
+def too_long(heartbeat: float) -> float:
+    """Return for how many seconds a connection that says nothing is believed in; then it is made anew.
+
+    grpcio's own keepalive was seen to take a minute. A whole envelope of 512 KiB needs less than 20 s at 256 kbit/s.
+    """
+    return max(2.0, 4 * heartbeat)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,7 +42,7 @@ REFUSAL: Final = 4
 ABSENT: Final = 5
 """Hub to party: why what was sent to ``source`` went nowhere; text for people, believed by nobody."""
 WELCOME: Final = 6
-"""Hub to party: the link is up."""
+"""Hub to party: the link is up; again with each heartbeat."""
 
 CHUNK: Final = 512 * 1024
 """Bytes of a message in one record."""

@@ -9,6 +9,7 @@ since the parties send again what was not acknowledged (:mod:`.session`). The hu
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -58,6 +59,7 @@ class Member:
     address: str
     fingerprint: str
     outbox: Outbox
+    heard: float = field(default_factory=time.monotonic)
     closed: list[Refused] = field(default_factory=list)
 
     def close(self, reason: str, *, final: bool = False) -> None:
@@ -136,6 +138,7 @@ class Hub:
 
     def arrived(self, member: Member, raw: bytes) -> None:
         """Route what a member has sent; :class:`CodecError` where it may not send that."""
+        member.heard = time.monotonic()
         content = envelope.unpack(raw)
         if content.source != member.register.party or content.target not in self.parties:
             source, target = envelope.plain(content.source), envelope.plain(content.target)
@@ -152,6 +155,16 @@ class Hub:
         content = envelope.unpack(raw)
         assert self.run is not None
         self._route(self.run, content.kind, content.source, content.target, raw)
+
+    def tick(self, silence: float) -> None:
+        """Give every member a sign of life, and end the connections of those that gave none for so many seconds."""
+        with self._lock:
+            members = list(self._members.values())
+        for member in members:
+            if time.monotonic() - member.heard > silence:
+                member.close(f"nothing was heard from it for {silence:g} s")
+            else:
+                member.outbox.put(envelope.pack(envelope.WELCOME, self.name, member.register.party))
 
     def member(self, party: str) -> Member | None:
         """Return the present connection of a party, for the only run."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from labelward.errors import CertificateError, PeerError
 from labelward.transport.grpc import envelope
-from labelward.transport.grpc.endpoint import Endpoint
+from labelward.transport.grpc.endpoint import Endpoint, too_long
 from labelward.transport.grpc.outbox import Outbox
 from labelward.transport.grpc.probe import Probe, probe
 from labelward.transport.grpc.rpc import METHOD, REGISTER, options, start
@@ -47,9 +48,11 @@ class Link:
         self._endpoint: Endpoint = station.endpoint
         self._credentials: Credentials = station.credentials
         self.found: Probe | None = None
+        self._sign = envelope.pack(envelope.WELCOME, self._endpoint.listener, self._endpoint.party)
         self._closing = threading.Event()
         self._outbox: Outbox | None = None
         self._call: Any = None
+        self._heard, self._silence, self._silent = 0.0, too_long(station.endpoint.heartbeat), False
         self._grpc = start()
         self._thread = threading.Thread(target=self._run, daemon=True, name="labelward-link")
         self._thread.start()
@@ -59,6 +62,13 @@ class Link:
         outbox = self._outbox
         if outbox is not None:
             outbox.put(raw)
+
+    def tick(self) -> None:
+        """Give a connection up on which nothing comes any more."""
+        call = self._call
+        if self._outbox is not None and call is not None and time.monotonic() - self._heard > self._silence:
+            self._silent = True
+            call.cancel()
 
     def close(self) -> None:
         """Send what is queued, and end."""
@@ -106,15 +116,16 @@ class Link:
             ("grpc.min_reconnect_backoff_ms", int(1000 * _CONNECT)),
             ("grpc.enable_http_proxy", 0),
         ]
-        up, final = False, False
+        up = final = self._silent = False
         with grpc.secure_channel(self._endpoint.address, secure, settings) as channel:
             exchange = channel.stream_stream(METHOD)
             call = self._call = exchange(iter(outbox), metadata=((REGISTER, self._register),))
             try:
                 for raw in call:
+                    self._heard = time.monotonic()
                     if not up:
                         up = self._up(raw, outbox)
-                    else:
+                    elif raw != self._sign:
                         self._station.deliver(raw)
                 reason = "the listener has closed the connection"
             except grpc.RpcError as error:
@@ -126,7 +137,7 @@ class Link:
         return up, reason, final
 
     def _up(self, raw: bytes, outbox: Outbox) -> bool:
-        if raw != envelope.pack(envelope.WELCOME, self._endpoint.listener, self._endpoint.party):
+        if raw != self._sign:
             raise CertificateError("the listener does not speak this protocol")
         self._outbox = outbox
         if self._closing.is_set():
@@ -137,6 +148,8 @@ class Link:
 
     def _reason(self, error: Any) -> tuple[str, bool]:
         codes, code, details = self._grpc.StatusCode, error.code(), envelope.plain(error.details() or "")
+        if self._silent:
+            return f"nothing was heard from {self._endpoint.address} for {self._silence:g} s", False
         if code is codes.PERMISSION_DENIED:
             return details, True
         if code is codes.FAILED_PRECONDITION:

@@ -31,7 +31,7 @@ from labelward.transport.base import Transport
 from labelward.transport.grpc.agreement import VERSION
 from labelward.transport.grpc.attempt import NetworkEnd
 from labelward.transport.grpc.coordination import Active, Passive
-from labelward.transport.grpc.endpoint import Endpoint, Log, PeerInfo
+from labelward.transport.grpc.endpoint import Endpoint, Log, PeerInfo, too_long
 from labelward.transport.grpc.hub import Hub, Register, encode_register
 from labelward.transport.grpc.link import Link
 from labelward.transport.grpc.probe import Probe, probe
@@ -195,13 +195,19 @@ class Network:
         pause = min(1.0, max(0.05, self.endpoint.heartbeat / 4))
         while not self._closed.wait(pause):
             self._station.tick()
+            if self._link is not None:
+                self._link.tick()
 
     def _flush(self) -> None:
+        """Wait for acknowledgements, from those that are still there."""
         until, lock = time.monotonic() + min(_FLUSH, self.endpoint.timeout), self._station.lock
+        silence = too_long(self.endpoint.heartbeat)
         with lock:
             sessions = [peer.session for peer in self._station.peers.values() if peer.session is not None]
             for session in sessions:
                 if not session.settled:
                     session.control(ask=True)
-            while time.monotonic() < until and any(not (each.settled or each.gone) for each in sessions):
+            while (now := time.monotonic()) < until and any(
+                not (each.settled or each.gone) and now - each.heard < silence for each in sessions
+            ):
                 lock.wait(0.1)

@@ -86,11 +86,13 @@ def _handshake(plain: socket.socket, host: str, address: str, credentials: Crede
             pem = ssl.DER_cert_to_PEM_cert(der).encode()
             verify_peer(_chain(secure, pem), credentials.authority, listener, use="server")
             check_address(certificate, host, where=f"the certificate of {listener!r}")
-            cipher = secure.cipher()
-            secure.recv(1)  # a refusal of the own certificate comes only now
-            return Probe(
-                tls=secure.version(), cipher=cipher[0] if cipher else None, fingerprint=fingerprint(certificate)
-            )
+            cipher, tls = secure.cipher(), secure.version()
+            if not secure.recv(1):  # grpcio hangs up without a word where it does not like a certificate
+                return Probe(
+                    reason=f"{listener!r} closed the connection when it saw the own certificate: it does not know the "
+                    "authority of it, or its clock says that the certificate is not valid"
+                )
+            return Probe(tls=tls, cipher=cipher[0] if cipher else None, fingerprint=fingerprint(certificate))
     except CertificateError as error:
         return Probe(reason=str(error))
     except ssl.SSLError as error:
@@ -118,6 +120,8 @@ def _words(error: ssl.SSLError, address: str, listener: str) -> str:
         return f"{listener!r} refuses the own certificate ({reason})"
     if "protocol version" in reason or "unsupported protocol" in reason:
         return f"{address} offers no TLS 1.3"
+    if "eof" in reason:
+        return f"{address} closed the connection during the TLS handshake"
     if "wrong version number" in reason:
         return f"{address} does not speak TLS"
     return f"the TLS handshake with {address} failed: {reason}"

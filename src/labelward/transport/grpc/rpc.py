@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from labelward.errors import CertificateError, CodecError, InputError
 from labelward.transport.grpc import envelope
-from labelward.transport.grpc.endpoint import host_port
+from labelward.transport.grpc.endpoint import host_port, too_long
 from labelward.transport.grpc.hub import Hub, Member, Refused
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def options(heartbeat: float) -> list[tuple[str, Any]]:
         ("grpc.max_send_message_length", envelope.LARGEST),
         ("grpc.max_receive_message_length", envelope.LARGEST),
         ("grpc.keepalive_time_ms", int(1000 * max(0.2, heartbeat))),
-        ("grpc.keepalive_timeout_ms", int(1000 * max(2.0, 4 * heartbeat))),
+        ("grpc.keepalive_timeout_ms", int(1000 * too_long(heartbeat))),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.bdp_probe", 1),
@@ -105,11 +105,20 @@ class Listener:
         except RuntimeError as error:
             raise InputError(f"listen = {listen!r}: cannot listen there") from error
         self._server.start()
+        self._heartbeat, self._closed = heartbeat, threading.Event()
+        self._ticker = threading.Thread(target=self._tick, daemon=True, name="labelward-hub-heartbeat")
+        self._ticker.start()
 
     def close(self) -> None:
         """End all connections, after what waits for them."""
+        self._closed.set()
+        self._ticker.join()
         self._hub.close()
         self._server.stop(1.0).wait(5.0)
+
+    def _tick(self) -> None:
+        while not self._closed.wait(self._heartbeat):
+            self._hub.tick(too_long(self._heartbeat))
 
     def _exchange(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         try:
@@ -149,10 +158,10 @@ class Listener:
         except CodecError as error:
             self._hub.complain(member.register.party, member.fingerprint, member.address, str(error))
             member.close(str(error))
-        except grpc.RpcError:
+        except grpc.RpcError:  # or the iteration just ends: grpcio does not tell a closed connection from a lost one
+            pass
+        finally:
             member.close("its connection was lost")
-        else:
-            member.close("it has closed the connection")
 
 
 def _end(context: Any, reason: Refused) -> None:

@@ -1,0 +1,50 @@
+"""A relay: the hub alone, on a machine of neither party. It sees names, sizes and sealed bytes, and keeps nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from labelward.errors import InputError
+from labelward.transport.grpc.endpoint import Log
+from labelward.transport.grpc.hub import Hub
+from labelward.transport.grpc.rpc import Listener
+
+if TYPE_CHECKING:
+    from labelward.transport.certificates import Credentials
+
+__all__ = ["Relay", "serve_relay"]
+
+
+class Relay:
+    """A hub that serves any run of its parties, until it is closed; made by :func:`serve_relay`."""
+
+    def __init__(self, hub: Hub, listener: Listener) -> None:
+        self.hub, self._listener = hub, listener
+        self.port = listener.port
+
+    def close(self) -> None:
+        """End all connections; parties connect again when the relay is back, and lose nothing."""
+        self._listener.close()
+
+
+def serve_relay(
+    listen: str, credentials: Credentials, parties: tuple[str, ...], *, log: Log, heartbeat: float = 5.0
+) -> Relay:
+    """Start a relay; it works in threads of its own.
+
+    Args:
+        listen: ``host:port``; port 0: any that is free.
+        credentials: the relay's; ``credentials.party`` is what the parties call ``listener``.
+        parties: who may connect.
+        log: called with (event, fields) from any thread: "connected", "disconnected", "refused", "listening".
+        heartbeat: seconds between two signs of life.
+
+    Raises:
+        InputError: a party has the relay's name, or the relay cannot listen there.
+    """
+    if credentials.party in parties:
+        raise InputError(f"{credentials.party!r} is a party and cannot be the relay as well")
+    hub = Hub(credentials.party, parties, log, run=None)
+    listener = Listener(hub, listen, credentials, heartbeat)
+    log("listening", {"listen": listen, "port": listener.port})
+    return Relay(hub, listener)

@@ -1,0 +1,348 @@
+"""Processes that die and come back, and what a run's end says to each of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from loopback import Log, credentials, kill, network, networks, together
+
+from labelward.errors import InputError, PeerError, PeerRestarted
+from labelward.transport.base import Transport
+from labelward.transport.grpc import Network, serve_relay
+
+pytestmark = pytest.mark.network
+
+THREE = ("bank", "telco", "shop")
+
+
+class Run:
+    """Networks of three parties, each of which may be killed and started again."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, Network] = {}
+        self.logs: dict[str, Log] = {}
+        self.marked: list[str] = []
+        self.port = 0
+        for party in THREE:
+            self.start(party)
+
+    def start(self, party: str) -> None:
+        self.logs[party] = Log()
+        self.made[party] = network(party, THREE, self.port, log=self.logs[party])
+        self.port = self.port or self.made[party].port or 0
+
+    def restart(self, party: str) -> None:
+        kill(self.made[party])
+        self.start(party)
+
+    def attempt(self, **finished: bool) -> dict[str, Transport | None]:
+        def begin(party: str) -> Transport | None:
+            return self.made[party].attempt(finished=finished.get(party, False))
+
+        return together(**{party: lambda party=party: begin(party) for party in THREE})  # type: ignore[misc]
+
+    def conclude(self, party: str) -> None:
+        self.made[party].conclude(lambda: self.marked.append(party))
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    made = Run()
+    yield made
+    for each in reversed(made.made.values()):
+        each.close()
+
+
+def background(work: Callable[[], object]) -> list[BaseException | None]:
+    """Start something; the list gets what it raised, or None, when it ends."""
+    ended: list[BaseException | None] = []
+
+    def go() -> None:
+        try:
+            work()
+            ended.append(None)
+        except BaseException as error:
+            ended.append(error)
+
+    threading.Thread(target=go, daemon=True).start()
+    return ended
+
+
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it does not come about"
+        time.sleep(0.01)
+
+
+def drain(end: Transport) -> None:
+    """Take what has arrived before an end, and raise the end."""
+    while end.receive(60.0) is not None:
+        pass
+
+
+def end_all(run: Run, ends: dict[str, Transport | None]) -> None:
+    for end in ends.values():
+        assert end is not None
+        end.close()
+
+
+def test_all_processes_die_and_come_back(run: Run) -> None:
+    run.attempt()
+    for party in THREE:
+        kill(run.made[party])
+    for party in reversed(THREE):  # the listener is the last
+        if party != "bank":
+            run.start(party)
+    run.start("bank")
+    ends = run.attempt()
+    assert ends["telco"] is not None
+    assert ends["shop"] is not None
+    ends["telco"].send("shop", b"hello")
+    assert ends["shop"].receive(30.0) == ("telco", b"hello")
+
+
+def test_many_restarts_in_a_row(run: Run) -> None:
+    for party in ("telco", "bank", "shop", "shop", "bank", "telco"):
+        ends = run.attempt()
+        run.restart(party)
+        for other in set(THREE) - {party}:
+            end = ends[other]
+            assert end is not None
+            with pytest.raises(PeerRestarted):
+                end.receive(30.0)
+    ends = run.attempt()
+    assert None not in ends.values()
+
+
+def test_a_passive_party_killed_before_its_share_was_saved(run: Run) -> None:
+    """The active party's conclude is interrupted, and so is that of the others, which have saved theirs."""
+    end_all(run, run.attempt())
+    waiting = {party: background(lambda party=party: run.conclude(party)) for party in ("bank", "telco")}  # type: ignore[misc]
+    run.restart("shop")
+    again = background(lambda: run.made["shop"].attempt())
+    eventually(lambda: waiting["bank"])
+    assert isinstance(waiting["bank"][0], PeerRestarted)
+    assert "shop" in str(waiting["bank"][0])
+    more = background(lambda: run.made["bank"].attempt())
+    eventually(lambda: waiting["telco"])
+    assert isinstance(waiting["telco"][0], PeerRestarted)
+    assert run.made["telco"].attempt() is not None
+    eventually(lambda: again and more)
+    assert again == more == [None]
+    assert run.marked == []
+
+
+def test_a_passive_party_killed_after_its_share_was_saved(run: Run) -> None:
+    end_all(run, run.attempt())
+    waiting = {party: background(lambda party=party: run.conclude(party)) for party in ("bank", "shop")}  # type: ignore[misc]
+    eventually(lambda: run.made["bank"]._station.peers["shop"].standing.saved)
+    run.restart("shop")
+    assert not waiting["bank"]
+    told: list[object] = []
+    again = background(lambda: told.append(run.made["shop"].attempt(finished=True)))
+    run.conclude("telco")
+    eventually(lambda: again)
+    assert told == [None]
+    run.made["shop"].close()  # acknowledges, so that nobody lingers
+    eventually(lambda: waiting["bank"])
+    assert waiting["bank"] == [None]
+    assert run.marked == ["bank", "telco"] or run.marked == ["telco", "bank"]
+
+
+def test_the_active_party_killed_after_it_marked_the_run(run: Run) -> None:
+    """It comes back to tell those that wait."""
+    end_all(run, run.attempt())
+    waiting = [background(lambda party=party: run.conclude(party)) for party in ("telco", "shop")]  # type: ignore[misc]
+    kill(run.made["bank"])
+    run.start("bank")
+    assert run.made["bank"].attempt(finished=True) is None
+    for ended in waiting:
+        eventually(lambda ended=ended: ended)  # type: ignore[misc]
+        assert ended == [None]
+    assert sorted(run.marked) == ["shop", "telco"]
+
+
+def test_the_active_party_killed_before_it_marked_the_run(run: Run) -> None:
+    """Those that wait for the end are called to the next attempt."""
+    end_all(run, run.attempt())
+    waiting = [background(lambda party=party: run.conclude(party)) for party in ("telco", "shop")]  # type: ignore[misc]
+    run.restart("bank")
+    again = background(lambda: run.made["bank"].attempt())
+    for ended in waiting:
+        eventually(lambda ended=ended: ended)  # type: ignore[misc]
+        assert isinstance(ended[0], PeerRestarted)
+    both = [background(lambda party=party: run.made[party].attempt(finished=True)) for party in ("telco", "shop")]  # type: ignore[misc]
+    eventually(lambda: again and all(both))
+    assert again == [None]
+    assert run.marked == []
+
+
+def test_a_failure_between_attempts_reaches_those_who_wait(run: Run) -> None:
+    end_all(run, run.attempt())
+    waiting = [background(lambda party=party: run.conclude(party)) for party in ("bank", "telco")]  # type: ignore[misc]
+    run.made["shop"].fail("OutputError")
+    for ended in waiting:
+        eventually(lambda ended=ended: ended)  # type: ignore[misc]
+        if ended is waiting[0]:
+            run.made["bank"].fail("PeerError")
+        assert isinstance(ended[0], PeerError)
+        assert str(ended[0]) == "party 'shop': failed: OutputError"
+
+
+def test_after_an_interruption_a_failure_tells_nobody(run: Run) -> None:
+    """Programs that fail because an attempt was interrupted do not end the run."""
+    ends = run.attempt()
+    run.restart("shop")
+    for party in ("bank", "telco"):
+        end = ends[party]
+        assert end is not None
+        with pytest.raises(PeerRestarted):
+            end.receive(30.0)
+        end.fail("PeerRestarted")
+        end.close()
+    assert None not in run.attempt().values()
+
+
+def test_who_waits_for_a_party_that_never_comes_is_told_who_and_why() -> None:
+    bank = network("bank", THREE, timeout=1.5)
+    log = Log()
+    telco = network("telco", THREE, bank.port or 0, timeout=60.0, log=log)
+    try:
+        told = background(lambda: telco.attempt())
+        with pytest.raises(PeerError, match=r"'shop': away for 1.5 s \(last: it has not connected yet\)"):
+            bank.attempt()
+        eventually(lambda: told)
+        assert "'shop': away for 1.5 s" in str(told[0])
+        assert any("bank" in line["for"] for line in log.of("waiting"))
+    finally:
+        telco.close()
+        bank.close()
+
+
+def test_nobody_listens() -> None:
+    log = Log()
+    lonely = network("telco", THREE, 1, timeout=1.0, log=log)
+    try:
+        with pytest.raises(PeerError, match=r"away for 1 s \(last: .* refused the connection: nobody listens there\)"):
+            lonely.attempt()
+    finally:
+        lonely.close()
+    assert log.of("disconnected")
+
+
+def test_a_port_in_use_and_an_address_of_another_machine() -> None:
+    with networks(("bank", "telco")) as made, pytest.raises(InputError, match="in use"):
+        network("bank", ("bank", "telco"), made["bank"].port or 0)
+    with pytest.raises(InputError, match="this machine does not have"):
+        serve_relay("192.0.2.7:0", credentials("relay"), ("bank", "telco"), log=Log())
+
+
+def test_a_second_process_of_a_party_takes_the_place_of_the_first() -> None:
+    """The first is told, and does not come back to throw out the second."""
+    with networks(("bank", "telco")) as made:
+        together(bank=made["bank"].attempt, telco=made["telco"].attempt)
+        first = made["telco"]
+        made["telco"] = network("telco", ("bank", "telco"), made["bank"].port or 0)
+        try:
+            with pytest.raises(PeerError, match="a newer process of 'telco' has taken this one's place"):
+                first.attempt()
+        finally:
+            first.close()
+        together(bank=made["bank"].attempt, telco=made["telco"].attempt)
+
+
+def test_a_relay_that_dies_loses_nothing() -> None:
+    relay = serve_relay("127.0.0.1:0", credentials("relay"), THREE, log=Log(), heartbeat=0.2)
+    made = {party: network(party, THREE, relay.port, listener="relay") for party in THREE}
+    try:
+        ends = together(**{party: each.attempt for party, each in made.items()})
+        ends["telco"].send("shop", b"one")
+        port = relay.port
+        relay.close()
+        ends["telco"].send("shop", b"two")
+        ends["bank"].send("shop", b"three")
+        relay = serve_relay(f"127.0.0.1:{port}", credentials("relay"), THREE, log=Log(), heartbeat=0.2)
+        arrived = [ends["shop"].receive(30.0) for _ in range(3)]
+        assert arrived.index(("telco", b"one")) < arrived.index(("telco", b"two"))
+        assert ("bank", b"three") in arrived
+    finally:
+        for each in made.values():
+            each.close()
+        relay.close()
+
+
+_PROCESS = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from loopback import network
+from labelward.errors import PeerRestarted
+from labelward.transport.certificates import Credentials
+import pathlib
+folder = pathlib.Path(sys.argv[2])
+party, port = sys.argv[3], int(sys.argv[4])
+read = lambda name: (folder / name).read_bytes()
+mine = Credentials(party=party, chain=read(party + ".crt"), key=read(party + ".key"), authority=read("authority.crt"))
+net = network(party, ("bank", "telco", "shop"), port, credentials=mine)
+while True:
+    try:
+        end = net.attempt()
+        while True:
+            arrived = end.receive(60.0)
+            if arrived and arrived[1]:
+                end.send(*arrived)
+            else:
+                end.close()
+                net.conclude(lambda: None)
+                net.close()
+                sys.exit(0)
+    except PeerRestarted:
+        continue
+"""
+
+
+def test_a_process_killed_with_sigkill_comes_back(tmp_path: Path) -> None:
+    """Two processes echo what they get; one is killed, twice, in the midst of it."""
+    for party in ("telco", "shop"):
+        made = credentials(party)
+        (tmp_path / f"{party}.crt").write_bytes(made.chain)
+        (tmp_path / f"{party}.key").write_bytes(made.key)
+        (tmp_path / "authority.crt").write_bytes(made.authority)
+    bank = network("bank", THREE)
+
+    def start(party: str) -> subprocess.Popen[bytes]:
+        here = str(Path(__file__).parent)
+        return subprocess.Popen([sys.executable, "-c", _PROCESS, here, str(tmp_path), party, str(bank.port)])
+
+    running = {party: start(party) for party in ("telco", "shop")}
+    try:
+        for kills in range(3):
+            end = bank.attempt()
+            assert end is not None
+            for number in range(50):
+                for party in running:
+                    end.send(party, str(number).encode())
+            if kills == 2:
+                break
+            running["telco"].kill()
+            running["telco"].wait()
+            running["telco"] = start("telco")
+            with pytest.raises(PeerRestarted, match="telco"):
+                drain(end)
+        got = [end.receive(60.0) for _ in range(100)]
+        for party in running:
+            assert [each[1] for each in got if each and each[0] == party] == [b"%d" % number for number in range(50)]
+        end.close()
+        bank.conclude(lambda: None)
+        assert [process.wait(60) for process in running.values()] == [0, 0]
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+        bank.close()
