@@ -12,26 +12,40 @@ from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
 from labelward.party.policy import (
+    NET_POINTS,
     CandidateSplits,
     FinishedTree,
     LeafWeights,
+    OutgoingEmbedding,
     Policy,
     Repair,
+    ReturnedGradient,
     Schedule,
     Setup,
     SplitReveal,
     Targets,
+    Values,
     VisibleRows,
 )
+from labelward.rng import Protection
 
 __all__ = ["TALLIES", "ChainState", "PolicyChain", "require_points"]
 
 Floats = NDArray[np.float64]
 
-TALLIES = ("refused_candidates", "hidden_splits", "given_up_splits", "skipped_trees", "regrown_nodes")
+TALLIES = (
+    "refused_candidates",
+    "hidden_splits",
+    "given_up_splits",
+    "skipped_trees",
+    "regrown_nodes",
+    "changed_values",
+    "dropped_values",
+)
 """How often a policy acted: candidates that may not be chosen, splits whose children some party may not see, splits
 that their owner may not know, trees in which some party may take no part, and nodes below which a finished tree was
-grown anew."""
+grown anew; numbers of embeddings and gradients that leave as others than they were, and those among them that leave as
+0."""
 
 
 class ChainState(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +108,11 @@ class PolicyChain:
         self._told = [msgspec.msgpack.decode(each) for each in state.told]
         for policy, own in zip(self.policies, state.states, strict=True):
             policy.resume(own)
+
+    def begin(self, setup: Setup, protection: Protection) -> None:
+        """See :meth:`Policy.begin`."""
+        for policy in self.policies:
+            policy.begin(setup, protection)
 
     def schedule(self, schedule: Schedule) -> Schedule:
         """See :meth:`Policy.schedule`."""
@@ -177,6 +196,38 @@ class PolicyChain:
             regrow, refit = regrow | answer.regrow, refit or answer.refit
         return Repair(regrow=frozenset(node for node in regrow if not _above(node) & regrow), refit=refit)
 
+    def before_embedding(self, outgoing: OutgoingEmbedding) -> Values:
+        """See :meth:`Policy.before_embedding`; each policy is asked about what the one before it answered."""
+        for position in self._acting("before_embedding"):
+            outgoing = replace(outgoing, values=_read_only(outgoing.values))
+            answer = self.policies[position].before_embedding(outgoing)
+            outgoing = replace(outgoing, values=self._counted(position, answer, outgoing.values))
+        return outgoing.values
+
+    def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
+        """See :meth:`Policy.on_returned_gradient`; each policy is asked about what the one before it answered."""
+        for position in self._acting("on_returned_gradient"):
+            returned = replace(returned, values=_read_only(returned.values))
+            answer = self.policies[position].on_returned_gradient(returned)
+            returned = replace(returned, values=self._counted(position, answer, returned.values))
+        return returned.values
+
+    def _acting(self, point: str) -> list[int]:
+        """Return the positions of the policies that act at a point."""
+        return [position for position, policy in enumerate(self.policies) if point in policy.points]
+
+    def _counted(self, position: int, answer: Any, asked: Values) -> Values:
+        """Return what a policy answered to numbers that would leave, checked and counted."""
+        kind, tally = self.policies[position].kind, self._tallies[position]
+        if not isinstance(answer, np.ndarray) or (answer.shape, answer.dtype) != (asked.shape, asked.dtype):
+            raise PolicyError(f"defense {kind!r} did not answer with numbers of the shape and dtype that it was given")
+        if not np.isfinite(answer).all():
+            raise PolicyError(f"defense {kind!r} answered with numbers that are not finite")
+        changed = answer != asked
+        tally["changed_values"] += int(np.count_nonzero(changed))
+        tally["dropped_values"] += int(np.count_nonzero(changed & (answer == 0)))
+        return answer
+
 
 def require_points(policies: Iterable[Policy], visited: frozenset[str], setup: Setup) -> None:
     """Raise :class:`PolicyError` unless every policy's points are visited and its own check passes."""
@@ -184,13 +235,22 @@ def require_points(policies: Iterable[Policy], visited: frozenset[str], setup: S
     for policy in setup.chain:
         missing = policy.points - visited
         if missing:
+            family = "split networks" if missing <= {*NET_POINTS} else "tree models"
             raise PolicyError(
-                f"defense {policy.kind!r} acts at {', '.join(sorted(missing))}, which {setup.model} never reaches"
+                f"defense {policy.kind!r} acts at {', '.join(sorted(missing))}, which {setup.model} never reaches "
+                f"(it is for {family})"
             )
         counted = policy.points & {"split_candidates", "before_instance_space"}
         if counted and not policy.purities:
             raise PolicyError(f"defense {policy.kind!r} acts at {min(counted)} and must declare purities")
         policy.check(setup)
+
+
+def _read_only(values: Values) -> Values:
+    """Return the same numbers, so that a policy that writes to them fails."""
+    seen = values.view()
+    seen.flags.writeable = False
+    return seen
 
 
 def _above(node: int) -> set[int]:

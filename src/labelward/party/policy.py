@@ -14,22 +14,28 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.party.outgoing import OutgoingEmbedding, ReturnedGradient, Values
 from labelward.rng import Protection
 
 __all__ = [
+    "NET_POINTS",
     "POINTS",
     "READS_CLASSES",
+    "TREE_POINTS",
     "CandidateSplits",
     "FinishedTree",
     "LeafWeights",
     "Learner",
+    "OutgoingEmbedding",
     "PendingSplit",
     "Policy",
     "Repair",
+    "ReturnedGradient",
     "Schedule",
     "Setup",
     "SplitReveal",
     "Targets",
+    "Values",
     "VisibleRows",
 ]
 
@@ -37,7 +43,7 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Rows = NDArray[np.int32]
 
-POINTS = (
+TREE_POINTS = (
     "schedule",
     "before_targets",
     "split_candidates",
@@ -47,6 +53,8 @@ POINTS = (
     "after_tree",
     "after_rows",
 )
+NET_POINTS = ("before_embedding", "on_returned_gradient")
+POINTS = TREE_POINTS + NET_POINTS
 READS_CLASSES = frozenset({"split_candidates", "before_instance_space", "before_rows", "before_leaf_weights"})
 """The points at which a policy reads true classes and changes what others see, or what later trees are fitted to."""
 
@@ -56,26 +64,34 @@ class Setup:
     """What a policy may check before anything starts.
 
     Attributes:
-        trees: number of rounds.
         classes: of the labels; 0 for quantities.
+        trees: number of rounds; 0 where the model is none of trees, as in all that is said of these below.
+        active_columns: how many columns the active party holds.
         row_fraction: share of the rows that a tree grows on.
         replace: whether rows are drawn with replacement.
         sampling: how rows are drawn: ``"uniform"``, or ``"goss"``, by their gradients.
         stops_early: whether validation rows decide how many trees are kept.
         continues: whether an earlier training goes on.
+        epochs: of a split network: how often it goes through the rows, at most.
+        batches: of an epoch: how many gradients it returns to each passive party.
+        separate: whether a row's gradient follows from no label but its own, given all that was returned before: so it
+            is without a top model, a bottom model of the active party, class weights and quantities.
         chain: all policies of the run, in order.
     """
 
     model: str
-    trees: int
     classes: int
-    active_columns: int
     passive: tuple[str, ...]
-    row_fraction: float
+    trees: int = 0
+    active_columns: int = 0
+    row_fraction: float = 1.0
     replace: bool = False
     sampling: str = "uniform"
     stops_early: bool = False
     continues: bool = False
+    epochs: int = 0
+    batches: int = 0
+    separate: bool = False
     chain: tuple[Policy, ...] = ()
 
 
@@ -282,6 +298,12 @@ class Policy:
     def check(self, setup: Setup) -> None:
         """Raise :class:`PolicyError` where the policy makes no sense in this set-up."""
 
+    def begin(self, setup: Setup, protection: Protection) -> None:
+        """Hear that a run of a split network begins: before anything leaves, and before the first checkpoint.
+
+        What a policy draws here and tells in :meth:`state` is the same in every attempt of the run.
+        """
+
     def schedule(self, schedule: Schedule) -> Schedule:
         """Decide who takes part in which tree, and how many trees there are."""
         return schedule
@@ -319,6 +341,17 @@ class Policy:
         Where a run goes on from a checkpoint, what it was told last is told again.
         """
 
+    def before_embedding(self, outgoing: OutgoingEmbedding) -> Values:
+        """Return what leaves in place of ``values``: the same shape and dtype."""
+        return outgoing.values
+
+    def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
+        """Return what leaves in place of ``values``: the same shape and dtype.
+
+        Where a run goes on from a checkpoint, gradients may be asked for again; the answer must then be the same.
+        """
+        return returned.values
+
     def parameters(self) -> dict[str, Any]:
         """Return the parameters as the transcript keeps them."""
         return {}
@@ -328,7 +361,7 @@ class Policy:
         return {}
 
     def state(self) -> bytes:
-        """Return what the policy must remember where a run is cut off and goes on; asked between trees.
+        """Return what the policy must remember where a run is cut off and goes on; asked between trees or epochs.
 
         What :meth:`before_targets` decided is kept without it, and it is not asked again; nor is :meth:`schedule`.
         """

@@ -164,6 +164,8 @@ _TALLIES = {
     "given_up_splits": "Given up splits: those of which not even the owner may learn the row sets.",
     "skipped_trees": "Skipped trees: those in which some party could take no part.",
     "regrown_nodes": "Regrown nodes: those below which finished trees were grown anew on true labels.",
+    "changed_values": "Changed values: numbers of embeddings or gradients that left as others than they were.",
+    "dropped_values": "Dropped values: those among them that left as 0.",
 }
 
 

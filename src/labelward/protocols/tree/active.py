@@ -26,7 +26,7 @@ from labelward.he.contract import EncryptedRows, PrivateKey
 from labelward.kernels.objectives import metric
 from labelward.messages.tree import TrainingEnd
 from labelward.party.context import Context
-from labelward.party.policy import POINTS
+from labelward.party.policy import TREE_POINTS
 from labelward.protocols.tree.beginning import Beginning, Fitted, begin_with
 from labelward.protocols.tree.columns import Columns, Labels, Splitter
 from labelward.protocols.tree.exposure import Exposure
@@ -46,7 +46,7 @@ from labelward.protocols.tree.trained import Trained, Warm
 
 __all__ = ["VISITED", "train_active"]
 
-VISITED = frozenset(POINTS)
+VISITED = frozenset(TREE_POINTS)
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
