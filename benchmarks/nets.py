@@ -26,7 +26,7 @@ from _wiring import interleaved, median, report, spread
 from numpy.typing import NDArray
 
 from labelward.party.context import Context
-from labelward.party.handshake import Agreed
+from labelward.party.handshake import Agreed, Sides
 from labelward.party.local import run_parties
 from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.protocols.splitnn.active import joined
@@ -62,8 +62,16 @@ class Clock:
 def split(params: SplitNet, parts: Mapping[str, Rows], labels: Labels, losses: list[float]) -> float:
     """Train with two parties, views on disk; return the seconds of the epochs after the first."""
     clock, rows = Clock(), len(labels.values)
-    agreed = Agreed.__new__(Agreed)
-    object.__setattr__(agreed, "parties", PARTIES)
+    agreed = Agreed(
+        parties=PARTIES,
+        job={},
+        sides=Sides.in_order(rows, 0, 1),
+        rows=(rows, 1),
+        bits=0,
+        precision=30,
+        insecure=True,
+        resume=None,
+    )
     task = Task(params=params, agreed=agreed)
     held = {party: Held(train=x, test=x[:1]) for party, x in parts.items()}
     with tempfile.TemporaryDirectory() as folder:

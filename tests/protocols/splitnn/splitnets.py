@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from labelward.messages.codec import decode, encode
 from labelward.party.context import Context
-from labelward.party.handshake import Agreed
+from labelward.party.handshake import Agreed, Sides
 from labelward.party.local import run_parties
 from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
@@ -109,30 +109,41 @@ class Lying(Transport):
         self.inner.close()
 
 
-def agreed(parties: tuple[str, ...]) -> Agreed:
-    """Return what a handshake gives; of it these roles read the parties only."""
-    made = object.__new__(Agreed)
-    object.__setattr__(made, "parties", parties)
-    return made
+def agreed(net: Net, resume: int | None = None) -> Agreed:
+    """Return what a handshake gives."""
+    sides = Sides.in_order(net.rows, net.validation, 0)
+    return Agreed(
+        parties=tuple(net.parts),
+        job={},
+        sides=sides,
+        rows=(net.rows, 0),
+        bits=0,
+        precision=30,
+        insecure=True,
+        resume=resume,
+    )
+
+
+def header(net: Net, party: str) -> Header:
+    return Header(
+        format=1,
+        version="test",
+        party=party,
+        role="active" if party == net.active else "passive",
+        peers=tuple(other for other in net.parts if other != party),
+        rows=(net.rows, 0),
+        engine="none",
+        bits=0,
+        insecure=("test",),
+        job={},
+    )
 
 
 def context_maker(net: Net, transcripts: dict[str, Transcript], party: str) -> Callable[[Transport], Context]:
     peers = tuple(other for other in net.parts if other != party)
 
     def make(end: Transport) -> Context:
-        header = Header(
-            format=1,
-            version="test",
-            party=party,
-            role="active" if party == net.active else "passive",
-            peers=peers,
-            rows=(net.rows, 0),
-            engine="none",
-            bits=0,
-            insecure=("test",),
-            job={},
-        )
-        transcripts[party] = Transcript(header, None if net.folder is None else net.folder / party)
+        transcripts[party] = Transcript(header(net, party), None if net.folder is None else net.folder / party)
         wire = end if net.change is None else Lying(end, net.change)
         return Context(
             wire, active=net.active, peers=peers, transcript=transcripts[party], seed=net.seed, timeout=120.0
@@ -142,7 +153,7 @@ def context_maker(net: Net, transcripts: dict[str, Transcript], party: str) -> C
 
 
 def _run(net: Net) -> Run:
-    task = Task(params=net.params, agreed=agreed(tuple(net.parts)))
+    task = Task(params=net.params, agreed=agreed(net))
     transcripts: dict[str, Transcript] = {}
 
     def lead(ctx: Context) -> Any:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,77 +32,77 @@ from labelward.party.context import Context
 from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.held import Labels
 from labelward.protocols.splitnn.local import Bottom, Trainable, batches, device_of, epoch_order, pieces
-from labelward.protocols.splitnn.losses import Objective, Score
+from labelward.protocols.splitnn.losses import Epoch, Objective, Score
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.points import NetPolicy, ReturnedGradient
+from labelward.protocols.splitnn.state import ActiveState, restore, stored
 from labelward.protocols.splitnn.wire import as_array, checked, diverged, is_finite, pack, unpack
 from labelward.rng import learning
 
-__all__ = ["Epoch", "joined", "train_active"]
+__all__ = ["Fit", "joined", "train_active"]
 
 
-class Epoch(msgspec.Struct, frozen=True):
-    """How an epoch went.
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """What a network is fitted to.
 
     Attributes:
-        train: of the training rows, each under the weights that its batch met.
-        validation: of the validation rows after the epoch; None where there are none.
+        model: the model's identifier.
+        objective: the loss.
+        labels: of the training rows, then of the validation rows.
+        rows: how many of them are training rows.
+        sizes: how many numbers a row each peer's bottom model gives.
     """
 
-    train: Score
-    validation: Score | None = None
+    model: str
+    objective: Objective
+    labels: Labels
+    rows: int
+    sizes: Mapping[str, int]
 
 
 def train_active(
     ctx: Context,
     params: SplitNet,
-    objective: Objective,
-    labels: Labels,
-    sizes: Mapping[str, int],
+    fit: Fit,
     bottom: Bottom | None,
     top: Trainable | None,
     *,
-    rows: int,
     policies: NetPolicy,
+    resume: ActiveState | None = None,
 ) -> tuple[Epoch, ...]:
     """Train with all peers of the context; bottom and top model then have the best epoch's weights.
 
     Args:
-        labels: of the training rows, then of the validation rows.
-        sizes: of each peer's embeddings.
+        fit: what the network is fitted to.
         bottom: the own bottom model; None for a party without columns.
         top: None: the parties' outputs are added up.
-        rows: training rows.
+        resume: the checkpoint from which this training goes on, after it was cut off.
 
     Returns:
         How each epoch went.
 
     Raises:
+        FileFormatError: the checkpoint does not fit the models.
         JobError: the training left the numbers; names party, epoch and batch.
+        OutputError: a checkpoint cannot be written.
         PeerError: a peer failed, stayed silent or sent something that cannot be.
         PolicyError: a policy cannot act.
     """
-    server = _Server(ctx, params, objective, labels, sizes, bottom, top, rows=rows, policies=policies)
-    history: list[Epoch] = []
-    best = 0
-    for epoch in range(params.epochs):
-        ctx.progress("epochs", epoch, params.epochs)
-        history.append(Epoch(server.learn(epoch), server.validate(epoch)))
-        is_best = not params.patience or _loss(history[epoch]) < min(map(_loss, history[:epoch]), default=math.inf)
-        best = epoch if is_best else best
-        is_last = epoch + 1 == params.epochs or (params.patience > 0 and epoch - best >= params.patience)
-        for peer in ctx.peers:
-            ctx.send(peer, EpochEnd(is_best, is_last), (epoch,))
-        for own in (bottom, top):
-            if own is not None and is_best and params.patience:
-                own.keep()
-        if is_last:
-            break
+    server = _Server(ctx, params, fit, bottom, top, policies=policies)
+    if resume is None:
+        server.save()
+    else:
+        server.resume(resume)
+    while not server.last:
+        ctx.progress("epochs", len(server.history), params.epochs)
+        server.epoch(len(server.history))
+        server.save()
     for own in (bottom, top):
         if own is not None:
             own.finish()
     ctx.progress("epochs", params.epochs, params.epochs)
-    return tuple(history)
+    return tuple(server.history)
 
 
 def joined(parts: list[torch.Tensor], top: torch.nn.Module | None) -> torch.Tensor:
@@ -120,22 +120,59 @@ class _Server:
         self,
         ctx: Context,
         params: SplitNet,
-        objective: Objective,
-        labels: Labels,
-        sizes: Mapping[str, int],
+        fit: Fit,
         bottom: Bottom | None,
         top: Trainable | None,
         *,
-        rows: int,
         policies: NetPolicy,
     ) -> None:
-        self.ctx, self.params, self.objective, self.policies = ctx, params, objective, policies
-        self.sizes, self.bottom, self.top, self.rows = sizes, bottom, top, rows
+        self.ctx, self.params, self.policies = ctx, params, policies
+        self.model, self.objective, self.rows, self.sizes = fit.model, fit.objective, fit.rows, fit.sizes
+        self.bottom, self.top = bottom, top
         self.device, dtype = device_of(params), getattr(torch, params.dtype)
-        self.values = labels.values
-        self.targets = objective.targets(labels.values, dtype, self.device)
-        weights = objective.weights(labels.values, labels.weights, dtype, self.device)
+        self.values = fit.labels.values
+        self.targets = fit.objective.targets(self.values, dtype, self.device)
+        weights = fit.objective.weights(self.values, fit.labels.weights, dtype, self.device)
         self.weights = None if bool((weights == 1).all()) else weights
+        self.history: list[Epoch] = []
+        self.best, self.last = 0, False
+
+    def epoch(self, epoch: int) -> None:
+        """Go through all training rows once, look at the validation rows, and tell all peers what comes of it."""
+        patience = self.params.patience
+        self.history.append(Epoch(self.learn(epoch), self.validate(epoch)))
+        best = not patience or _loss(self.history[epoch]) < min(map(_loss, self.history[:epoch]), default=math.inf)
+        self.best = epoch if best else self.best
+        self.last = epoch + 1 == self.params.epochs or (patience > 0 and epoch - self.best >= patience)
+        for peer in self.ctx.peers:
+            self.ctx.send(peer, EpochEnd(best, self.last), (epoch,))
+        for own in (self.bottom, self.top):
+            if own is not None and best and patience:
+                own.keep()
+
+    def save(self) -> None:
+        """Write the checkpoint between two epochs."""
+        if not self.ctx.checkpoints.kept:
+            return
+        state = ActiveState(
+            model=self.model,
+            bottom=stored(self.bottom) if self.bottom else None,
+            top=stored(self.top) if self.top else None,
+            history=tuple(self.history),
+            best=self.best,
+            last=self.last,
+            policies=self.ctx.policies.state(),
+        )
+        epochs = len(self.history)
+        self.ctx.save(epochs, state, peers=dict.fromkeys(self.ctx.peers, epochs))
+
+    def resume(self, state: ActiveState) -> None:
+        """Put a checkpoint's state in place of the present one, which is that before the first epoch."""
+        self.ctx.policies.resume(state.policies)
+        for own, kept in ((self.bottom, state.bottom), (self.top, state.top)):
+            if own is not None and kept is not None:
+                restore(own, kept)
+        self.history, self.best, self.last = list(state.history), state.best, state.last
 
     def learn(self, epoch: int) -> Score:
         """Go through all training rows once."""

@@ -137,8 +137,8 @@ class MaliciousSGD(torch.optim.Optimizer):
         velocity = how.beta * state["velocity"] + fresh if state else fresh
         step = velocity
         if state:
-            ratio = velocity / (state["step"] + (1e-7 if published else 0.0))
+            ratio = velocity / (state["last"] + (1e-7 if published else 0.0))
             factor = 1 + how.gamma * ratio.nan_to_num(nan=1.0, posinf=None, neginf=None)
             step = velocity * factor.clamp(how.least, how.most)
-        state["velocity"], state["step"] = (step if published else velocity), step
+        state["velocity"], state["last"] = (step if published else velocity), step
         return step

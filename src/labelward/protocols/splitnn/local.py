@@ -82,14 +82,18 @@ def own_module(given: nn.Module | None, what: str, params: SplitNet) -> nn.Modul
 
 
 class Trainable:
-    """A module on its device, with what updates it."""
+    """A module on its device, with what updates it.
+
+    Attributes:
+        best: the weights that were kept last, by name.
+    """
 
     def __init__(self, module: nn.Module, params: SplitNet, behavior: Behavior | None = None) -> None:
         self.params, self.device = params, device_of(params)
         self.module = module.to(self.device)
         self._weights = [weight for weight in module.parameters() if weight.requires_grad]
         self.optimizer = (behavior or Honest()).optimizer(self._weights, params)
-        self._best: dict[str, torch.Tensor] = {}
+        self.best: dict[str, torch.Tensor] = {}
 
     def begin(self, epoch: int) -> None:
         """Set the learning rate of an epoch."""
@@ -104,12 +108,12 @@ class Trainable:
 
     def keep(self) -> None:
         """Remember the weights as they are: they are the best so far."""
-        self._best = {name: tensor.clone() for name, tensor in self.module.state_dict().items()}
+        self.best = {name: tensor.clone() for name, tensor in self.module.state_dict().items()}
 
     def finish(self) -> None:
         """Return to the weights that were kept last, where any were."""
-        if self._best:
-            self.module.load_state_dict(self._best)
+        if self.best:
+            self.module.load_state_dict(self.best)
         self.module.eval()
 
 

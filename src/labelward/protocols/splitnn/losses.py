@@ -13,7 +13,7 @@ from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.held import Labels
 from labelward.protocols.splitnn.params import SplitNet
 
-__all__ = ["Objective", "Score", "objective_of"]
+__all__ = ["Epoch", "Objective", "Score", "objective_of"]
 
 Floats = NDArray[np.float64]
 
@@ -29,6 +29,18 @@ class Score(msgspec.Struct, frozen=True):
 
     loss: float
     metric: float = math.nan
+
+
+class Epoch(msgspec.Struct, frozen=True):
+    """How an epoch went.
+
+    Attributes:
+        train: of the training rows, each under the weights that its batch met.
+        validation: of the validation rows after the epoch; None where there are none.
+    """
+
+    train: Score
+    validation: Score | None = None
 
 
 class Objective(msgspec.Struct, frozen=True):

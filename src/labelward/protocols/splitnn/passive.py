@@ -31,6 +31,7 @@ from labelward.protocols.splitnn.held import Rows
 from labelward.protocols.splitnn.local import Bottom, batches, embedded, epoch_order
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.points import NetPolicy, OutgoingEmbedding
+from labelward.protocols.splitnn.state import PassiveState, restore, stored
 from labelward.protocols.splitnn.wire import as_array, as_tensor, checked, diverged, is_finite, pack, unpack
 from labelward.rng import learning
 
@@ -39,47 +40,68 @@ __all__ = ["answer_requests", "train_passive"]
 Purpose = Literal["training", "validation", "prediction"]
 
 
-def train_passive(ctx: Context, params: SplitNet, bottom: Bottom, rows: int, *, policies: NetPolicy) -> int:
+def train_passive(
+    ctx: Context, params: SplitNet, bottom: Bottom, rows: int, *, policies: NetPolicy, resume: int | None = None
+) -> int:
     """Take part in training until the active party ends it; the bottom model then has the best epoch's weights.
 
     Args:
         rows: training rows.
+        resume: the checkpoint from which this training goes on, after it was cut off; its number is that of the epochs
+            that are done.
 
     Returns:
         How many epochs there were.
 
     Raises:
+        FileFormatError: the checkpoint is damaged, or does not fit the bottom model.
         JobError: the bottom model left the numbers; names party, epoch and batch.
+        OutputError: a checkpoint cannot be written.
         PeerError: the active party failed, stayed silent or sent something that cannot be.
         PolicyError: a policy cannot act.
     """
-    for epoch in range(params.epochs):
-        ctx.recv(ctx.active, EpochStart, (epoch,))
-        order = epoch_order(ctx.seed, epoch, rows)
-        ctx.observe(EpochOrder(epoch, Array.pack(order)))
-        places = torch.from_numpy(order).long().to(bottom.device)
-        bottom.begin(epoch)
-        for batch, piece in enumerate(batches(rows, params.batch_size)):
-            step = (epoch, batch)
-            with ctx.phase("forward"):
-                values = bottom.forward(places[piece])
-                array = outgoing(ctx, params, values, "training", step, policies)
-            ctx.send(ctx.active, BatchEmbeddings(array), step)
-            gradients = ctx.recv(ctx.active, BatchGradients, step).values
-            with ctx.blaming(ctx.active, "BatchGradients", step):
-                returned = unpack(gradients, params, (len(values), bottom.outputs), bottom.device)
-            with ctx.phase("backward"):
-                bottom.update(returned)
-        for part, values in enumerate(bottom.validation()):
-            array = outgoing(ctx, params, values, "validation", (epoch, part), policies)
-            ctx.send(ctx.active, ValidationEmbeddings(array), (epoch, part))
-        end = ctx.recv(ctx.active, EpochEnd, (epoch,))
-        if end.best and params.patience:
-            bottom.keep()
-        if end.last:
-            bottom.finish()
-            return epoch + 1
-    raise PeerError(ctx.active, f"did not end training after the {params.epochs} epochs that were agreed on")
+    done, last = resume or 0, False
+    if resume:
+        state, _ = ctx.checkpoints.load(resume, PassiveState)
+        restore(bottom, state.bottom)
+        last = state.last
+    while not last:
+        last = _epoch(ctx, params, bottom, rows, done, policies)
+        done += 1
+        if done == params.epochs and not last:
+            raise PeerError(ctx.active, f"did not end training after the {done} epochs that were agreed on")
+        if ctx.checkpoints.kept:
+            ctx.save(done, PassiveState(bottom=stored(bottom), last=last))
+    bottom.finish()
+    return done
+
+
+def _epoch(ctx: Context, params: SplitNet, bottom: Bottom, rows: int, epoch: int, policies: NetPolicy) -> bool:
+    """Go through all training rows once and embed the validation rows; return whether no further epoch follows."""
+    ctx.progress("epochs", epoch, params.epochs)
+    ctx.recv(ctx.active, EpochStart, (epoch,))
+    order = epoch_order(ctx.seed, epoch, rows)
+    ctx.observe(EpochOrder(epoch, Array.pack(order)))
+    places = torch.from_numpy(order).long().to(bottom.device)
+    bottom.begin(epoch)
+    for batch, piece in enumerate(batches(rows, params.batch_size)):
+        step = (epoch, batch)
+        with ctx.phase("forward"):
+            values = bottom.forward(places[piece])
+            array = outgoing(ctx, params, values, "training", step, policies)
+        ctx.send(ctx.active, BatchEmbeddings(array), step)
+        gradients = ctx.recv(ctx.active, BatchGradients, step).values
+        with ctx.blaming(ctx.active, "BatchGradients", step):
+            returned = unpack(gradients, params, (len(values), bottom.outputs), bottom.device)
+        with ctx.phase("backward"):
+            bottom.update(returned)
+    for part, values in enumerate(bottom.validation()):
+        array = outgoing(ctx, params, values, "validation", (epoch, part), policies)
+        ctx.send(ctx.active, ValidationEmbeddings(array), (epoch, part))
+    end = ctx.recv(ctx.active, EpochEnd, (epoch,))
+    if end.best and params.patience:
+        bottom.keep()
+    return end.last
 
 
 def outgoing(

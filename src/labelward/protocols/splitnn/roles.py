@@ -16,17 +16,18 @@ from labelward.messages.splitnn import NetReady, NetStart
 from labelward.party.context import Context
 from labelward.party.handshake import Agreed
 from labelward.protocols.splitnn._torch import nn, torch
-from labelward.protocols.splitnn.active import Epoch, train_active
+from labelward.protocols.splitnn.active import Fit, train_active
 from labelward.protocols.splitnn.behavior import Behavior, Honest
 from labelward.protocols.splitnn.held import Held, Labels
 from labelward.protocols.splitnn.local import Bottom, Trainable, device_of, make_bottom, own_module, seeded
-from labelward.protocols.splitnn.losses import Objective, objective_of
+from labelward.protocols.splitnn.losses import Epoch, Objective, objective_of
 from labelward.protocols.splitnn.models import ModelSpec, build
 from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.protocols.splitnn.passive import train_passive
 from labelward.protocols.splitnn.points import NetPolicy
 from labelward.protocols.splitnn.predict import predict_active, predict_passive
 from labelward.protocols.splitnn.share import NetShare, StoredModel
+from labelward.protocols.splitnn.state import ActiveState
 from labelward.protocols.splitnn.wire import pack_state
 
 __all__ = ["ActiveOutcome", "PassiveOutcome", "Task", "run_active", "run_passive"]
@@ -75,6 +76,7 @@ def run_active(
 
     Raises:
         DataError: the labels do not fit the loss.
+        FileFormatError: a checkpoint is damaged.
         JobError: the parameters do not fit rows, labels, modules or machine; the training left the numbers.
         PeerError: a peer failed.
         PolicyError: a policy cannot act.
@@ -84,7 +86,10 @@ def run_active(
     if len(labels.values) != len(held.train):
         raise JobError(f"{len(labels.values)} labels for {len(held.train)} training and validation rows")
     objective = objective_of(params, labels, rows)
-    wanted, model = params.bottom_outputs(objective.outputs), ctx.protection.bytes(8).hex()
+    number, kept = task.agreed.resume, None
+    if number is not None:
+        kept, _ = ctx.checkpoints.load(number, ActiveState)
+    wanted, model = params.bottom_outputs(objective.outputs), kept.model if kept else ctx.protection.bytes(8).hex()
     for peer in ctx.peers:
         ctx.send(peer, NetStart(model, wanted), _STEP)
     bottom = None
@@ -94,7 +99,8 @@ def run_active(
     if bottom is None and not sizes:
         raise JobError(f"party {ctx.party!r} has no columns, and there is no other party")
     top = _make_top(ctx, params, held, objective, ([bottom.outputs] if bottom else []) + list(sizes.values()))
-    history = train_active(ctx, params, objective, labels, sizes, bottom, top, rows=rows, policies=policies)
+    fit = Fit(model=model, objective=objective, labels=labels, rows=rows, sizes=sizes)
+    history = train_active(ctx, params, fit, bottom, top, policies=policies, resume=kept)
     share = NetShare(
         model=model,
         party=ctx.party,
@@ -133,7 +139,7 @@ def run_passive(
     told = {"kind": behavior.kind, "parameters": behavior.parameters()}
     if behavior.kind != Honest.kind:
         ctx.applied({"stage": "behavior", **told})
-    epochs = train_passive(ctx, params, bottom, rows, policies=policies)
+    epochs = train_passive(ctx, params, bottom, rows, policies=policies, resume=task.agreed.resume)
     share = NetShare(
         model=start.model,
         party=ctx.party,

@@ -16,9 +16,8 @@ import msgspec
 from labelward.errors import FileFormatError, JobError, OutputError
 from labelward.messages.base import Array
 from labelward.protocols.splitnn._torch import nn, torch
-from labelward.protocols.splitnn.active import Epoch
 from labelward.protocols.splitnn.local import own_module
-from labelward.protocols.splitnn.losses import Objective
+from labelward.protocols.splitnn.losses import Epoch, Objective
 from labelward.protocols.splitnn.models import ModelSpec, build
 from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.protocols.splitnn.wire import unpack_state

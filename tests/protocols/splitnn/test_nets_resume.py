@@ -1,0 +1,181 @@
+"""A training that is cut off, wherever, ends as if it had not been: models, predictions, views."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from splitnets import Net, Run, blobs, header
+
+from labelward.errors import FileFormatError, PeerError, PeerRestarted
+from labelward.party.checkpoint import Checkpoints
+from labelward.party.context import Context
+from labelward.party.handshake import Offer, Sides, greet_active, greet_passives
+from labelward.party.local import run_parties
+from labelward.party.transcript import FILE_NAME, Transcript
+from labelward.party.view import View
+from labelward.protocols.splitnn.behavior import MaliciousOptimizer
+from labelward.protocols.splitnn.params import SplitNet
+from labelward.protocols.splitnn.roles import Task, run_active, run_passive
+from labelward.protocols.splitnn.state import PassiveState
+from labelward.transport.base import Transport
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing but the file system remembers."""
+
+
+class CutEnd(Transport):
+    """An end that dies at a message; the other ends then say that a peer came back as a new process."""
+
+    def __init__(self, inner: Transport, at: int | None, passed: Counter[str]) -> None:
+        self.party, self._inner, self._at, self._passed = inner.party, inner, at, passed
+
+    def send(self, peer: str, frame: bytes) -> None:
+        self._step()
+        with _restarted():
+            self._inner.send(peer, frame)
+
+    def receive(self, timeout: float) -> tuple[str, bytes] | None:
+        with _restarted():
+            arrived = self._inner.receive(timeout)
+        if arrived is not None and arrived[1]:
+            self._step()
+        return arrived
+
+    def fail(self, reason: str) -> None:
+        self._inner.fail(reason)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _step(self) -> None:
+        if self._passed[self.party] == self._at:
+            raise Killed
+        self._passed[self.party] += 1
+
+
+@contextlib.contextmanager
+def _restarted() -> Any:
+    try:
+        yield
+    except PeerError as error:
+        raise PeerRestarted(error.peer, "came back") from error
+
+
+def offer(net: Net) -> Offer:
+    ids = [str(row) for row in range(len(net.labels))]
+    return Offer(parties=tuple(net.parts), job={}, ids=ids, bits=0, precision=30, insecure=True)
+
+
+def attempt(net: Net, folder: Path, cut: tuple[str, int] | None = None) -> tuple[dict[str, Any], Counter[str]] | None:
+    """Run until the cut, or to the end: outcomes by party, and the messages that each passed; None: cut off."""
+    passed = Counter[str]()
+
+    def context(party: str, end: Transport) -> Context:
+        return Context(
+            CutEnd(end, cut[1] if cut and cut[0] == party else None, passed),
+            active=net.active,
+            peers=tuple(other for other in net.parts if other != party),
+            transcript=Transcript(header(net, party), folder / party / "view", resume=True, finished=True),
+            seed=net.seed,
+            timeout=120.0,
+            checkpoints=Checkpoints(folder / party / "checkpoint", run={"run": "1"}),
+        )
+
+    def lead(ctx: Context) -> Any:
+        agreed = greet_passives(ctx, offer(net), Sides.in_order(net.rows, net.validation, 0))
+        return run_active(ctx, Task(params=net.params, agreed=agreed), net.held(ctx.party), net.targets())
+
+    def follow(ctx: Context) -> Any:
+        task = Task(params=net.params, agreed=greet_active(ctx, offer(net)))
+        return run_passive(ctx, task, net.held(ctx.party), behavior=net.behaviors.get(ctx.party))
+
+    programs: dict[str, tuple[Callable[[Transport], Context], Callable[[Context], Any]]] = {
+        party: (partial(context, party), lead if party == net.active else follow) for party in net.parts
+    }
+    try:
+        return run_parties(programs), passed
+    except Killed:
+        assert cut is not None
+        view = folder / cut[0] / "view" / FILE_NAME
+        view.write_bytes(view.read_bytes()[:-7])  # a kill leaves no closing record, and may tear the last one
+        return None
+
+
+def outcome(net: Net, folder: Path, outcomes: dict[str, Any]) -> Run:
+    views = {party: View.load(folder / party / "view") for party in net.parts}
+    return Run(outcomes[net.active], {party: outcomes[party] for party in list(net.parts)[1:]}, views)
+
+
+def assert_same(one: Run, two: Run) -> None:
+    shares = [{out.share.party: out.share for out in (run.active, *run.passive.values())} for run in (one, two)]
+    for party, share in shares[0].items():
+        renamed = [msgspec.structs.replace(each, model="model") for each in (share, shares[1][party])]
+        assert renamed[0] == renamed[1]
+        assert one.views[party].digest() == two.views[party].digest()
+        assert list(one.views[party].applied()) == list(two.views[party].applied())
+    assert one.active.outputs.tobytes() == two.active.outputs.tobytes()
+    assert one.active.history == two.active.history
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "momentum, top": {},
+    "adam, no top": {"optimizer": "adam", "top": False, "learning_rate": 0.01},
+    "stops early": {"patience": 1, "epochs": 12, "learning_rate": 0.5},
+    "malicious": {"schedule": "cosine"},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cut_anywhere_and_gone_on_with(tmp_path: Path, name: str) -> None:
+    parts, y = blobs(4, 60, {"bank": 2, "telco": 3, "shop": 2}, 2)
+    params = SplitNet(**{"epochs": 3, "batch_size": 15, "bottom": "fcnn-3", "width": 5, **CASES[name]})
+    behaviors = {"telco": MaliciousOptimizer()} if name == "malicious" else {}
+    net = Net(parts=parts, labels=y, params=params, validation=15, behaviors=behaviors)
+    whole = attempt(net, tmp_path / "whole")
+    assert whole is not None
+    expected, messages = outcome(net, tmp_path / "whole", whole[0]), whole[1]
+    assert_same(expected, outcome(net, tmp_path / "whole", whole[0]))
+    rng = np.random.default_rng(0)
+    for party in ("bank", "telco"):
+        for at in sorted({0, messages[party] - 1, *rng.integers(1, messages[party], 4).tolist()}):
+            folder = tmp_path / f"{party}-{at}"
+            assert attempt(net, folder, (party, at)) is None
+            again = attempt(net, folder, ("shop", int(rng.integers(3, 12))))  # a second cut, early in the new attempt
+            ended = again or attempt(net, folder)
+            assert ended is not None
+            assert_same(expected, outcome(net, folder, ended[0]))
+
+
+def test_a_training_that_leaves_the_numbers_keeps_its_last_checkpoint(tmp_path: Path) -> None:
+    from labelward.errors import JobError
+
+    parts, y = blobs(4, 60, {"bank": 2, "telco": 3}, 2)
+    params = SplitNet(top=False, bottom="linear", epochs=40, batch_size=20, learning_rate=3e3, loss="mse")
+    net = Net(parts=parts, labels=y * 1.5, classes=(), params=params)
+    with pytest.raises(JobError, match=r"not finite in epoch (\d+), batch"):
+        attempt(net, tmp_path)
+    numbers = Checkpoints(tmp_path / "telco" / "checkpoint", run={"run": "1"}).numbers()
+    assert numbers
+    assert numbers[-1] >= 1
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+    parts, y = blobs(4, 60, {"bank": 2, "telco": 3}, 2)
+    net = Net(parts=parts, labels=y, params=SplitNet(epochs=2, batch_size=20, width=5))
+    assert attempt(net, tmp_path, ("bank", 14)) is None
+    kept = Checkpoints(tmp_path / "telco" / "checkpoint", run={"run": "1"})
+    assert kept.numbers()
+    state, _ = kept.load(kept.numbers()[-1], PassiveState)
+    assert state.bottom.optimizer  # momentum travels with the weights
+    net.params = SplitNet(epochs=2, batch_size=20, width=6)
+    with pytest.raises(FileFormatError, match="the stored weights do not fit the model"):
+        attempt(net, tmp_path)
