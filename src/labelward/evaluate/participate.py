@@ -67,6 +67,8 @@ def participate(
     if party not in names:
         raise JobError(f"--as: {unknown_name('party', party, names)}")
     job.connection()
+    if variant is not None and party != job.active.name:
+        raise JobError(f"--defense: the active party {job.active.name!r} alone defends, and tells nobody how")
     check_job(job)
     own = load_own(job, party)
     side = _active(job, own, seed, variant, progress) if party == job.active.name else _passive(job, party, own)

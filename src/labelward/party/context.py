@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-from labelward.errors import CodecError, EncryptionError, PeerError
+from labelward.errors import CodecError, EncryptionError, HandshakeError, PeerError
 from labelward.messages.base import Message, Observation, ciphertexts, redacted
 from labelward.messages.codec import decode, encode, encode_fields
 from labelward.party.chain import PolicyChain
@@ -175,7 +175,8 @@ class Context:
     def fail(self, error: BaseException) -> None:
         """Tell the peers that this party has failed: the error's type only, since its text may hold private values.
 
-        Of a peer that is to blame its name is told, and which message and step were awaited.
+        Of a peer that is to blame its name is told, and which message and step were awaited; of a disagreement, which
+        :class:`HandshakeError` is, all of it, since it speaks of what was said already.
         """
         self._failed = True
         self._transport.fail(_told(error))
@@ -216,6 +217,8 @@ class Context:
 
 
 def _told(error: BaseException) -> str:
+    if isinstance(error, HandshakeError):
+        return str(error)
     if not isinstance(error, PeerError):
         return type(error).__name__
     where = f", message {error.message}, step {list(error.step or ())}" if error.message else ""

@@ -1,0 +1,323 @@
+"""One party of a run between companies; what carries the messages is in this process, the rest is as it is there."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from labelward.errors import DataError, FileFormatError, HandshakeError, JobError, OutputError, PeerRestarted
+from labelward.evaluate.participate import participate
+from labelward.evaluate.party_predict import predict_as
+from labelward.evaluate.party_record import PARTY_FILE, PartyRecord, read_party_record
+from labelward.evaluate.predict import predict
+from labelward.evaluate.train import train
+from labelward.job import Job, load_job
+from labelward.party.view import View
+from labelward.protocols.tree.share import ModelShare
+from labelward.report.party import write_party_report
+from labelward.transport.base import Transport
+from labelward.transport.inprocess import connect
+
+PARTIES = ("bank", "telco", "shop")
+PATIENCE = 120.0
+
+
+class Meeting:
+    """Where the parties of one run meet: an attempt begins once all are there, and is over where one is interrupted.
+
+    Args:
+        cut: by attempt, the party that is interrupted in it, and after how many of its messages.
+    """
+
+    def __init__(self, cut: Mapping[int, tuple[str, int]] | None = None) -> None:
+        self.cut = dict(cut or {})
+        self.barrier = threading.Barrier(len(PARTIES), action=self._begin)
+        self.number, self.ends = 0, connect(PARTIES)
+
+    def _begin(self) -> None:
+        self.number, self.ends = self.number + 1, connect(PARTIES)
+
+    def join(self, job: Job, party: str, purpose: str, log: Any) -> tuple[Any, str]:
+        assert purpose in ("train", "predict")
+        return _Here(self, party), f"certificate of {party}"
+
+
+class _Here:
+    def __init__(self, meeting: Meeting, party: str) -> None:
+        self.meeting, self.party = meeting, party
+
+    def attempt(self, *, finished: bool = False) -> Transport:
+        self.meeting.barrier.wait(PATIENCE)
+        party, messages = self.meeting.cut.get(self.meeting.number, ("", 0))
+        end = self.meeting.ends[self.party]
+        return _Cut(end, messages if party == self.party else -1)
+
+    def conclude(self, mark: Callable[[], None]) -> None:
+        mark()
+
+    def peers(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+class _Cut(Transport):
+    """An end that is interrupted after some messages; the others hear of it."""
+
+    def __init__(self, end: Transport, left: int) -> None:
+        self.end, self.left, self.party = end, left, end.party
+
+    def send(self, peer: str, frame: bytes) -> None:
+        if self.left == 0:
+            self.end.fail("restarted")
+            raise PeerRestarted(peer, "came back")
+        self.left -= 1
+        self._restarting(self.end.send, peer, frame)
+
+    def receive(self, timeout: float) -> tuple[str, bytes] | None:
+        return self._restarting(self.end.receive, timeout)
+
+    def _restarting(self, call: Callable[..., Any], *given: Any) -> Any:
+        try:
+            return call(*given)
+        except Exception as error:
+            if "restarted" in str(error):
+                raise PeerRestarted(self.party, "came back") from error
+            raise
+
+    def fail(self, reason: str) -> None:
+        self.end.fail(reason)
+
+    def close(self) -> None:
+        self.end.close()
+
+
+@pytest.fixture
+def company(tmp_path: Path) -> Path:
+    """Three tables, and a job file for each party and for all."""
+    rng, rows = np.random.default_rng(3), 120
+    values = rng.normal(size=(rows, 6)).round(2)
+    label = (values[:, 0] + values[:, 2] - values[:, 4] > 0).astype(int)
+    ids = np.array([f"c{row:03}" for row in range(rows)])
+    for number, party in enumerate(PARTIES):
+        order = rng.permutation(rows)
+        columns: dict[str, Any] = {"id": ids[order]} | {
+            f"{party}{at}": values[order, 2 * number + at] for at in range(2)
+        }
+        if party == "bank":
+            columns["churned"] = label[order]
+        pa.csv.write_csv(pa.table(columns), tmp_path / f"{party}.csv")
+    for whose in (*PARTIES, "all"):
+        sections = []
+        for party in PARTIES:
+            mine = whose in (party, "all")
+            sections.append(f"[parties.{party}]")
+            sections += ['role = "active"'] * (party == "bank")
+            sections += [f'table = "{party}.csv"'] * mine + ['label = "churned"'] * (mine and party == "bank")
+        (tmp_path / f"{whose}.toml").write_text(_JOB.format(parties="\n".join(sections)))
+    return tmp_path
+
+
+_JOB = """
+[data]
+id = "id"
+
+{parties}
+
+[model]
+trees = 3
+depth = 2
+
+[encryption]
+engine = "plain"
+insecure = true
+
+[[defense]]
+kind = "id-lmid"
+xi = 0.5
+
+[network]
+address = "127.0.0.1:7443"
+"""
+
+
+def together(company: Path, meeting: Meeting, run: Callable[[str, Job, Path], Any]) -> dict[str, Any]:
+    """Run all parties side by side; return what each returned or raised."""
+    found: dict[str, Any] = {}
+
+    def live(party: str) -> None:
+        try:
+            found[party] = run(party, load_job(company / f"{party}.toml"), company / f"run-{party}")
+        except Exception as error:
+            found[party] = error
+            meeting.barrier.abort()
+
+    threads = [threading.Thread(target=live, args=(party,)) for party in PARTIES]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    return found
+
+
+def trained(company: Path, meeting: Meeting, **changes: Any) -> dict[str, Any]:
+    def run(party: str, job: Job, out: Path) -> PartyRecord:
+        variant = "none" if party == "bank" else None
+        return participate(
+            job, party, out, **{"seed": 1, "join": meeting.join, "variant": variant, "log": silent, **changes}
+        )
+
+    return together(company, meeting, run)
+
+
+def silent(event: str, told: Mapping[str, Any]) -> None:
+    pass
+
+
+def shares(folders: Mapping[str, Path]) -> dict[str, ModelShare]:
+    return {party: msgspec.structs.replace(ModelShare.load(path), model="") for party, path in folders.items()}
+
+
+# -- training --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [{}, {1: ("telco", 0)}, {1: ("bank", 9), 2: ("shop", 4)}, {1: ("telco", 8)}])
+def test_the_run_is_that_of_a_rehearsal(company: Path, cut: dict[int, tuple[str, int]]) -> None:
+    records = trained(company, Meeting(cut))
+    rehearsed = train(load_job(company / "all.toml"), company / "rehearsal", seed=1, variant="none")
+    assert {party: record.stage for party, record in records.items()} == dict.fromkeys(PARTIES, "closed")
+    assert {record.attempts for record in records.values()} == {len(cut) + 1}
+    assert records["bank"].utility == rehearsed.utility
+    assert records["telco"].utility == {}
+    assert len({record.key.fingerprint for record in records.values()}) == 1
+    here = {party: company / f"run-{party}" / party for party in PARTIES}
+    there = {party: company / "rehearsal" / party for party in PARTIES}
+    assert shares({party: path / "model" for party, path in here.items()}) == shares(
+        {party: path / "model" for party, path in there.items()}
+    )
+    for party in PARTIES:
+        assert View.load(here[party] / "view").digest() == View.load(there[party] / "view").digest()
+        assert {path.name for path in here[party].iterdir()} == {"view", "model"}  # no checkpoint outlives the run
+
+
+def test_a_finished_run_is_not_run_again(company: Path) -> None:
+    records = trained(company, Meeting())
+    told: list[str] = []
+
+    def nobody(*_: Any) -> Any:
+        raise AssertionError("it must not look for the others")
+
+    again = trained(company, Meeting(), join=nobody, log=lambda event, _: told.append(event))
+    assert again == records
+    assert set(told) == {"done"}
+
+
+def test_the_first_line_of_a_log_says_what_protects_nothing(company: Path) -> None:
+    told: dict[str, list[tuple[str, Mapping[str, Any]]]] = {party: [] for party in PARTIES}
+    meeting = Meeting()
+
+    def run(party: str, job: Job, out: Path) -> PartyRecord:
+        variant = "none" if party == "bank" else None
+        log = lambda event, fields: told[party].append((event, fields))  # noqa: E731
+        return participate(job, party, out, seed=1, join=meeting.join, variant=variant, log=log)
+
+    together(company, meeting, run)
+    for party in PARTIES:
+        event, fields = told[party][0]
+        assert (event, fields["party"], fields["insecure"]) == ("started", party, ["plain engine"])
+
+
+def test_parties_that_disagree_hear_on_what(company: Path) -> None:
+    path = company / "telco.toml"
+    path.write_text(path.read_text().replace("depth = 2", "depth = 3"))
+    raised = trained(company, Meeting())
+    assert any(isinstance(raised[party], HandshakeError) for party in ("bank", "telco"))
+    for party in ("bank", "telco"):  # the one that sees it first tells the other
+        assert re.search(r"disagree on the job: model.depth is [23] at '\w+' and [23] at '\w+'", str(raised[party]))
+    assert not (company / "run-telco" / "telco" / "model").exists()
+
+
+def test_ids_that_differ_are_counted(company: Path) -> None:
+    path = company / "shop.csv"
+    path.write_text(path.read_text().replace("c007", "d007"))
+    raised = trained(company, Meeting())
+    assert isinstance(raised["bank"], HandshakeError)
+    assert re.search(r"at least 1 of 120", str(raised["bank"])), str(raised["bank"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"party": "tleco"}, JobError, "--as: unknown party 'tleco' (did you mean 'telco'?)"),
+        ({"party": "telco", "variant": "none"}, JobError, "--defense: the active party 'bank' alone defends"),
+        ({"party": "bank", "variant": "nothing"}, JobError, "unknown variant 'nothing'"),
+        ({"party": "bank"}, JobError, "the job has several variants; choose one of none, "),
+    ],
+)
+def test_bad_input_leaves_no_folder(company: Path, changes: dict[str, Any], error: type[Exception], words: str) -> None:
+    given = {"seed": 1, "join": Meeting().join, "log": silent, "variant": None, **changes}
+    party = given.pop("party")
+    job = load_job(company / "bank.toml" if party == "bank" else company / "telco.toml")
+    with pytest.raises(error, match=re.escape(words)):
+        participate(job, party, company / "out", **given)
+    assert not (company / "out").exists()
+
+
+def test_the_folder_of_another_job_is_refused(company: Path) -> None:
+    trained(company, Meeting())
+    path = company / "telco.toml"
+    path.write_text(path.read_text().replace("trees = 3", "trees = 4"))
+    with pytest.raises(OutputError, match=r"holds a party's run of another job: model\.trees differ"):
+        participate(load_job(path), "telco", company / "run-telco", seed=1, join=Meeting().join, log=silent)
+
+
+# -- afterwards ------------------------------------------------------------------------------------------------------
+
+
+def test_predictions_are_those_of_a_rehearsal(company: Path) -> None:
+    trained(company, Meeting())
+    train(load_job(company / "all.toml"), company / "rehearsal", seed=1, variant="none")
+    tables = {party: company / f"{party}.csv" for party in PARTIES}
+    meeting = Meeting({1: ("telco", 0)})
+
+    def run(party: str, job: Job, out: Path) -> int:
+        to = company / "there.parquet" if party == "bank" else None
+        return predict_as(job, party, out, tables[party], to, join=meeting.join, log=silent)
+
+    assert together(company, meeting, run) == dict.fromkeys(PARTIES, 120)
+    predict(company / "rehearsal", tables, company / "here.parquet")
+    assert pa.parquet.read_table(company / "there.parquet").equals(pa.parquet.read_table(company / "here.parquet"))
+
+
+def test_predictions_that_cannot_be(company: Path) -> None:
+    job = load_job(company / "telco.toml")
+    given: dict[str, Any] = {"join": Meeting().join, "log": silent}
+    with pytest.raises(FileFormatError, match=f"{PARTY_FILE}: no record of a run of party 'telco'"):
+        predict_as(job, "telco", company / "run-telco", company / "telco.csv", **given)
+    with pytest.raises(JobError, match="only the active party 'bank' learns the predictions"):
+        predict_as(job, "telco", company / "run-telco", company / "telco.csv", company / "p.parquet", **given)
+    trained(company, Meeting())
+    (company / "new.csv").write_text("id,telco0\nc1,1.0\n")
+    with pytest.raises(DataError, match="telco1"):
+        predict_as(job, "telco", company / "run-telco", company / "new.csv", **given)
+
+
+def test_the_page_says_what_protected_the_run(company: Path) -> None:
+    trained(company, Meeting({1: ("telco", 3)}))
+    page = write_party_report(company / "run-bank").read_text()
+    record = read_party_record(company / "run-bank")
+    assert record is not None
+    for words in (record.key.fingerprint, "certificate of bank", "plain engine", "gone on with 1 times", "AUC"):
+        assert words in page
+    assert "no encryption (plain engine)" in page
