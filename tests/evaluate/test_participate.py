@@ -18,7 +18,7 @@ import pytest
 from labelward.errors import DataError, FileFormatError, HandshakeError, JobError, OutputError, PeerRestarted
 from labelward.evaluate.participate import participate
 from labelward.evaluate.party_predict import predict_as
-from labelward.evaluate.party_record import PARTY_FILE, PartyRecord, read_party_record
+from labelward.evaluate.party_record import PARTY_FILE, PartyRecord, read_party_record, write_party_record
 from labelward.evaluate.predict import predict
 from labelward.evaluate.train import train
 from labelward.job import Job, load_job
@@ -64,6 +64,9 @@ class _Here:
 
     def conclude(self, mark: Callable[[], None]) -> None:
         mark()
+
+    def uninformed(self) -> tuple[str, ...]:
+        return ()
 
     def peers(self) -> dict[str, Any]:
         return {}
@@ -221,6 +224,51 @@ def test_a_finished_run_is_not_run_again(company: Path) -> None:
     again = trained(company, Meeting(), join=nobody, log=lambda event, _: told.append(event))
     assert again == records
     assert set(told) == {"done"}
+
+
+class Alone:
+    """A network in which nobody answers any more."""
+
+    def __init__(self, *uninformed: str) -> None:
+        self.told, self.left = list[bool](), uninformed
+
+    def join(self, job: Job, party: str, purpose: str, log: Any) -> tuple[Any, str]:
+        return self, ""
+
+    def attempt(self, *, finished: bool = False) -> None:
+        self.told.append(finished)
+
+    def uninformed(self) -> tuple[str, ...]:
+        return self.left
+
+    def close(self) -> None:
+        pass
+
+
+def again(company: Path, party: str, alone: Alone) -> PartyRecord:
+    """Start a party whose process was killed when it had just learned of the end."""
+    out = company / f"run-{party}"
+    record = read_party_record(out)
+    assert record is not None
+    write_party_record(out, msgspec.structs.replace(record, stage="finished"))
+    job = load_job(company / f"{party}.toml")
+    return participate(
+        job, party, out, seed=1, join=alone.join, log=silent, variant="none" if party == "bank" else None
+    )
+
+
+def test_a_passive_party_that_knows_of_the_end_needs_nobody(company: Path) -> None:
+    trained(company, Meeting())
+    alone = Alone()
+    assert again(company, "telco", alone).stage == "closed"
+    assert alone.told == []
+
+
+def test_the_active_party_tells_of_the_end_until_all_know(company: Path) -> None:
+    trained(company, Meeting())
+    for alone, stage in ((Alone("telco"), "finished"), (Alone(), "closed")):
+        assert again(company, "bank", alone).stage == stage
+        assert alone.told == [True]
 
 
 def test_the_first_line_of_a_log_says_what_protects_nothing(company: Path) -> None:

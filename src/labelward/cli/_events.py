@@ -34,6 +34,9 @@ _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "restarted": lambda told: f"{told['peer']} came back; all parties go on from the last checkpoint in common",
     "damaged": lambda told: told["checkpoint"],
     "saved": lambda told: f"this party's share of model {told['model']} is saved; waiting for the others",
+    "unacknowledged": lambda told: (
+        f"{', '.join(told['peers'])} may not know yet that all have their shares: the same command tells them"
+    ),
     "done": lambda told: f"all parties have their shares of model {told['model']}",
 }
 """What people are told of an event; of others nothing."""

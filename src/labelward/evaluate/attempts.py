@@ -51,6 +51,9 @@ class Network(Protocol):
     def conclude(self, mark: Callable[[], None]) -> None:
         """Wait until all parties have saved what is theirs; ``mark`` is called once that is certain."""
 
+    def uninformed(self) -> tuple[str, ...]:
+        """Return who may not know yet that the run is finished; nobody, as a passive party sees it."""
+
     def peers(self) -> Mapping[str, PeerInfo]:
         """Return who the others proved to be."""
 
@@ -165,9 +168,13 @@ class Run:
         )
 
     def to_its_end(self, record: PartyRecord) -> PartyRecord:
-        """Begin attempts until none is cut short and all parties know that all have their shares."""
+        """Begin attempts until none is cut short and all parties know that all have their shares.
+
+        A passive party that knows it needs nobody any more. The active party tells the others, whenever it is started
+        again, until all have heard.
+        """
         private_folder(self.folder)
-        while True:
+        while record.stage != "finished" or self._leads:
             transport = self.network.attempt(finished=record.stage in self._over())
             if transport is None:
                 break
@@ -179,13 +186,17 @@ class Run:
             except PeerRestarted as error:
                 self.log("restarted", {"peer": error.peer})
         self._checkpoints().purge()
-        record = self._store(record, stage="closed")
+        record = self._store(record, stage="finished" if self.network.uninformed() else "closed")
         self.log("done", {"model": record.model, "attempts": record.attempts})
         return record
 
+    @property
+    def _leads(self) -> bool:
+        return self.side.party == self.job.active.name
+
     def _over(self) -> tuple[str, ...]:
         """Return the stages in which this party has nothing more to do, for all that it knows."""
-        return ("finished",) if self.side.party == self.job.active.name else ("saved", "finished")
+        return ("finished",) if self._leads else ("saved",)
 
     def _attempt(self, transport: Transport, record: PartyRecord) -> PartyRecord:
         """Train; return the record of a share that is on disk."""

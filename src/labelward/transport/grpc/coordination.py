@@ -156,13 +156,17 @@ class Active(_Side):
             self.over = True
             for peer in self.peers.values():
                 self._finish(peer)
-            while missing := [peer.name for peer in self.peers.values() if not peer.standing.acknowledged]:
+            while missing := self.uninformed():
                 now = time.monotonic()
                 last = max((began, *(self.peers[name].heard for name in missing)))
                 if now - began > station.endpoint.timeout or now - last > _LINGER or station.fatal:
-                    station.log("unacknowledged", {"peers": missing})
+                    station.log("unacknowledged", {"peers": list(missing)})
                     return
                 station.lock.wait(_LOOK)
+
+    def uninformed(self) -> tuple[str, ...]:
+        """Return who has not said that it knows of the end, where it was told."""
+        return tuple(peer.name for peer in self.peers.values() if self.over and not peer.standing.acknowledged)
 
     def conclude(self, mark: Callable[[], None]) -> None:
         """Wait until every share is on disk, mark the run, tell all."""

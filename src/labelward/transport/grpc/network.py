@@ -123,6 +123,10 @@ class Network:
         assert side is not None
         side.conclude(mark)
 
+    def uninformed(self) -> tuple[str, ...]:
+        """Return who has not said that it knows of the run's end, once the active party has told it; else nobody."""
+        return () if self._active is None else self._active.uninformed()
+
     def fail(self, reason: str) -> None:
         """Tell all peers that the run has failed here, where there is no attempt whose end could be told."""
         side = self._active or self._passive
