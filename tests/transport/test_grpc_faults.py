@@ -274,18 +274,18 @@ def test_a_peer_that_is_away_ends_the_run_everywhere() -> None:
     log = Log()
     with behind_proxies(THREE) as (made, proxies):
         for each in made.values():
-            object.__setattr__(each.endpoint, "timeout", 2.0)
+            object.__setattr__(each.endpoint, "timeout", 5.0)
         made["bank"]._station._log = log
         ends = all_ends(made)
         proxies["shop"].open = False
         proxies["shop"].cut()
-        with pytest.raises(PeerError, match=r"away for 2 s \(last: .*lost") as caught:
+        with pytest.raises(PeerError, match=r"away for 5 s \(last: .*lost") as caught:
             ends["bank"].receive(30.0)
         assert caught.value.peer == "shop"
         ends["bank"].fail("PeerError")
-        with pytest.raises(PeerError, match="away for 2 s") as caught:
+        with pytest.raises(PeerError, match="away for 5 s") as caught:
             ends["telco"].receive(30.0)
         assert caught.value.peer == "shop"
-        with pytest.raises(PeerError, match=r"away for 2 s .*closed the connection during") as caught:
+        with pytest.raises(PeerError, match=r"away for 5 s .*closed the connection during") as caught:
             ends["shop"].receive(30.0)
         assert log.of("away")

@@ -211,15 +211,16 @@ def test_after_an_interruption_a_failure_tells_nobody(run: Run) -> None:
 
 
 def test_who_waits_for_a_party_that_never_comes_is_told_who_and_why() -> None:
-    bank = network("bank", THREE, timeout=1.5)
+    bank = network("bank", THREE, timeout=5.0)
     log = Log()
     telco = network("telco", THREE, bank.port or 0, timeout=60.0, log=log)
     try:
         told = background(lambda: telco.attempt())
-        with pytest.raises(PeerError, match=r"'shop': away for 1.5 s \(last: it has not connected yet\)"):
+        eventually(lambda: bank._station.peers["telco"].standing.ready)
+        with pytest.raises(PeerError, match=r"'shop': away for 5 s \(last: it has not connected yet\)"):
             bank.attempt()
         eventually(lambda: told)
-        assert "'shop': away for 1.5 s" in str(told[0])
+        assert "'shop': away for 5 s" in str(told[0])
         assert any("bank" in line["for"] for line in log.of("waiting"))
     finally:
         telco.close()
@@ -228,13 +229,15 @@ def test_who_waits_for_a_party_that_never_comes_is_told_who_and_why() -> None:
 
 def test_nobody_listens() -> None:
     log = Log()
-    lonely = network("telco", THREE, 1, timeout=1.0, log=log)
+    lonely = network("telco", THREE, 1, timeout=0.2, log=log)
     try:
-        with pytest.raises(PeerError, match=r"away for 1 s \(last: .* refused the connection: nobody listens there\)"):
+        eventually(lambda: log.of("disconnected"))
+        with pytest.raises(
+            PeerError, match=r"away for 0.2 s \(last: .* refused the connection: nobody listens there\)"
+        ):
             lonely.attempt()
     finally:
         lonely.close()
-    assert log.of("disconnected")
 
 
 def test_a_port_in_use_and_an_address_of_another_machine() -> None:

@@ -47,9 +47,10 @@ def as_party(made: Credentials, party: str) -> Credentials:
 def waiting(bank: Credentials | None = None, **changes: Any) -> Iterator[tuple[Network, Log, Network, Log]]:
     """A bank and a telco of which one is not what it should be."""
     logs = Log(), Log()
-    first = network("bank", TWO, credentials=bank, log=logs[0], timeout=3.0)
-    second = network("telco", TWO, first.port or 0, log=logs[1], timeout=3.0, **changes)
+    first = network("bank", TWO, credentials=bank, log=logs[0])
+    second = network("telco", TWO, first.port or 0, log=logs[1], timeout=0.2, **changes)
     try:
+        until(lambda: logs[1].of("disconnected"))
         yield first, logs[0], second, logs[1]
     finally:
         second.close()
@@ -108,8 +109,8 @@ def test_a_listener_that_trusts_another_authority_says_so_to_the_one_who_connect
 
 
 def test_a_valid_certificate_of_a_stranger_is_refused_and_logged() -> None:
-    with waiting() as (_, log, telco, _):
-        stranger = network("shop", THREE, int(telco.endpoint.address.rpartition(":")[2]))
+    with networks(TWO, log=(log := Log())) as made:
+        stranger = network("shop", THREE, made["bank"].port or 0)
         try:
             until(lambda: log.of("refused"))
         finally:
@@ -313,9 +314,10 @@ def test_two_relays_of_one_name_cannot_be() -> None:
 
 def test_parties_of_two_runs_do_not_meet_at_a_relay() -> None:
     relay = serve_relay("127.0.0.1:0", credentials("relay"), TWO, log=Log(), heartbeat=0.2)
-    bank = network("bank", TWO, relay.port, listener="relay", timeout=2.0)
+    bank = network("bank", TWO, relay.port, listener="relay", timeout=0.2)
     telco = network("telco", TWO, relay.port, listener="relay", run="f" * 64, timeout=60.0)
     try:
+        until(lambda: "another run" in bank._station.peers["telco"].reason)
         with pytest.raises(PeerError, match="connected for another run"):
             bank.attempt()
     finally:

@@ -83,7 +83,7 @@ def decode(raw: bytes | memoryview, kind: type[S]) -> S:
     """Read a greeting, or its core; :class:`CodecError` where it is none."""
     try:
         return msgspec.msgpack.decode(raw, type=kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise CodecError("a greeting that cannot be read") from error
 
 

@@ -184,7 +184,7 @@ class Hub:
     def _examine(self, content: bytes, party: str) -> Register:
         try:
             register = msgspec.msgpack.decode(content, type=Register)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise Refused("it says nothing that this version understands") from error
         if register.version != VERSION:
             raise Refused(f"it speaks version {register.version} of the transport, {self.name!r} {VERSION}")

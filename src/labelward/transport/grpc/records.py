@@ -127,7 +127,7 @@ def read(record: bytes) -> Chunk | Note:
         try:
             content: Note = _DECODER.decode(memoryview(record)[1:])
             return content
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise CodecError("a record that is no note of this version") from error
     if len(record) < _HEAD or record[0] != _CHUNK or record[1] > _FIRST | _LAST:
         raise CodecError("a record of an unknown kind")
