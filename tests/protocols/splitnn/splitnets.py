@@ -12,15 +12,16 @@ import torch
 from numpy.typing import NDArray
 
 from labelward.messages.codec import decode, encode
+from labelward.party.chain import PolicyChain
 from labelward.party.context import Context
 from labelward.party.handshake import Agreed, Sides
 from labelward.party.local import run_parties
+from labelward.party.policy import Policy
 from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
 from labelward.protocols.splitnn.behavior import Behavior
 from labelward.protocols.splitnn.held import Held, Labels
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.points import NetPolicy
 from labelward.protocols.splitnn.roles import ActiveOutcome, PassiveOutcome, Task, run_active, run_passive
 from labelward.transport.base import Transport
 
@@ -44,7 +45,7 @@ class Net:
     bottoms: Mapping[str, torch.nn.Module] = field(default_factory=dict)
     top: torch.nn.Module | None = None
     behaviors: Mapping[str, Behavior] = field(default_factory=dict)
-    policies: Mapping[str, NetPolicy] = field(default_factory=dict)
+    policies: Mapping[str, Policy] = field(default_factory=dict)
     seed: int = 1
     folder: Path | None = None
     change: Callable[[str, Any], Any] | None = None
@@ -146,7 +147,13 @@ def context_maker(net: Net, transcripts: dict[str, Transcript], party: str) -> C
         transcripts[party] = Transcript(header(net, party), None if net.folder is None else net.folder / party)
         wire = end if net.change is None else Lying(end, net.change)
         return Context(
-            wire, active=net.active, peers=peers, transcript=transcripts[party], seed=net.seed, timeout=120.0
+            wire,
+            active=net.active,
+            peers=peers,
+            transcript=transcripts[party],
+            seed=net.seed,
+            policies=PolicyChain([net.policies[party]] if party in net.policies else ()),
+            timeout=120.0,
         )
 
     return make
@@ -157,11 +164,11 @@ def _run(net: Net) -> Run:
     transcripts: dict[str, Transcript] = {}
 
     def lead(ctx: Context) -> Any:
-        return run_active(ctx, task, net.held(ctx.party), net.targets(), policies=net.policies.get(ctx.party))
+        return run_active(ctx, task, net.held(ctx.party), net.targets())
 
     def follow(ctx: Context) -> Any:
         behavior = net.behaviors.get(ctx.party)
-        return run_passive(ctx, task, net.held(ctx.party), behavior=behavior, policies=net.policies.get(ctx.party))
+        return run_passive(ctx, task, net.held(ctx.party), behavior=behavior)
 
     made = {
         party: (context_maker(net, transcripts, party), lead if party == net.active else follow) for party in net.parts

@@ -15,9 +15,9 @@ from torch import nn
 from labelward.errors import DataError, JobError, PeerError, PolicyError
 from labelward.messages.base import Array
 from labelward.messages.splitnn import BatchEmbeddings, BatchGradients, EmbeddingRequest, NetReady
+from labelward.party.policy import OutgoingEmbedding, Policy, ReturnedGradient, VisibleRows
 from labelward.protocols.splitnn.held import Held, Labels
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.points import NetPolicy, ReturnedGradient
 
 
 def small(**params: Any) -> Net:
@@ -190,8 +190,10 @@ def test_missing_values_where_a_model_takes_none() -> None:
         net.run(parts=parts)
 
 
-class Wrong(NetPolicy):
+class Wrong(Policy):
     """Answers with what cannot leave."""
+
+    kind = "wrong"
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -204,7 +206,7 @@ class Wrong(NetPolicy):
     "answer", [lambda v: None, lambda v: v[:-1], lambda v: v.astype(np.float64), lambda v: v * np.nan]
 )
 def test_a_policy_that_cannot_act_stops_the_run(answer: Any) -> None:
-    with pytest.raises(PolicyError, match="on_returned_gradient"):
+    with pytest.raises(PolicyError, match="defense 'wrong'"):
         small().run(policies={"bank": Wrong(answer)})
 
 
@@ -227,3 +229,35 @@ def test_rows_and_labels_are_checked() -> None:
     ):
         with pytest.raises(DataError, match=words):
             replace(good, **change)
+
+
+class ForEmbeddings(Policy):
+    """Acts where the active party sends nothing."""
+
+    kind = "for-embeddings"
+
+    def before_embedding(self, outgoing: OutgoingEmbedding) -> Any:
+        return outgoing.values
+
+
+class ForTrees(Policy):
+    """Acts where only trees are grown."""
+
+    kind = "for-trees"
+
+    def after_rows(self, rows: VisibleRows) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("party", "policy"),
+    [
+        ("bank", ForEmbeddings()),
+        ("telco", Wrong(lambda v: v)),
+        ("bank", ForTrees()),
+    ],
+    ids=["active", "passive", "trees"],
+)
+def test_a_policy_whose_point_is_never_reached_is_refused(party: str, policy: Policy) -> None:
+    with pytest.raises(PolicyError, match=f"defense '{policy.kind}' acts at .* which splitnn never reaches"):
+        small().run(policies={party: policy})

@@ -21,8 +21,9 @@ from labelward.messages.splitnn import (
     EpochOrder,
     ValidationEmbeddings,
 )
+from labelward.party.policy import OutgoingEmbedding, Policy, ReturnedGradient, Setup
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.points import NetPolicy, OutgoingEmbedding, ReturnedGradient
+from labelward.rng import Protection
 
 
 def net(parties: int = 3, **params: Any) -> Net:
@@ -88,8 +89,27 @@ def test_what_travels_has_the_agreed_precision(dtype: Any, wire: Any) -> None:
     assert run.state("telco")["1.weight"].dtype == np.dtype(dtype)
 
 
-class Watching(NetPolicy):
+class Gradients(Policy):
     """Answers with constants, and remembers what it was asked."""
+
+    kind = "gradients"
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.setups: list[Setup] = []
+
+    def begin(self, setup: Setup, protection: Protection) -> None:
+        self.setups.append(setup)
+
+    def on_returned_gradient(self, returned: ReturnedGradient) -> Any:
+        self.asked.append(returned)
+        return np.full_like(returned.values, 0.5 if returned.party == "telco" else 0.25)
+
+
+class Embeddings(Policy):
+    """Sends zeros, and remembers what it was asked."""
+
+    kind = "embeddings"
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -98,14 +118,10 @@ class Watching(NetPolicy):
         self.asked.append(outgoing)
         return np.zeros_like(outgoing.values)
 
-    def on_returned_gradient(self, returned: ReturnedGradient) -> Any:
-        self.asked.append(returned)
-        return np.full_like(returned.values, 0.5 if returned.party == "telco" else 0.25)
-
 
 @pytest.mark.parametrize("top", [True, False])
 def test_gradients_leave_as_the_policy_answers(top: bool) -> None:
-    policy = Watching()
+    policy = Gradients()
     run = net(top=top).run(policies={"bank": policy})
     for party, value in (("telco", 0.5), ("shop", 0.25)):
         received = [each.message.values.unpack() for each in run.views[party].received(BatchGradients)]
@@ -117,11 +133,16 @@ def test_gradients_leave_as_the_policy_answers(top: bool) -> None:
     order = next(iter(run.views["bank"].observed(EpochOrder))).rows.unpack()
     assert np.array_equal(policy.asked[0].targets, net().labels[order[:16]])
     assert policy.asked[0].classes == 3
+    (setup,) = policy.setups
+    assert (setup.model, setup.epochs, setup.batches, setup.separate) == ("splitnn", 4, 6, False)
+    (account,) = run.views["bank"].applied()
+    assert (account["kind"], account["stage"]) == ("gradients", "end")
+    assert account["changed_values"] == 2 * 4 * 90 * policy.asked[0].values.shape[1]
 
 
 def test_embeddings_leave_as_the_policy_answers() -> None:
     """In training, for validation rows and in prediction: nothing unprotected leaves."""
-    policy = Watching()
+    policy = Embeddings()
     run = net().run(policies={"telco": policy})
     for kind in (BatchEmbeddings, ValidationEmbeddings, EmbeddingAnswer):
         received = [each for each in run.views["bank"].received(kind) if each.peer == "telco"]
@@ -131,7 +152,7 @@ def test_embeddings_leave_as_the_policy_answers() -> None:
 
 
 def test_a_policy_acts_below_the_wire_precision() -> None:
-    policy = Watching()
+    policy = Gradients()
     net(2, wire_dtype="float16", dtype="float64", epochs=1, learning_rate=1e-3).run(policies={"bank": policy})
     assert policy.asked[0].values.dtype == np.float64
 
@@ -148,3 +169,23 @@ def test_a_digest_stands_for_an_array() -> None:
     with pytest.raises(CodecError, match="a digest only was recorded"):
         kept.values.unpack()
     assert redacted(message) == message
+
+
+@pytest.mark.parametrize(
+    ("blind", "params", "separate"),
+    [
+        (True, {"top": False}, True),
+        (False, {"top": False}, False),
+        (True, {"top": True}, False),
+        (True, {"top": False, "loss": "weighted"}, False),
+    ],
+    ids=str,
+)
+def test_policies_hear_whether_a_gradient_tells_of_one_label_only(
+    blind: bool, params: dict[str, Any], separate: bool
+) -> None:
+    policy = Gradients()
+    given = net(2, epochs=1, learning_rate=1e-3, **params)
+    parts = {"bank": np.zeros((120, 0)), "telco": given.parts["telco"]} if blind else given.parts
+    given.run(parts=parts, policies={"bank": policy})
+    assert policy.setups[0].separate is separate

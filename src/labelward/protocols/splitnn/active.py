@@ -29,14 +29,14 @@ from labelward.messages.splitnn import (
     ValidationEmbeddings,
 )
 from labelward.party.context import Context
+from labelward.party.outgoing import ReturnedGradient
 from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.held import Labels
 from labelward.protocols.splitnn.local import Bottom, Trainable, batches, device_of, epoch_order, pieces
 from labelward.protocols.splitnn.losses import Epoch, Objective, Score
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.points import NetPolicy, ReturnedGradient
 from labelward.protocols.splitnn.state import ActiveState, restore, stored
-from labelward.protocols.splitnn.wire import as_array, checked, diverged, is_finite, pack, unpack
+from labelward.protocols.splitnn.wire import as_array, diverged, is_finite, pack, unpack
 from labelward.rng import learning
 
 __all__ = ["Fit", "joined", "train_active"]
@@ -68,7 +68,6 @@ def train_active(
     bottom: Bottom | None,
     top: Trainable | None,
     *,
-    policies: NetPolicy,
     resume: ActiveState | None = None,
 ) -> tuple[Epoch, ...]:
     """Train with all peers of the context; bottom and top model then have the best epoch's weights.
@@ -89,7 +88,7 @@ def train_active(
         PeerError: a peer failed, stayed silent or sent something that cannot be.
         PolicyError: a policy cannot act.
     """
-    server = _Server(ctx, params, fit, bottom, top, policies=policies)
+    server = _Server(ctx, params, fit, bottom, top)
     if resume is None:
         server.save()
     else:
@@ -116,17 +115,8 @@ def joined(parts: list[torch.Tensor], top: torch.nn.Module | None) -> torch.Tens
 class _Server:
     """The active party's state between batches."""
 
-    def __init__(
-        self,
-        ctx: Context,
-        params: SplitNet,
-        fit: Fit,
-        bottom: Bottom | None,
-        top: Trainable | None,
-        *,
-        policies: NetPolicy,
-    ) -> None:
-        self.ctx, self.params, self.policies = ctx, params, policies
+    def __init__(self, ctx: Context, params: SplitNet, fit: Fit, bottom: Bottom | None, top: Trainable | None) -> None:
+        self.ctx, self.params = ctx, params
         self.model, self.objective, self.rows, self.sizes = fit.model, fit.objective, fit.rows, fit.sizes
         self.bottom, self.top = bottom, top
         self.device, dtype = device_of(params), getattr(torch, params.dtype)
@@ -271,8 +261,7 @@ class _Server:
             draw=lambda what: learning(self.ctx.seed, self.ctx.party, step[0], what),
             protection=self.ctx.protection,
         )
-        answer = checked(self.policies.on_returned_gradient(given), values, "on_returned_gradient")
-        return pack(answer, self.params)
+        return pack(self.ctx.policies.on_returned_gradient(given), self.params)
 
 
 def _gradient(part: torch.Tensor) -> torch.Tensor:

@@ -26,23 +26,21 @@ from labelward.messages.splitnn import (
     ValidationEmbeddings,
 )
 from labelward.party.context import Context
+from labelward.party.outgoing import OutgoingEmbedding
 from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.held import Rows
 from labelward.protocols.splitnn.local import Bottom, batches, embedded, epoch_order
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.points import NetPolicy, OutgoingEmbedding
 from labelward.protocols.splitnn.state import PassiveState, restore, stored
-from labelward.protocols.splitnn.wire import as_array, as_tensor, checked, diverged, is_finite, pack, unpack
+from labelward.protocols.splitnn.wire import as_array, as_tensor, diverged, is_finite, pack, unpack
 from labelward.rng import learning
 
-__all__ = ["answer_requests", "train_passive"]
+__all__ = ["answer_requests", "outgoing", "train_passive"]
 
 Purpose = Literal["training", "validation", "prediction"]
 
 
-def train_passive(
-    ctx: Context, params: SplitNet, bottom: Bottom, rows: int, *, policies: NetPolicy, resume: int | None = None
-) -> int:
+def train_passive(ctx: Context, params: SplitNet, bottom: Bottom, rows: int, *, resume: int | None = None) -> int:
     """Take part in training until the active party ends it; the bottom model then has the best epoch's weights.
 
     Args:
@@ -63,20 +61,21 @@ def train_passive(
     done, last = resume or 0, False
     if resume:
         state, _ = ctx.checkpoints.load(resume, PassiveState)
+        ctx.policies.resume(state.policies)
         restore(bottom, state.bottom)
         last = state.last
     while not last:
-        last = _epoch(ctx, params, bottom, rows, done, policies)
+        last = _epoch(ctx, params, bottom, rows, done)
         done += 1
         if done == params.epochs and not last:
             raise PeerError(ctx.active, f"did not end training after the {done} epochs that were agreed on")
         if ctx.checkpoints.kept:
-            ctx.save(done, PassiveState(bottom=stored(bottom), last=last))
+            ctx.save(done, PassiveState(bottom=stored(bottom), last=last, policies=ctx.policies.state()))
     bottom.finish()
     return done
 
 
-def _epoch(ctx: Context, params: SplitNet, bottom: Bottom, rows: int, epoch: int, policies: NetPolicy) -> bool:
+def _epoch(ctx: Context, params: SplitNet, bottom: Bottom, rows: int, epoch: int) -> bool:
     """Go through all training rows once and embed the validation rows; return whether no further epoch follows."""
     ctx.progress("epochs", epoch, params.epochs)
     ctx.recv(ctx.active, EpochStart, (epoch,))
@@ -88,7 +87,7 @@ def _epoch(ctx: Context, params: SplitNet, bottom: Bottom, rows: int, epoch: int
         step = (epoch, batch)
         with ctx.phase("forward"):
             values = bottom.forward(places[piece])
-            array = outgoing(ctx, params, values, "training", step, policies)
+            array = outgoing(ctx, params, values, "training", step)
         ctx.send(ctx.active, BatchEmbeddings(array), step)
         gradients = ctx.recv(ctx.active, BatchGradients, step).values
         with ctx.blaming(ctx.active, "BatchGradients", step):
@@ -96,7 +95,7 @@ def _epoch(ctx: Context, params: SplitNet, bottom: Bottom, rows: int, epoch: int
         with ctx.phase("backward"):
             bottom.update(returned)
     for part, values in enumerate(bottom.validation()):
-        array = outgoing(ctx, params, values, "validation", (epoch, part), policies)
+        array = outgoing(ctx, params, values, "validation", (epoch, part))
         ctx.send(ctx.active, ValidationEmbeddings(array), (epoch, part))
     end = ctx.recv(ctx.active, EpochEnd, (epoch,))
     if end.best and params.patience:
@@ -110,7 +109,6 @@ def outgoing(
     values: torch.Tensor,
     purpose: Purpose,
     step: tuple[int, int],
-    policies: NetPolicy,
 ) -> Array:
     """Return embeddings as they leave: finite, and after the policies have had their say."""
     numbers = as_array(values)
@@ -125,12 +123,10 @@ def outgoing(
         draw=lambda what: learning(ctx.seed, ctx.party, step[0], what),
         protection=ctx.protection,
     )
-    return pack(checked(policies.before_embedding(given), numbers, "before_embedding"), params)
+    return pack(ctx.policies.before_embedding(given), params)
 
 
-def answer_requests(
-    ctx: Context, params: SplitNet, model: str, module: nn.Module, x: Rows, *, policies: NetPolicy
-) -> None:
+def answer_requests(ctx: Context, params: SplitNet, model: str, module: nn.Module, x: Rows) -> None:
     """Answer until the active party asks for no more rows.
 
     Args:
@@ -156,6 +152,6 @@ def answer_requests(
             return
         rows = as_tensor(x[request.start : request.stop], params, device)
         values = torch.cat(list(embedded(module, rows, params)))
-        array = outgoing(ctx, params, values, "prediction", (0, number), policies)
+        array = outgoing(ctx, params, values, "prediction", (0, number))
         ctx.send(ctx.active, EmbeddingAnswer(array), (number,))
         number += 1

@@ -17,7 +17,6 @@ from labelward.protocols.splitnn.active import joined
 from labelward.protocols.splitnn.held import Rows
 from labelward.protocols.splitnn.local import device_of, embedded
 from labelward.protocols.splitnn.passive import answer_requests
-from labelward.protocols.splitnn.points import NetPolicy
 from labelward.protocols.splitnn.share import NetShare
 from labelward.protocols.splitnn.wire import as_array, as_tensor, unpack
 
@@ -68,16 +67,14 @@ def predict_active(
     return outputs
 
 
-def predict_passive(
-    ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Module | None = None, policies: NetPolicy | None = None
-) -> None:
+def predict_passive(ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Module | None = None) -> None:
     """Answer until the active party asks for no more rows; arguments and errors as for :func:`predict_active`."""
     params = share.settings
     if share.bottom is None:
         raise FileFormatError(f"the share of party {share.party!r} has no bottom model")
     _check_rows(share, x)
     module = share.bottom.module(params, bottom).to(device_of(params))
-    answer_requests(ctx, params, share.model, module, x, policies=policies or NetPolicy())
+    answer_requests(ctx, params, share.model, module, x)
 
 
 def expected(share: NetShare, outputs: Floats) -> Floats:

@@ -13,24 +13,40 @@ from numpy.typing import NDArray
 
 from labelward.errors import JobError, PeerError
 from labelward.messages.splitnn import NetReady, NetStart
+from labelward.party.chain import require_points
 from labelward.party.context import Context
 from labelward.party.handshake import Agreed
+from labelward.party.policy import Setup
 from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.active import Fit, train_active
 from labelward.protocols.splitnn.behavior import Behavior, Honest
 from labelward.protocols.splitnn.held import Held, Labels
-from labelward.protocols.splitnn.local import Bottom, Trainable, device_of, make_bottom, own_module, seeded
+from labelward.protocols.splitnn.local import Bottom, Trainable, batches, device_of, make_bottom, own_module, seeded
 from labelward.protocols.splitnn.losses import Epoch, Objective, objective_of
 from labelward.protocols.splitnn.models import ModelSpec, build
 from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.protocols.splitnn.passive import train_passive
-from labelward.protocols.splitnn.points import NetPolicy
 from labelward.protocols.splitnn.predict import predict_active, predict_passive
 from labelward.protocols.splitnn.share import NetShare, StoredModel
 from labelward.protocols.splitnn.state import ActiveState
 from labelward.protocols.splitnn.wire import pack_state
 
-__all__ = ["ActiveOutcome", "PassiveOutcome", "Task", "run_active", "run_passive"]
+__all__ = [
+    "VISITED",
+    "VISITED_PASSIVE",
+    "ActiveOutcome",
+    "PassiveOutcome",
+    "Task",
+    "run_active",
+    "run_passive",
+    "setup_of",
+]
+
+VISITED = frozenset({"on_returned_gradient"})
+"""The points of the active party's policies."""
+
+VISITED_PASSIVE = frozenset({"before_embedding"})
+"""The points of a passive party's own policies."""
 
 _STEP = (0,)
 
@@ -64,15 +80,32 @@ class PassiveOutcome:
     share: NetShare
 
 
-def run_active(
-    ctx: Context, task: Task, held: Held, labels: Labels, *, policies: NetPolicy | None = None
-) -> ActiveOutcome:
+def setup_of(params: SplitNet, *, classes: int, rows: int, active_columns: int, passive: tuple[str, ...]) -> Setup:
+    """Return what policies may check before anything starts.
+
+    Args:
+        classes: of the labels; 0 for quantities.
+        rows: training rows.
+        active_columns: numbers in a row of the active party's; 0: it has no bottom model.
+    """
+    return Setup(
+        model=params.kind,
+        classes=classes,
+        passive=passive,
+        active_columns=active_columns,
+        stops_early=params.patience > 0,
+        epochs=params.epochs,
+        batches=len(batches(rows, params.batch_size)),
+        separate=not params.top and not active_columns and params.loss != "weighted" and classes > 0,
+    )
+
+
+def run_active(ctx: Context, task: Task, held: Held, labels: Labels) -> ActiveOutcome:
     """Run the active party's program.
 
     Args:
         held: its rows (there may be no column).
         labels: of the training rows, then of the validation rows.
-        policies: what decides what leaves.
 
     Raises:
         DataError: the labels do not fit the loss.
@@ -81,11 +114,15 @@ def run_active(
         PeerError: a peer failed.
         PolicyError: a policy cannot act.
     """
-    params, rows, policies = task.params, held.rows, policies or NetPolicy()
+    params, rows = task.params, held.rows
     _check(params, held, rows)
     if len(labels.values) != len(held.train):
         raise JobError(f"{len(labels.values)} labels for {len(held.train)} training and validation rows")
     objective = objective_of(params, labels, rows)
+    width = int(np.prod(held.shape))
+    setup = setup_of(params, classes=objective.classes, rows=rows, active_columns=width, passive=ctx.peers)
+    require_points(ctx.policies.policies, VISITED, setup)
+    ctx.policies.begin(setup, ctx.protection)
     number, kept = task.agreed.resume, None
     if number is not None:
         kept, _ = ctx.checkpoints.load(number, ActiveState)
@@ -93,14 +130,16 @@ def run_active(
     for peer in ctx.peers:
         ctx.send(peer, NetStart(model, wanted), _STEP)
     bottom = None
-    if 0 not in held.shape:
+    if width:
         bottom = make_bottom(ctx.party, held, params, wanted, seed=ctx.seed)
     sizes = {peer: _size(ctx, peer, wanted) for peer in ctx.peers}
     if bottom is None and not sizes:
         raise JobError(f"party {ctx.party!r} has no columns, and there is no other party")
     top = _make_top(ctx, params, held, objective, ([bottom.outputs] if bottom else []) + list(sizes.values()))
     fit = Fit(model=model, objective=objective, labels=labels, rows=rows, sizes=sizes)
-    history = train_active(ctx, params, fit, bottom, top, policies=policies, resume=kept)
+    history = train_active(ctx, params, fit, bottom, top, resume=kept)
+    for account in ctx.policies.accounts():
+        ctx.applied({"stage": "end", **account})
     share = NetShare(
         model=model,
         party=ctx.party,
@@ -120,26 +159,29 @@ def run_active(
     return ActiveOutcome(share=share, outputs=outputs, history=history)
 
 
-def run_passive(
-    ctx: Context, task: Task, held: Held, *, behavior: Behavior | None = None, policies: NetPolicy | None = None
-) -> PassiveOutcome:
+def run_passive(ctx: Context, task: Task, held: Held, *, behavior: Behavior | None = None) -> PassiveOutcome:
     """Run a passive party's program; arguments and errors as for :func:`run_active`.
 
     Args:
         behavior: how the party updates its bottom model, where not as agreed; stands in its transcript.
     """
-    params, rows, policies = task.params, held.rows, policies or NetPolicy()
+    params, rows = task.params, held.rows
     behavior = behavior or Honest()
     _check(params, held, rows)
     if 0 in held.shape:
         raise JobError(f"party {ctx.party!r} has no columns; only the active party may have none")
+    setup = setup_of(params, classes=0, rows=rows, active_columns=0, passive=(ctx.party,))
+    require_points(ctx.policies.policies, VISITED_PASSIVE, setup)
+    ctx.policies.begin(setup, ctx.protection)
     start = ctx.recv(ctx.active, NetStart, _STEP)
     bottom = make_bottom(ctx.party, held, params, start.outputs, seed=ctx.seed, behavior=behavior)
     ctx.send(ctx.active, NetReady(bottom.outputs), _STEP)
     told = {"kind": behavior.kind, "parameters": behavior.parameters()}
     if behavior.kind != Honest.kind:
         ctx.applied({"stage": "behavior", **told})
-    epochs = train_passive(ctx, params, bottom, rows, policies=policies, resume=task.agreed.resume)
+    epochs = train_passive(ctx, params, bottom, rows, resume=task.agreed.resume)
+    for account in ctx.policies.accounts():
+        ctx.applied({"stage": "end", **account})
     share = NetShare(
         model=start.model,
         party=ctx.party,
@@ -151,7 +193,7 @@ def run_passive(
         behavior=told,
     )
     with ctx.phase("predict"):
-        predict_passive(ctx, share, held.test, bottom=held.bottom, policies=policies)
+        predict_passive(ctx, share, held.test, bottom=held.bottom)
     return PassiveOutcome(share=share)
 
 

@@ -37,10 +37,16 @@ class TrainedState(msgspec.Struct, frozen=True):
 
 
 class PassiveState(msgspec.Struct, frozen=True, kw_only=True):
-    """A passive party between two epochs; ``last``: none follows."""
+    """A passive party between two epochs.
+
+    Attributes:
+        last: whether no further one follows.
+        policies: what they keep.
+    """
 
     bottom: TrainedState
     last: bool
+    policies: ChainState
 
 
 class ActiveState(msgspec.Struct, frozen=True, kw_only=True):

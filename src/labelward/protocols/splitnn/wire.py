@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import CodecError, FileFormatError, JobError, PolicyError
+from labelward.errors import CodecError, FileFormatError, JobError
 from labelward.messages.base import Array
 from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.params import SplitNet
 
-__all__ = ["as_array", "as_tensor", "checked", "diverged", "is_finite", "pack", "pack_state", "unpack", "unpack_state"]
+__all__ = ["as_array", "as_tensor", "diverged", "is_finite", "pack", "pack_state", "unpack", "unpack_state"]
 
 Floats = NDArray[Any]
 
@@ -52,15 +52,6 @@ def unpack(array: Array, params: SplitNet, shape: tuple[int, int], device: torch
     if (array.dtype, array.shape) != (dtype, shape):
         raise CodecError(f"sent {array.dtype} {list(array.shape)} where {dtype} {list(shape)} was agreed on")
     return torch.from_numpy(array.unpack().astype(params.dtype)).to(device)
-
-
-def checked(answer: Any, asked: Floats, point: str) -> Floats:
-    """Return a policy's answer; :class:`PolicyError` where it is not of the same shape and dtype, and finite."""
-    if not isinstance(answer, np.ndarray) or (answer.shape, answer.dtype) != (asked.shape, asked.dtype):
-        raise PolicyError(f"a defense did not answer at {point} with an array of the shape and dtype it was given")
-    if not is_finite(answer):
-        raise PolicyError(f"a defense answered at {point} with numbers that are not finite")
-    return answer
 
 
 def diverged(party: str, what: str, epoch: int, batch: int | None, params: SplitNet) -> JobError:
