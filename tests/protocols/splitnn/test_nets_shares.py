@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from splitnets import Net, blobs, context_maker
 from torch import nn
 
 from labelward.errors import FileFormatError, JobError
 from labelward.party.local import run_parties
 from labelward.party.transcript import Transcript
+from labelward.protocols.splitnn.local import seeded
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.predict import expected, predict_active, predict_passive
 from labelward.protocols.splitnn.share import NetShare
@@ -94,6 +96,23 @@ def test_modules_handed_in_are_handed_in_again(tmp_path: Path) -> None:
         stored.module(shares["telco"].settings)
     with pytest.raises(FileFormatError, match=r"bias is \(\(4,\), 'float32'\) in the file and \(\(5,\), 'float32'\)"):
         stored.module(shares["telco"].settings, nn.Linear(2, 5))
+
+
+@pytest.mark.parametrize("bottom", ["linear", "fcnn-3", "hashed"])
+def test_the_untrained_model_is_where_training_started(bottom: str) -> None:
+    """A run that learns next to nothing in one epoch ends where it began, columns scaled alike."""
+    run = trained(bottom=bottom, epochs=1, learning_rate=1e-30).run()
+    share = run.passive["telco"].share
+    assert share.bottom is not None
+    fresh = share.bottom.untrained(share.settings, seeded(1, "telco", "bottom")).state_dict()
+    assert fresh.keys() == share.bottom.state.keys()
+    for name, array in share.bottom.state.items():
+        if "running" not in name and "tracked" not in name:  # what batch normalization saw
+            np.testing.assert_allclose(
+                fresh[name].numpy(), array.unpack(), rtol=0, atol=1e-25, err_msg=name
+            )  # the rate
+    other = share.bottom.untrained(share.settings, seeded(2, "telco", "bottom")).state_dict()
+    assert any(not torch.equal(fresh[name], other[name]) for name in fresh)
 
 
 def test_damaged_files_are_refused(tmp_path: Path) -> None:

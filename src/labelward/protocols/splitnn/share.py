@@ -20,6 +20,7 @@ from labelward.protocols.splitnn.local import own_module
 from labelward.protocols.splitnn.losses import Epoch, Objective
 from labelward.protocols.splitnn.models import ModelSpec, build
 from labelward.protocols.splitnn.params import MODULE, SplitNet
+from labelward.protocols.splitnn.tables import Hashed, Table
 from labelward.protocols.splitnn.wire import unpack_state
 
 __all__ = ["FILE_NAME", "FORMAT", "NetShare", "StoredModel"]
@@ -51,6 +52,21 @@ class StoredModel(msgspec.Struct, frozen=True):
         else:
             made = build(self.spec, torch.Generator(), getattr(torch, params.dtype))
         unpack_state(self.state, made, "a model share")
+        return made.eval()
+
+    def untrained(self, params: SplitNet, generator: torch.Generator, given: nn.Module | None = None) -> nn.Module:
+        """Return the same model before any training: with drawn weights, and the columns scaled as here.
+
+        With the generator of the party's own learning draws (:func:`~labelward.protocols.splitnn.local.seeded`) these
+        are the weights that the training started from. A model that was handed in is returned as it is handed in now.
+        """
+        if self.spec.preset == MODULE:
+            return own_module(given, "bottom or top_model", params).eval()
+        made = build(self.spec, generator, getattr(torch, params.dtype))
+        first = next(iter(made.children()), None)
+        if isinstance(first, Table | Hashed):
+            scaling = {name: torch.from_numpy(self.state[f"0.{name}"].unpack().copy()) for name in ("mean", "scale")}
+            first.load_state_dict(scaling, strict=False)
         return made.eval()
 
 
