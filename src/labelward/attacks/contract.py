@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.errors import JobError
 from labelward.party.view import View
 
 __all__ = ["Attack", "Aux", "Guess", "Own"]
@@ -97,15 +98,38 @@ class Attack(ABC):
     Attributes:
         kind: the name in a job file.
         primary: the metric that ranks its guesses.
+        models: the kinds of model whose views it reads; none: of any, since it reads none of what models differ in.
     """
 
     kind: ClassVar[str]
     primary: ClassVar[str] = "v_measure"
+    models: ClassVar[tuple[str, ...]] = ()
 
     @property
     def labels_needed(self) -> int:
         """How many training rows' labels the attacker must be told."""
         return 0
+
+    @property
+    def behavior(self) -> dict[str, Any] | None:
+        """How the attacker trains its own part of the model, where not as agreed: ``kind`` and parameters.
+
+        Such an attack needs a run of its own, in which its party behaves so; what is read is the view of that run.
+        """
+        return None
+
+    def check_model(self, model: Mapping[str, Any]) -> None:
+        """Refuse a model whose views the attack cannot read, before anything is trained.
+
+        Args:
+            model: kind and all parameters, as in a completed job.
+
+        Raises:
+            JobError: the kind of model, or how it is set up.
+        """
+        if self.models and model["kind"] not in self.models:
+            told = " or ".join(map(repr, self.models))
+            raise JobError(f"attack {self.kind!r} reads views of {told}, not of {model['kind']!r}")
 
     @abstractmethod
     def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:

@@ -68,6 +68,7 @@ class ID2Graph(Attack):
     """
 
     kind: ClassVar[str] = "id2graph"
+    models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
 
     eta: float | None = None
     alpha: float = 3.0

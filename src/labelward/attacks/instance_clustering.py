@@ -46,6 +46,7 @@ class InstanceClustering(Attack):
     """
 
     kind: ClassVar[str] = "instance-clustering"
+    models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
     primary: ClassVar[str] = "accuracy"
 
     known_per_cluster: int = 1

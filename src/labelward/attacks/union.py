@@ -36,6 +36,7 @@ class Union(Attack):
     """
 
     kind: ClassVar[str] = "union"
+    models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
 
     def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
         """Return the part of every training row; notes give the visible trees and the parts.
@@ -62,6 +63,7 @@ class UnionClustering(Attack):
     """
 
     kind: ClassVar[str] = "union-clustering"
+    models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
 
     def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
         """Return a cluster for every training row; notes give the visible trees and the parts.
