@@ -283,7 +283,7 @@ def wires(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_a_point_that_is_never_reached_stops_the_run_at_set_up(wires: dict[str, Any]) -> None:
     with pytest.raises(PolicyError, match="defense 'later' acts at before_embedding, which secureboost never reaches"):
         setting(Later()).run()
-    assert sent(wires) == []
+    assert set(sent(wires)) <= {"Hello", "Begin"}  # the greeting, which says nothing of labels
 
 
 @dataclass(frozen=True, kw_only=True)

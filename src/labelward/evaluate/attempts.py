@@ -235,7 +235,7 @@ class Run:
             transport,
             active=parties[0],
             peers=tuple(name for name in parties if name != self.side.party),
-            transcript=Transcript(None, self.folder / VIEW, resume=True),
+            transcript=Transcript(None, self.folder / VIEW, resume=True, finished=True),
             seed=self.seed,
             protection=Protection(),
             policies=self.side.policies(),

@@ -8,12 +8,9 @@ from importlib import resources
 from pathlib import Path
 
 from labelward.errors import DependencyError, FileFormatError
-from labelward.evaluate.metering import readings_of
 from labelward.evaluate.party_record import PARTY_FILE, PartyRecord, read_party_record
+from labelward.evaluate.party_seen import Seen, read_seen
 from labelward.evaluate.private import replacing
-from labelward.evaluate.rehearse import VIEW
-from labelward.evaluate.results import MeterReading
-from labelward.party.view import View
 from labelward.report.metrics import NOTHING, figure, metric_name
 from labelward.report.numbers import count, data_size, duration
 from labelward.report.page import REPORT_FILE
@@ -48,8 +45,7 @@ def write_party_report(folder: Path) -> Path:
     record = read_party_record(folder)
     if record is None:
         raise FileFormatError(f"{folder}: is no folder that labelward party wrote")
-    stored = folder / record.party / VIEW
-    view = View.load(stored) if stored.exists() else None
+    seen = read_seen(folder, record.party)
     try:
         import jinja2
     except ImportError as error:
@@ -63,7 +59,7 @@ def write_party_report(folder: Path) -> Path:
         title=f"run with {', '.join(name for name in record.parties if name != record.party)}",
         verdict=_verdict(record),
         insecure=insecure_warning(record.key.insecure),
-        parts=[part for part in (_protection(record), _outcome(record), _traffic(view), _meter(view)) if part],
+        parts=[part for part in (_protection(record), _outcome(record), _traffic(seen), _meter(seen)) if part],
         css=(files / "page.css").read_text(encoding="utf-8"),
     )
     with replacing(folder / REPORT_FILE) as file:
@@ -144,13 +140,13 @@ def _outcome(record: PartyRecord) -> _Part | None:
     return _Part(title="What it came to", tables=tuple(tables)) if tables else None
 
 
-def _traffic(view: View | None) -> _Part | None:
-    if view is None:
+def _traffic(seen: Seen | None) -> _Part | None:
+    if seen is None:
         return None
     names = {"sent": "sent", "received": "received", "observed": "computed from its own secrets", "applied": "applied"}
     rows = tuple(
         (names[kind], name, count(number), data_size(size))
-        for (kind, name), (number, size) in sorted(view.counts().items())
+        for (kind, name), (number, size) in sorted(seen.counts.items())
         if kind in names
     )
     table = Table(caption="By type", header=("how", "record", "number", "size"), rows=rows, words=2)
@@ -158,19 +154,14 @@ def _traffic(view: View | None) -> _Part | None:
     return _Part(title="What passed", about=about, tables=(table,))
 
 
-def _meter(view: View | None) -> _Part | None:
+def _meter(seen: Seen | None) -> _Part | None:
     """Return the leakage meter's curves; the active party's view has them."""
-    read: dict[str, tuple[MeterReading, ...]] = {}
-    for account in view.applied() if view is not None else ():
-        read |= readings_of(account)
     images = tuple(
         _curve(party, [each.trees for each in readings], [each.v_measure for each in readings])
-        for party, readings in read.items()
+        for party, readings in (seen.readings if seen is not None else {}).items()
         if readings
     )
-    about = (
-        "V-measure of the communities that each passive party could find in what it was shown, with the true labels."
-    )
+    about = "V-measure, with the true labels, of the communities that each party could find in what it was shown."
     return _Part(title="What it showed the others", about=about, images=images) if images else None
 
 

@@ -1,0 +1,42 @@
+"""What stands in the view of one party's run, as its page tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from labelward.evaluate.metering import readings_of
+from labelward.evaluate.rehearse import VIEW
+from labelward.evaluate.results import MeterReading
+from labelward.party.view import View
+
+__all__ = ["Seen", "read_seen"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What a view holds.
+
+    Attributes:
+        counts: number and bytes of records, by kind and type; of all attempts.
+        readings: of the leakage meter, by passive party; at the active party.
+    """
+
+    counts: Mapping[tuple[str, str], tuple[int, int]]
+    readings: Mapping[str, tuple[MeterReading, ...]]
+
+
+def read_seen(run: Path, party: str) -> Seen | None:
+    """Return what a party's view holds; None where it recorded nothing, or was purged of it.
+
+    Raises:
+        FileFormatError: the view is damaged.
+    """
+    if not (run / party / VIEW).exists():
+        return None
+    view = View.load(run / party / VIEW)
+    readings: dict[str, tuple[MeterReading, ...]] = {}
+    for account in view.applied():
+        readings |= readings_of(account)
+    return Seen(counts=view.counts(), readings=readings)
