@@ -9,6 +9,7 @@ from pathlib import Path
 from labelward.evaluate.metering import readings_of
 from labelward.evaluate.rehearse import VIEW
 from labelward.evaluate.results import MeterReading
+from labelward.party.transcript import FILE_NAME
 from labelward.party.view import View
 
 __all__ = ["Seen", "read_seen"]
@@ -33,7 +34,7 @@ def read_seen(run: Path, party: str) -> Seen | None:
     Raises:
         FileFormatError: the view is damaged.
     """
-    if not (run / party / VIEW).exists():
+    if not (run / party / VIEW / FILE_NAME).exists():
         return None
     view = View.load(run / party / VIEW)
     readings: dict[str, tuple[MeterReading, ...]] = {}
