@@ -15,5 +15,10 @@ DEFENSES: Registry[Policy] = Registry(
         "label_dp:RandomizedLabels",
         "label_dp:LpMst",
         "grafting:Grafting",
+        "noisy_gradients:NoisyGradients",
+        "gradient_compression:GradientCompression",
+        "ppdl:Ppdl",
+        "discrete_sgd:DiscreteSgd",
+        "sign_sgd:SignSgd",
     ],
 )

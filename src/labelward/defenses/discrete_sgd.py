@@ -1,0 +1,132 @@
+"""DiscreteSGD: each number of a returned gradient is rounded to one of few levels.
+
+Setting: the passive parties are curious. Rounding blurs sizes and keeps signs, where numbers are not rounded to 0; so
+it hardly hinders the direct attack, which reads signs. It is no noise: equal gradients leave as equal.
+
+``form = "paper"``: an interval of the mean plus and minus two standard deviations, cut into ``levels`` equal pieces;
+each number is rounded to the nearest end of a piece. Numbers beyond the interval are outliers: discarded (they become
+0), or clipped to the interval's ends. Mean and deviation are those of the gradients to one party in the first epoch.
+The paper observes that epoch before it protects anything, which would give away all labels; here the estimate runs:
+each batch of the first epoch is rounded by the gradients so far, its own included, worked out before anything leaves.
+From the second epoch on the interval stays. Its ends can be read from what is sent, so mean and deviation are no
+secret. Where no two numbers of a party's gradients differed yet, zeros leave.
+
+``form = "published"``: levels are the multiples of 2 ``bound`` / ``levels``, and nothing is discarded or clipped.
+
+Intervals are relative to the gradient of the batch's *mean* loss.
+
+Reference: Section 6.1 of the label inference paper. Published code: a fixed bound of 0.03 (0.001 for Criteo).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Literal
+
+import msgspec
+import numpy as np
+
+from labelward.defenses.keyed import number
+from labelward.errors import JobError
+from labelward.kernels.gradients import nearest_step
+from labelward.party.policy import Policy, ReturnedGradient, Values
+
+__all__ = ["DiscreteSgd"]
+
+_WIDTH = 2  # deviations to each side of the mean
+_PUBLISHED_BOUND = 3e-2
+
+
+class _Moments(msgspec.Struct):
+    """Number, mean and sum of squared deviations of what was seen."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def see(self, values: Values) -> None:
+        """Take more numbers in."""
+        numbers = values.astype(np.float64)
+        mean, count = float(numbers.mean()), self.count + numbers.size
+        apart = mean - self.mean
+        self.squares += float(np.square(numbers - mean).sum()) + apart * apart * self.count * numbers.size / count
+        self.mean += apart * numbers.size / count
+        self.count = count
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation."""
+        return math.sqrt(self.squares / self.count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteSgd(Policy):
+    """Round each number of a gradient to one of few levels.
+
+    Attributes:
+        levels: into how many pieces the interval is cut.
+        form: see the module.
+        outliers: what becomes of numbers beyond the interval, in the paper's form.
+        bound: half of the interval in the published form; without a value 0.03.
+    """
+
+    kind: ClassVar[str] = "discrete-sgd"
+
+    levels: int = 24
+    form: Literal["paper", "published"] = "paper"
+    outliers: Literal["discard", "clip"] = "discard"
+    bound: float | None = None
+    _seen: dict[str, _Moments] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.levels, bool) or not isinstance(self.levels, int) or self.levels < 1:
+            raise JobError(f"levels must be a whole number from 1 on but got {self.levels!r}")
+        if self.form not in ("paper", "published"):
+            raise JobError(f"form must be 'paper' or 'published' but got {self.form!r}")
+        if self.outliers not in ("discard", "clip"):
+            raise JobError(f"outliers must be 'discard' or 'clip' but got {self.outliers!r}")
+        if self.form == "published" and self.outliers != "discard":
+            raise JobError("outliers: the published form has none, so it must be left out")
+        if self.bound is not None:
+            if self.form == "paper":
+                raise JobError("bound: is for form 'published' only; the paper's interval follows from the gradients")
+            number("bound", self.bound)
+
+    def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
+        """Return the gradient on its levels."""
+        values = returned.values
+        if self.form == "published":
+            step = 2 * (self.bound or _PUBLISHED_BOUND) / self.levels
+            return nearest_step(values, 0.0, step).astype(values.dtype)
+        seen = self._seen.setdefault(returned.party, _Moments())
+        if returned.epoch == 0 or not seen.count:
+            seen.see(values)
+        half = _WIDTH * seen.deviation
+        if half == 0:
+            return np.zeros_like(values)
+        low, high = seen.mean - half, seen.mean + half
+        inside = np.clip(values.astype(np.float64), low, high)
+        rounded = nearest_step(inside, low, 2 * half / self.levels)
+        if self.outliers == "discard":
+            rounded = np.where((values < low) | (values > high), 0.0, rounded)
+        return rounded.astype(values.dtype)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return all parameters."""
+        return {name: value for name, value in asdict(self).items() if not name.startswith("_")}
+
+    def account(self) -> dict[str, Any]:
+        """Return the step between two levels, by party."""
+        if self.form == "published":
+            return {}
+        return {"steps": {party: 2 * _WIDTH * seen.deviation / self.levels for party, seen in self._seen.items()}}
+
+    def state(self) -> bytes:
+        """Return what was seen of each party's gradients."""
+        return msgspec.msgpack.encode(self._seen)
+
+    def resume(self, state: bytes) -> None:
+        """See :meth:`Policy.resume`."""
+        self._seen.clear()
+        self._seen.update(msgspec.msgpack.decode(state, type=dict[str, _Moments]))

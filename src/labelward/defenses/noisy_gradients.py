@@ -1,0 +1,146 @@
+"""Noisy gradients: independent noise on every number of a returned gradient.
+
+Setting: the passive parties are curious. Each number of each gradient gets noise before it leaves, in every batch,
+whoever it goes to. What the active party itself learns from (its top model, its own bottom model) stays without noise.
+
+``scale`` is relative to the gradient of the batch's *mean* loss, as it leaves: a row's own gradient is divided by the
+rows of the batch, so that 0.01 in a batch of 32 is 0.32 of a row's own. The same scale weighs more in larger batches.
+For ``"laplace"`` it is the parameter b (the deviation is 1.41 b), for ``"gaussian"`` the deviation. A scale comes with
+no account: gradients are not bounded by anything.
+
+``epsilon``, ``delta`` and ``clip`` (Gaussian only) come with an account over the whole run, for all passive parties
+together. What is hidden is the label of one row (any change of it). Each row's gradient is clipped to ``clip`` (L2, of
+the gradient of the mean) and gets noise of a deviation that follows from the plan of the run:
+
+- Where a row's gradient follows from no label but its own (no top model, an active party without columns, classes
+  without weights), a change moves one row by 2 ``clip`` at most, once per epoch and passive party.
+- Everywhere else the weights of the active party carry a label on, unprotected, into the gradients of all other rows.
+  A change then moves each row of each batch: by 2 ``clip`` times the root of the rows of the batch, in every batch.
+
+Releases to several parties compose, since what one learned comes back in its embeddings and so in the gradients of the
+others. Composition is exact for Gaussian noise; see :mod:`labelward.privacy.gaussian`. Row weights count as public, as
+do the rows of training, their number, and how many classes there are. Early stopping is refused with an account, since
+it tells which epoch the validation rows want, whose labels carry no noise.
+
+Reference: Section 6.1 of the label inference paper (Laplace noise, no account). The rest is not in the paper.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.defenses.keyed import Keyed, number
+from labelward.errors import JobError, PolicyError
+from labelward.party.policy import ReturnedGradient, Setup, Values
+from labelward.privacy.gaussian import check_delta, epsilon_of, ratio_for
+from labelward.privacy.noise import on_grid
+from labelward.rng import Protection
+
+__all__ = ["NoisyGradients"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyGradients(Keyed):
+    """Add noise to every number of a returned gradient.
+
+    Attributes:
+        distribution: of the noise.
+        scale: of the noise, relative to the gradient of the batch's mean loss; for ``"gaussian"`` its deviation.
+        epsilon: of the whole run and all passive parties, in place of ``scale``; no default.
+        delta: of the whole run; well below 1 / rows.
+        clip: the largest L2 norm that a row keeps of its part of the gradient of the mean.
+    """
+
+    kind: ClassVar[str] = "noisy-gradients"
+
+    distribution: Literal["laplace", "gaussian"] = "laplace"
+    scale: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    clip: float | None = None
+    _plan: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.distribution not in ("laplace", "gaussian"):
+            raise JobError(f"distribution must be 'laplace' or 'gaussian' but got {self.distribution!r}")
+        accounted = [getattr(self, name) is not None for name in ("epsilon", "delta", "clip")]
+        if self.scale is not None:
+            if any(accounted):
+                raise JobError("scale is given, so that epsilon, delta and clip, which decide on it, must be left out")
+            number("scale", self.scale)
+            return
+        if not all(accounted):
+            raise JobError("needs a scale, or all of epsilon, delta and clip; there is no default")
+        if self.distribution != "gaussian":
+            raise JobError("epsilon, delta and clip: the account is that of distribution 'gaussian'")
+        number("epsilon", self.epsilon)
+        number("clip", self.clip)
+        check_delta(self.delta)
+
+    def check(self, setup: Setup) -> None:
+        """Refuse what the account does not cover."""
+        if self.scale is None and setup.stops_early:
+            raise PolicyError(
+                "defense 'noisy-gradients' with an account does not go with patience: which epoch was the best would "
+                "tell of the validation rows' labels, which carry no noise"
+            )
+        if self.scale is None and setup.continues:
+            raise PolicyError(
+                "defense 'noisy-gradients' with an account does not go with an earlier training: what that told of the "
+                "labels adds up"
+            )
+
+    def begin(self, setup: Setup, protection: Protection) -> None:
+        """Draw the key, and find out how strong each release may be."""
+        super().begin(setup, protection)
+        if self.epsilon is not None and self.delta is not None:
+            releases = len(setup.passive) * setup.epochs * (1 if setup.separate else setup.batches)
+            if not releases:
+                raise PolicyError("defense 'noisy-gradients': a run that returns no gradient has no account")
+            ratio = ratio_for(self.epsilon, self.delta) / math.sqrt(releases)
+            self._plan.update(ratio=ratio, separate=setup.separate, batches=setup.batches)
+
+    def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
+        """Return the gradient with noise."""
+        draws = self._draws(returned)
+        values = returned.values.astype(np.float64)
+        if self.scale is None:
+            values, spread = _clipped(values, float(self.clip or 0)), self.deviation(len(values))
+        else:
+            spread = self.scale
+        draw = draws.laplace if self.distribution == "laplace" else draws.gaussian
+        noisy = on_grid(values + draw(values.size, spread).reshape(values.shape), spread)
+        return noisy.astype(returned.values.dtype)
+
+    def deviation(self, rows: int) -> float:
+        """Return the deviation of the noise on a batch of some rows, where there is an account; after ``begin``."""
+        if not self._plan:
+            raise PolicyError("defense 'noisy-gradients' was not told that a run begins")
+        moved = 2 * float(self.clip or 0) * (1 if self._plan["separate"] else math.sqrt(rows))
+        return moved / self._plan["ratio"]
+
+    def parameters(self) -> dict[str, Any]:
+        """Return all parameters; those that were left out as nothing."""
+        return {name: getattr(self, name) for name in ("distribution", "scale", "epsilon", "delta", "clip")}
+
+    def account(self) -> dict[str, Any]:
+        """Return gradients that left, and with an account what they cost together, for which delta."""
+        found: dict[str, Any] = {"gradients": sum(self.sent.values())}
+        if self._plan and self.delta is not None:
+            each = int(self._plan["batches"]) if self._plan["separate"] else 1
+            releases = sum(math.ceil(sent / each) for sent in self.sent.values())
+            spent = epsilon_of(self.delta, self._plan["ratio"] * math.sqrt(releases)) if releases else 0.0
+            found |= {"releases": releases, "spent": spent, "hides": "the label of one row"}
+        return found
+
+
+def _clipped(values: NDArray[np.float64], clip: float) -> NDArray[np.float64]:
+    """Return rows of an L2 norm of ``clip`` at most."""
+    norms = np.sqrt(np.square(values).sum(axis=1, keepdims=True))
+    shorter: NDArray[np.float64] = values * np.minimum(1.0, clip / np.maximum(norms, np.finfo(np.float64).tiny))
+    return shorter

@@ -1,0 +1,134 @@
+"""PPDL ("privacy-preserving deep learning"): few numbers of a gradient, picked at random above a threshold, with noise.
+
+Setting: the passive parties are curious. Of each batch's gradient, for each party, numbers are picked at random. One
+whose absolute value, bounded and with noise, reaches a threshold with noise is gathered: it leaves with noise of its
+own, bounded again. Once the share ``theta`` of all numbers is gathered, all others are 0.
+
+``theta`` is relative to the numbers of the batch, rounded down (one at least); ``clip`` and ``tau`` to the gradient of
+the batch's *mean* loss; ``epsilon`` to one gradient of one batch. With c numbers to gather and noise of the scale
+s(e) = 2 c sensitivity / e, the threshold gets Laplace noise of s(8/9 epsilon), what is compared with it twice that,
+and what is gathered s(2/9 epsilon).
+
+``form = "correct"``: a number that was not gathered may be picked again; after sixteen rounds over all of them the rest
+is 0. Nothing leaves raw. Numbers are bounded *before* they get noise, so that 2 ``clip`` bounds how far any of them can
+move. A batch's gradient is then epsilon-differentially private whatever changes at the active party, all labels of the
+batch included (the sparse vector technique with answers: 8/9 for which are gathered, 1/9 for their values). Gradients
+add up: the account tells epsilon times their number, which is large. In exact arithmetic; see
+:mod:`labelward.privacy.noise`.
+
+``form = "published"``, to reproduce the paper's Table 6: each number is picked once. Where the share is not gathered by
+then, all that were not gathered **leave as they are**; the account says how many. The sensitivity is 1 whatever the
+bound, and noise is added before bounding. It protects nothing; use it for comparison.
+
+Reference: Section 6.1 of the label inference paper, after Shokri and Shmatikov (CCS 2015), Section 6 and Figure 12, and
+Dwork and Roth's NumericSparse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.defenses.keyed import Keyed, number
+from labelward.errors import JobError
+from labelward.party.policy import ReturnedGradient, Values
+from labelward.privacy.noise import KeyedDraws, on_grid
+
+__all__ = ["Ppdl"]
+
+_ROUNDS = 16
+_PUBLISHED_SENSITIVITY = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ppdl(Keyed):
+    """Gather some numbers of a gradient, with noise; drop the others.
+
+    Attributes:
+        theta: the share to gather, above 0 and below 1. No default.
+        epsilon: of one batch's gradient. No default.
+        clip: bound of absolute values.
+        tau: the threshold.
+        sensitivity: how far one number can move; without a value twice ``clip``, for ``"published"`` 1.
+        form: see the module.
+    """
+
+    kind: ClassVar[str] = "ppdl"
+
+    theta: float
+    epsilon: float
+    clip: float = 1e-3
+    tau: float = 1e-4
+    sensitivity: float | None = None
+    form: Literal["correct", "published"] = "correct"
+
+    def __post_init__(self) -> None:
+        number("theta", self.theta, below=1)
+        for name in ("epsilon", "clip", "tau"):
+            number(name, getattr(self, name))
+        if self.form not in ("correct", "published"):
+            raise JobError(f"form must be 'correct' or 'published' but got {self.form!r}")
+        if self.sensitivity is not None:
+            number("sensitivity", self.sensitivity)
+            if self.form == "correct" and self.sensitivity < 2 * self.clip:
+                raise JobError(
+                    f"sensitivity must be at least twice clip, {2 * self.clip:g}, since a bounded number can move so "
+                    f"far, but got {self.sensitivity!r}"
+                )
+
+    def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
+        """Return the gradient of which few numbers are left."""
+        draws = self._draws(returned)
+        values = returned.values.astype(np.float64).ravel()
+        wanted = max(1, int(self.theta * values.size + 1e-9))
+        bounded = np.clip(values, -self.clip, self.clip)
+        gathered = self._gather(np.abs(bounded), wanted, draws)
+        scale = self._scale(2 / 9, wanted)
+        noise = draws.laplace(values.size, scale)
+        before = values if self.form == "published" else bounded
+        answers = np.clip(on_grid(before + noise, scale), -self.clip, self.clip)
+        count = int(np.count_nonzero(gathered))
+        is_raw = self.form == "published" and count < wanted
+        left = np.where(gathered, answers, values if is_raw else 0.0)
+        self._count("gathered_values", count)
+        self._count("raw_values", values.size - count if is_raw else 0)
+        return left.reshape(returned.values.shape).astype(returned.values.dtype)
+
+    def _scale(self, share: float, wanted: int) -> float:
+        """Return the scale of noise that a share of epsilon pays for."""
+        default = _PUBLISHED_SENSITIVITY if self.form == "published" else 2 * self.clip
+        return 2 * wanted * (self.sensitivity or default) / (share * self.epsilon)
+
+    def _gather(self, sizes: NDArray[np.float64], wanted: int, draws: KeyedDraws) -> NDArray[np.bool_]:
+        """Return which numbers, of these bounded absolute values, are gathered."""
+        scale = self._scale(8 / 9, wanted)
+        thresholds = self.tau + draws.laplace(wanted, scale)
+        gathered, count = np.zeros(sizes.size, dtype=np.bool_), 0
+        for _ in range(1 if self.form == "published" else _ROUNDS):
+            order = draws.order(sizes.size)
+            compared = sizes[order] + draws.laplace(sizes.size, 2 * scale)
+            for place, noisy in zip(order.tolist(), compared.tolist(), strict=True):
+                if not gathered[place] and noisy >= thresholds[count]:
+                    gathered[place] = True
+                    count += 1
+                    if count == wanted:
+                        return gathered
+        return gathered
+
+    def _count(self, name: str, more: int) -> None:
+        self._kept.counts[name] = self._kept.counts.get(name, 0) + more
+
+    def parameters(self) -> dict[str, Any]:
+        """Return all parameters."""
+        return {name: value for name, value in asdict(self).items() if not name.startswith("_")}
+
+    def account(self) -> dict[str, Any]:
+        """Return gradients that left, numbers gathered, and what all cost together, or how many numbers left raw."""
+        gradients, counts = sum(self.sent.values()), self._kept.counts
+        found = {"gradients": gradients, "gathered_values": counts.get("gathered_values", 0)}
+        if self.form == "published":
+            return found | {"raw_values": counts.get("raw_values", 0)}
+        return found | {"spent": self.epsilon * gradients, "hides": "all that the active party holds"}
