@@ -238,6 +238,24 @@ def test_a_silent_peer_ends_the_run() -> None:
     assert str(raised["left"]) == f"party 'active': {told} (message TrainingEnd, step [7])"
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (KeyboardInterrupt(), "it was interrupted by its user"),
+        (OutputError("/home/anna/run: cannot be written"), "it cannot write its files"),
+        (ValueError("age 42 of row c00017"), "ValueError"),
+    ],
+)
+def test_what_the_others_hear_of_a_failure(error: BaseException, words: str) -> None:
+    """A reason in plain words, without anything that the text of the error says."""
+
+    def stumble(ctx: Context) -> None:
+        raise error
+
+    raised = errors_of({"active": wait_for_left, "left": stumble})
+    assert str(raised["active"]) == f"party 'left': failed: {words} (message TrainingEnd, step [7])"
+
+
 def test_results_of_all_parties() -> None:
     def lead(ctx: Context) -> str:
         for peer in ctx.peers:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-from labelward.errors import CodecError, EncryptionError, HandshakeError, PeerError
+from labelward.errors import CodecError, EncryptionError, HandshakeError, OutputError, PeerError
 from labelward.messages.base import Message, Observation, ciphertexts, redacted
 from labelward.messages.codec import decode, encode, encode_fields
 from labelward.party.chain import PolicyChain
@@ -216,11 +216,18 @@ class Context:
         self._waiting[key] = message
 
 
+_PLAIN: dict[type[BaseException], str] = {
+    KeyboardInterrupt: "it was interrupted by its user",
+    OutputError: "it cannot write its files",
+    MemoryError: "it is out of memory",
+}
+
+
 def _told(error: BaseException) -> str:
     if isinstance(error, HandshakeError):
         return str(error)
     if not isinstance(error, PeerError):
-        return type(error).__name__
+        return next((words for kind, words in _PLAIN.items() if isinstance(error, kind)), type(error).__name__)
     where = f", message {error.message}, step {list(error.step or ())}" if error.message else ""
     return f"{type(error).__name__} of party {error.peer!r}{where}"
 
