@@ -13,9 +13,12 @@ ATTACKS: Registry[Attack] = Registry(
     "attack",
     __name__,
     [
+        "active_completion:ActiveCompletion",
         "clustering:Clustering",
+        "direct:Direct",
         "id2graph:ID2Graph",
         "instance_clustering:InstanceClustering",
+        "passive_completion:PassiveCompletion",
         "union:Union",
         "union:UnionClustering",
     ],

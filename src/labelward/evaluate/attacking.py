@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from labelward import rng
 from labelward.attacks.contract import Attack, Aux, Guess, Own
 from labelward.data import PartyData, Rehearsal
+from labelward.errors import DataError
 from labelward.evaluate.results import Metrics
 from labelward.evaluate.scores import chance, score
 from labelward.party.view import View
 
-__all__ = ["Attacked", "attack_and_score", "guess_labels", "own_of", "score_values", "score_without_view"]
+__all__ = ["Attacked", "attack_and_score", "guess_labels", "known_rows", "own_of", "score_values", "score_without_view"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,37 @@ def guess_labels(attack: Attack, view: View, own: Own, *, classes: int, seed: in
     """Run an attack; its draws depend on seed, party and kind of attack alone."""
     draws = rng.learning(seed, view.party, 0, f"attack {attack.kind}")
     return attack(view, own, Aux(classes=classes), rng=draws)
+
+
+def known_rows(labels: NDArray[np.int64], count: int, *, seed: int) -> NDArray[np.int64]:
+    """Return int64 [count], ascending: rows whose labels an attacker is told, as many of each class as of any other.
+
+    Where a class has too few rows, all of them are known, and the rest are drawn from the others. The draws depend on
+    the seed alone, so that all attacks and parties know the same rows.
+
+    Args:
+        labels: int64 [rows], class numbers.
+        count: how many; 0: none.
+        seed: of the run.
+
+    Raises:
+        DataError: fewer than there are classes, or as many as there are rows.
+    """
+    if not count:
+        return np.empty(0, np.int64)
+    classes = np.unique(labels)
+    if not len(classes) <= count < len(labels):
+        raise DataError(
+            f"auxiliary: {count} known labels of {len(labels)} rows; at least one of each of the {len(classes)} "
+            "classes must be known, and one row at least must be left to guess"
+        )
+    order = rng.learning(seed, "", 0, "known labels").permutation(len(labels))
+    place = np.empty(len(labels), np.int64)
+    for label in classes:
+        of_class = order[labels[order] == label]
+        place[of_class] = np.arange(len(of_class))
+    first = order[np.argsort(place[order], kind="stable")]
+    return np.sort(first[:count])
 
 
 def own_of(held: PartyData) -> Own:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,13 @@ from numpy.typing import NDArray
 from labelward.errors import DataError
 from labelward.evaluate.naming import expected_accuracy, majority_accuracy, majority_chance, table_of
 
-__all__ = ["chance", "score"]
+__all__ = ["chance", "chance_of_labels", "score", "score_labels"]
 
 Clusters = NDArray[np.int64]
+Labels = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+_TOP = 5
 
 
 def score(
@@ -87,6 +91,86 @@ def chance(
         found["accuracy"] = 1 / named.shape[1]
         found["accuracy_majority"] = majority_chance(named)
     return found
+
+
+def score_labels(guess: Labels, truth: Labels, scores: Floats | None = None, *, classes: int) -> dict[str, float]:
+    """Return how well guessed labels are those of the rows.
+
+    With two classes ``auc`` and ``f1`` are those of the second, with more the plain means over the classes that occur
+    in the truth (for ``auc``: and not in every row), each against the rest.
+
+    Args:
+        guess: int64 [rows], class numbers.
+        truth: int64 [rows], class numbers.
+        scores: float64 [rows, classes], what orders the rows of each class, and the classes of each row; None: the
+            guess does.
+        classes: how many there are.
+
+    Returns:
+        ``accuracy``: share of rows whose label was guessed; ``auc``, .5 where no class has both kinds of rows; ``f1``;
+        with scores and more than five classes ``top5``: share of rows whose label is among the five best scores, of
+        equal ones the first.
+
+    Raises:
+        DataError: no rows, or not one guess a row.
+    """
+    _check(guess, truth)
+    asked = [1] if classes == 2 else range(classes)
+    ranked = np.eye(classes)[guess] if scores is None else scores
+    found = {
+        "accuracy": float(np.mean(guess == truth)),
+        "auc": _mean([_area(ranked[:, c], truth == c) for c in asked if 0 < np.mean(truth == c) < 1], 0.5),
+        "f1": _mean([_f1(guess == c, truth == c, float(np.mean((guess == c) & (truth == c)))) for c in asked], 0.0),
+    }
+    if scores is not None and classes > _TOP:
+        found["top5"] = float(np.mean(_best(scores)[np.arange(len(truth)), truth]))
+    return found
+
+
+def chance_of_labels(guess: Labels, truth: Labels, scores: Floats | None = None, *, classes: int) -> dict[str, float]:
+    """Return the exact mean of :func:`score_labels` over all permutations of the truth.
+
+    A permutation changes how often neither a class is guessed nor occurs, so that each count of rows where both agree
+    has the mean of its hypergeometric distribution, and ``accuracy``, ``f1`` and ``top5`` are sums of such counts.
+
+    Raises:
+        DataError: as :func:`score_labels`.
+    """
+    _check(guess, truth)
+    asked = [1] if classes == 2 else range(classes)
+    occurs, named = (np.bincount(each, minlength=classes) / len(truth) for each in (truth, guess))
+    both = occurs * named
+    found = {
+        "accuracy": float(both.sum()),
+        "auc": 0.5,
+        "f1": _mean([_f1(guess == c, truth == c, float(both[c])) for c in asked], 0.0),
+    }
+    if scores is not None and classes > _TOP:
+        found["top5"] = float(_best(scores).mean(axis=0) @ occurs)
+    return found
+
+
+def _best(scores: Floats) -> NDArray[np.bool_]:
+    """Return bool [rows, classes]: the five best of each row."""
+    best = np.zeros(scores.shape, dtype=np.bool_)
+    np.put_along_axis(best, np.argsort(-scores, axis=1, kind="stable")[:, :_TOP], True, axis=1)
+    return best
+
+
+def _area(ranks: Floats, inside: NDArray[np.bool_]) -> float:
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(inside, ranks))
+
+
+def _f1(guessed: NDArray[np.bool_], inside: NDArray[np.bool_], both: float) -> float | None:
+    """Return the F1 of a class with this share of rows that are both; None for one that does not occur."""
+    return 2 * both / float(guessed.mean() + inside.mean()) if inside.any() else None
+
+
+def _mean(values: Sequence[float | None], otherwise: float) -> float:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else otherwise
 
 
 def _explained(guess: Clusters, quantities: Floats) -> float:

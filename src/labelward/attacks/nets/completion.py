@@ -1,0 +1,146 @@
+"""Model completion: an inference head over the attacker's bottom model, learned from a few labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.attacks.contract import Own
+from labelward.attacks.nets._torch import nn, torch
+from labelward.attacks.nets.mixmatch import Recipe, train
+from labelward.errors import DataError
+
+__all__ = ["Completed", "complete", "head", "what_to_mix"]
+
+Floats = NDArray[np.float64]
+Known = tuple[NDArray[np.int64], NDArray[np.int64]]
+What = Literal["inputs", "embeddings"]
+
+_PIECE = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completed:
+    """A complete model that has been learned.
+
+    Attributes:
+        loss: mean of the last steps.
+    """
+
+    encode: nn.Module
+    rest: nn.Module
+    loss: float
+
+    def probabilities(self, x: NDArray[Any]) -> Floats:
+        """Return float64 [rows, classes] for rows of the attacker."""
+        weight = next(self.rest.parameters())
+        found = [self.rest(self.encode(piece)).softmax(1).cpu().numpy() for piece in _pieces(x, weight)]
+        return np.concatenate(found).astype(np.float64)
+
+
+def complete(
+    bottom: nn.Module,
+    x: NDArray[Any],
+    known: Known,
+    classes: int,
+    recipe: Recipe,
+    *,
+    fine_tune: bool,
+    mix: What,
+    rng: np.random.Generator,
+) -> Completed:
+    """Learn a head over a bottom model, and the bottom model with it where it is to be fine-tuned.
+
+    A bottom model that is not is used as in prediction: none of its weights or statistics moves.
+
+    Args:
+        bottom: the attacker's copy; it is changed.
+        x: its rows, [rows, ...].
+        known: positions of rows whose labels are known, and these labels.
+        classes: how many there are.
+        recipe: how to learn.
+        fine_tune: whether the bottom model learns, too.
+        mix: what MixUp mixes: rows (behind what encodes them, where the bottom model begins with that), or what the
+            bottom model gives for them.
+        rng: gives all draws.
+
+    Raises:
+        DataError: the bottom model does not take such rows.
+    """
+    encode, body = _cut(bottom, mix)
+    for weight in bottom.parameters():
+        weight.requires_grad_(fine_tune)
+    start = next(bottom.parameters())
+    try:
+        with torch.no_grad():
+            outputs = bottom.eval()(next(_pieces(x[:2], start))).shape[1]
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        raise DataError(f"the bottom model does not take rows of shape {x.shape[1:]}: {error}") from error
+    rest = _Headed(body, head(outputs, classes).to(start.device, start.dtype), frozen=not fine_tune)
+    learns = any(weight.requires_grad for weight in encode.parameters())
+    rows = torch.cat(list(_pieces(x, start)) if learns else [encode(piece) for piece in _pieces(x, start)])
+    encode.train(learns)
+    rest.train()
+    loss = train(rest, encode if learns else None, rows, known, classes, recipe, rng)
+    return Completed(encode=encode.eval(), rest=rest.eval(), loss=loss)
+
+
+def head(inputs: int, classes: int) -> nn.Module:
+    """Return an inference head as the published code has it: normalization, ReLU and a linear layer of weights 1.
+
+    With equal weights and no bias it begins with equal probabilities, whatever it is shown.
+    """
+    linear = nn.Linear(inputs, classes)
+    nn.init.ones_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return nn.Sequential(nn.BatchNorm1d(inputs), nn.ReLU(), linear)
+
+
+class _Headed(nn.Module):
+    """A body with a head; a frozen body stays as it is in prediction."""
+
+    def __init__(self, body: nn.Module, top: nn.Module, *, frozen: bool) -> None:
+        super().__init__()
+        self.body, self.top, self.frozen = body, top, frozen
+
+    def train(self, mode: bool = True) -> _Headed:
+        super().train(mode)
+        if self.frozen:
+            self.body.eval()
+        return self
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.top(self.body(x))
+        return out
+
+
+def what_to_mix(bottom: nn.Module, own: Own) -> What:
+    """Return "inputs" where rows are numbers or become numbers in the bottom model's first part; else "embeddings"."""
+    codes = np.issubdtype(own.features.dtype, np.integer) or (bool(own.categories) and not _encodes(bottom))
+    return "embeddings" if codes else "inputs"
+
+
+def _cut(bottom: nn.Module, mix: What) -> tuple[nn.Module, nn.Module]:
+    """Return what comes before rows are mixed, and what comes behind."""
+    if mix == "embeddings":
+        return bottom, nn.Identity()
+    if isinstance(bottom, nn.Sequential) and _encodes(bottom):
+        return bottom[0], bottom[1:]
+    return nn.Identity(), bottom
+
+
+def _encodes(bottom: nn.Module) -> bool:
+    """Tell whether the first part of a bottom model encodes the columns of a table."""
+    return isinstance(bottom, nn.Sequential) and isinstance(getattr(bottom[0], "categories", None), Mapping)
+
+
+def _pieces(x: NDArray[Any], like: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield rows piece by piece as a model with such weights takes them, without keeping a history."""
+    dtype = like.dtype if np.issubdtype(x.dtype, np.floating) else torch.int64
+    for at in range(0, len(x), _PIECE):
+        with torch.no_grad():
+            yield torch.from_numpy(np.ascontiguousarray(x[at : at + _PIECE])).to(like.device, dtype)

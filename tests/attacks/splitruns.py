@@ -1,0 +1,137 @@
+"""Split networks trained in one process, and what one passive party then has to attack with.
+
+One passive party attacks: ``trained(...)`` gives its view and its ``Own`` with bottom models, ``completed(...)`` the
+scores of an attack with known rows drawn by seed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from labelward import rng
+from labelward.attacks.contract import Attack, Aux, Guess, Own
+from labelward.party.chain import PolicyChain
+from labelward.party.context import Context
+from labelward.party.handshake import Agreed, Sides
+from labelward.party.local import run_parties
+from labelward.party.policy import Policy
+from labelward.party.transcript import Header, Transcript
+from labelward.party.view import View
+from labelward.protocols.splitnn.behavior import Behavior
+from labelward.protocols.splitnn.held import Held, Labels
+from labelward.protocols.splitnn.local import make_bottom
+from labelward.protocols.splitnn.params import SplitNet
+from labelward.protocols.splitnn.roles import Task, run_active, run_passive
+from labelward.transport.base import Transport
+
+torch.set_num_threads(1)
+
+Rows = NDArray[Any]
+
+
+@dataclass
+class Trained:
+    """A run as the attacker, the second party, has it; ``accuracy`` is the joined model's on the rows outside."""
+
+    view: View
+    own: Own
+    labels: NDArray[np.int64]
+    outside_labels: NDArray[np.int64]
+    accuracy: float
+
+
+def trained(
+    parts: Mapping[str, Rows],
+    labels: NDArray[np.int64],
+    params: SplitNet,
+    *,
+    train: NDArray[np.int64],
+    seed: int,
+    modules: Mapping[str, torch.nn.Module] | None = None,
+    behavior: Behavior | None = None,
+    policies: Sequence[Policy] = (),
+) -> Trained:
+    """Train on some of the rows; parts are all rows of each party, the active one's first."""
+    outside = np.setdiff1d(np.arange(len(labels)), train)
+    classes = tuple(map(str, range(int(labels.max()) + 1)))
+    held = {
+        party: Held(train=x[train], test=x[outside], bottom=(modules or {}).get(party), top=(modules or {}).get("top"))
+        for party, x in parts.items()
+    }
+    active, attacker, *_ = parts
+    task = Task(params=params, agreed=_agreed(tuple(parts), (len(train), len(outside))))
+    told = Labels(values=labels[train].astype(np.float64), weights=np.ones(len(train)), classes=classes)
+    transcripts: dict[str, Transcript] = {}
+
+    def context(party: str) -> Any:
+        def make(end: Transport) -> Context:
+            peers = tuple(other for other in parts if other != party)
+            role = "active" if party == active else "passive"
+            job = {f"model.{name}": json.dumps(value) for name, value in params.parameters().items()}
+            header = Header(1, "test", party, role, peers, (len(train), len(outside)), "none", 0, ("test",), job)
+            transcripts[party] = Transcript(header, None)
+            return Context(
+                end,
+                active=active,
+                peers=peers,
+                transcript=transcripts[party],
+                seed=seed,
+                policies=PolicyChain(policies if party == active else ()),
+                timeout=600.0,
+            )
+
+        return make
+
+    def lead(ctx: Context) -> Any:
+        return run_active(ctx, task, held[ctx.party], told)
+
+    def follow(ctx: Context) -> Any:
+        return run_passive(ctx, task, held[ctx.party], behavior=behavior if ctx.party == attacker else None)
+
+    ended = run_parties({party: (context(party), lead if party == active else follow) for party in parts})
+    share, mine = ended[attacker].share, held[attacker]
+    own = Own(
+        features=mine.train,
+        columns=[f"c{column}" for column in range(mine.shape[0])] if len(mine.shape) == 1 else [],
+        bottom=lambda: share.bottom.module(params, mine.bottom),
+        untrained=lambda: make_bottom(attacker, mine, params, share.bottom.spec.outputs, seed=seed).module.eval(),
+        outside=mine.test,
+    )
+    right = ended[active].outputs.argmax(1) == labels[outside] if len(outside) else np.array([np.nan])
+    view = View(transcripts[attacker].header, transcripts[attacker].entries)
+    return Trained(view, own, labels[train], labels[outside], float(right.mean()))
+
+
+def _agreed(parties: tuple[str, ...], rows: tuple[int, int]) -> Agreed:
+    return Agreed(
+        parties=parties,
+        job={},
+        sides=Sides.in_order(rows[0], 0, rows[1]),
+        rows=rows,
+        bits=0,
+        precision=30,
+        insecure=True,
+        resume=None,
+    )
+
+
+def known_of(labels: NDArray[np.int64], count: int, seed: int) -> Aux:
+    """Return what an attacker knows: equally many labels of each class."""
+    from labelward.evaluate.attacking import known_rows
+
+    classes = int(labels.max()) + 1
+    rows = known_rows(labels, count, seed=seed)
+    return Aux(classes=classes, known_rows=rows, known_labels=labels[rows])
+
+
+def attacked(run: Trained, attack: Attack, seed: int, view: View | None = None) -> Guess:
+    """Return the guess of an attack on the run's view, or on another."""
+    aux = known_of(run.labels, attack.labels_needed, seed)
+    return attack(view or run.view, run.own, aux, rng=rng.learning(seed, "attacker", 0, "attack"))
