@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from labelward.evaluate.attempts import Log, Network
@@ -45,4 +44,4 @@ def join(job: Job, party: str, purpose: str, log: Log) -> tuple[Network, str]:
 
 def _identity(purpose: str, parties: tuple[str, ...]) -> str:
     """Return what tells runs apart on the wire: what for and who; all else is compared in the greeting, by name."""
-    return f"{purpose}-{hashlib.sha256(chr(10).join(sorted(parties)).encode()).hexdigest()[:16]}"
+    return f"{purpose}: {', '.join(sorted(parties))}"

@@ -175,6 +175,7 @@ class Hub:
         """End all connections, after what waits for them."""
         with self._lock:
             members = list(self._members.values())
+            self._members.clear()  # nobody needs to hear that they leave
         for member in members:
             member.closed.append(Refused("the listener has ended"))
             member.outbox.close(drain=True)
@@ -187,13 +188,14 @@ class Hub:
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise Refused("it says nothing that this version understands") from error
         if register.version != VERSION:
-            raise Refused(f"it speaks version {register.version} of the transport, {self.name!r} {VERSION}")
+            versions = f"version {register.version} of the transport, {self.name!r} {VERSION}"
+            raise Refused(f"it speaks {versions}: both need the same labelward", final=True)
         if register.party != party:
             raise Refused(f"its certificate names {party!r}, and it says to be {envelope.plain(register.party)!r}")
         if party not in self.parties or party == self.name:
             raise Refused(f"{party!r} is no party that may connect; those are {', '.join(self._guests())}")
         if self.run is not None and register.run != self.run:
-            raise Refused(f"it takes part in another run ({envelope.plain(register.run, 12)}, not {self.run[:12]})")
+            raise Refused(f"it takes part in another run ({envelope.plain(register.run)}; not {self.run})")
         if len(register.incarnation) != INCARNATION:
             raise Refused("it does not say which process it is")
         return register

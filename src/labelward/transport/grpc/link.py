@@ -154,6 +154,8 @@ class Link:
             return details, True
         if code is codes.FAILED_PRECONDITION:
             return f"{self._endpoint.listener!r} refused this party: {details}", False
+        if code is codes.ABORTED:
+            return details, False
         if code is codes.RESOURCE_EXHAUSTED:
             return f"a message over the limit, or too many connections: {details}", False
         if code is codes.UNIMPLEMENTED:

@@ -121,10 +121,11 @@ class Listener:
             self._hub.tick(too_long(self._heartbeat))
 
     def _exchange(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        grpc = start()
         try:
             member = self._admit(context)
         except Refused as error:
-            _end(context, error)
+            _end(context, grpc.StatusCode.FAILED_PRECONDITION, error)
             return
         context.add_callback(member.outbox.close)
         reader = threading.Thread(target=self._read, args=(requests, member), daemon=True, name="labelward-read")
@@ -133,7 +134,7 @@ class Listener:
             yield from member.outbox
         finally:
             self._hub.leave(member)
-        _end(context, member.closed[0])
+        _end(context, grpc.StatusCode.ABORTED, member.closed[0])
 
     def _admit(self, context: Any) -> Member:
         from labelward.transport.certificates import fingerprint, party_of, verify_peer
@@ -164,9 +165,8 @@ class Listener:
             member.close("its connection was lost")
 
 
-def _end(context: Any, reason: Refused) -> None:
-    grpc = start()
-    context.set_code(grpc.StatusCode.PERMISSION_DENIED if reason.final else grpc.StatusCode.FAILED_PRECONDITION)
+def _end(context: Any, code: Any, reason: Refused) -> None:
+    context.set_code(start().StatusCode.PERMISSION_DENIED if reason.final else code)
     context.set_details(str(reason))
 
 
