@@ -75,7 +75,8 @@ class Proxy:
             with self._lock:
                 self._sockets |= {near, far}
             for here, there in ((near, far), (far, near)):
-                here.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with contextlib.suppress(OSError):  # cut already
+                    here.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 blocks: queue.Queue[tuple[float, bytes]] = queue.Queue(maxsize=256)
                 threading.Thread(target=self._read, args=(here, blocks), daemon=True).start()
                 threading.Thread(target=self._write, args=(there, blocks), daemon=True).start()

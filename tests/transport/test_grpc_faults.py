@@ -164,7 +164,7 @@ class Mischief:
             self._post(self._held.pop(self._draw.randrange(len(self._held))))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_lost_doubled_reordered_and_changed_envelopes(seed: int) -> None:
     """Nothing that is not what was sent gets through; what was lost is sent again."""
     with networks(THREE) as made:
@@ -274,18 +274,18 @@ def test_a_peer_that_is_away_ends_the_run_everywhere() -> None:
     log = Log()
     with behind_proxies(THREE) as (made, proxies):
         for each in made.values():
-            object.__setattr__(each.endpoint, "timeout", 5.0)
+            object.__setattr__(each.endpoint, "timeout", 3.0)
         made["bank"]._station._log = log
         ends = all_ends(made)
         proxies["shop"].open = False
         proxies["shop"].cut()
-        with pytest.raises(PeerError, match=r"away for 5 s \(last: .*lost") as caught:
+        with pytest.raises(PeerError, match=r"away for 3 s \(last: .*lost") as caught:
             ends["bank"].receive(30.0)
         assert caught.value.peer == "shop"
         ends["bank"].fail("PeerError")
-        with pytest.raises(PeerError, match="away for 5 s") as caught:
+        with pytest.raises(PeerError, match="away for 3 s") as caught:
             ends["telco"].receive(30.0)
         assert caught.value.peer == "shop"
-        with pytest.raises(PeerError, match=r"away for 5 s .*closed the connection during") as caught:
+        with pytest.raises(PeerError, match=r"away for 3 s .*closed the connection during") as caught:
             ends["shop"].receive(30.0)
         assert log.of("away")

@@ -147,15 +147,15 @@ class NetworkEnd(Transport):
             self._check()
             if name in attempt.left:
                 raise PeerError(name, "has already ended")
-            session = peer.session
-            if session is not None and session.incarnation == attempt.incarnations[name]:
-                if session.room:
-                    return session
-                now = time.monotonic()
-                if session.acknowledged != progress[0]:
-                    progress = (session.acknowledged, now)
-                elif now - progress[1] > patience:
-                    raise PeerError(name, f"has not taken what was sent to it for {patience:g} s")
+            session, now = peer.session, time.monotonic()
+            present = session is not None and session.incarnation == attempt.incarnations[name]
+            if session is not None and present and session.room:
+                return session
+            taken = session.acknowledged if session is not None and present else -1
+            if taken != progress[0]:
+                progress = (taken, now)
+            elif now - progress[1] > patience:
+                raise PeerError(name, f"has not taken what was sent to it for {patience:g} s")
             lock.wait(_LOOK)
 
 

@@ -30,11 +30,13 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from labelward.errors import PeerError, PeerRestarted
+from labelward.errors import CodecError, PeerError, PeerRestarted
+from labelward.transport.grpc.agreement import INCARNATION
 from labelward.transport.grpc.attempt import Attempt, why
 from labelward.transport.grpc.envelope import plain
 from labelward.transport.grpc.peer import Peer
 from labelward.transport.grpc.records import (
+    ATTEMPT,
     Acknowledged,
     Begin,
     Call,
@@ -243,6 +245,9 @@ class Passive(_Side):
             if attempt is not None and attempt.running:
                 attempt.stop(PeerRestarted(plain(content.party), plain(content.reason)))
         elif isinstance(content, Begin):
+            names, sizes = set(content.incarnations), {len(each) for each in content.incarnations.values()}
+            if len(content.attempt) != ATTEMPT or names != set(self.station.endpoint.parties) or sizes != {INCARNATION}:
+                raise CodecError("an attempt that is not of the parties of this run")
             self._next, self._called = content, None
             peer.standing.begun += 1
         elif isinstance(content, Finished):
@@ -277,8 +282,10 @@ class Passive(_Side):
                     raise PeerRestarted(plain(self._called.party), plain(self._called.reason))
                 self._say("saved", Saved())
                 self._look([self.active], began)
+            self._known = True  # not before it is marked, and not at all where that fails
         mark()
         station.log("finished", {})
+        self._known = False
         self.acknowledge()
 
     def acknowledge(self) -> None:

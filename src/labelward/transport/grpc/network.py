@@ -31,7 +31,7 @@ from labelward.transport.base import Transport
 from labelward.transport.grpc.agreement import VERSION
 from labelward.transport.grpc.attempt import NetworkEnd
 from labelward.transport.grpc.coordination import Active, Passive
-from labelward.transport.grpc.endpoint import Endpoint, Log, PeerInfo, too_long
+from labelward.transport.grpc.endpoint import Endpoint, Log, PeerInfo, host_port, too_long
 from labelward.transport.grpc.hub import Hub, Register, encode_register
 from labelward.transport.grpc.link import Link
 from labelward.transport.grpc.probe import Probe, probe
@@ -192,7 +192,9 @@ class Network:
         if self._link is not None:
             return self._link.found
         if self._own is None and self._listener is not None:
-            self._own = probe(f"127.0.0.1:{self._listener.port}", self._station.credentials, self.endpoint.party)
+            host, port = host_port(self.endpoint.listen or "", "listen")[0], self._listener.port
+            via = ({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)
+            self._own = probe(self.endpoint.address, self._station.credentials, self.endpoint.party, via=via)
         return self._own
 
     def _tick(self) -> None:
@@ -207,6 +209,8 @@ class Network:
         until, lock = time.monotonic() + min(_FLUSH, self.endpoint.timeout), self._station.lock
         silence = too_long(self.endpoint.heartbeat)
         with lock:
+            if self._station.fatal is not None:
+                return
             sessions = [peer.session for peer in self._station.peers.values() if peer.session is not None]
             for session in sessions:
                 if not session.settled:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Candidate", "Peer", "Standing"]
 
 _AGAIN: Final = 0.5  # seconds between two hellos
+_SAME: Final = 60.0  # seconds between two complaints about the same
 _RETIRED: Final = 1000
 
 
@@ -115,8 +116,8 @@ class Peer:
         self._core = encode(Core(VERSION, run, self.me, name, incarnation, public, credentials.chain))
         self._digest = digest(self._core)
         self._candidate: Candidate | None = None
-        self._agreed: bytes = b""
-        self._greeted, self._complaint = 0.0, ("", 0.0)
+        self._agreed: Candidate | None = None
+        self._greeted, self._complaint = 0.0, ("", -_SAME)
 
     @property
     def heard(self) -> float:
@@ -173,17 +174,15 @@ class Peer:
         if self._candidate is not None:
             seen = self._candidate.digest
             signature = sign(self._credentials.key, statement(self.me, self._digest, seen))
-        hello = Hello(self._core, seen, signature, bool(seen) and self._agreed == seen)
+        hello = Hello(self._core, seen, signature, self._candidate is not None and self._candidate is self._agreed)
         self._post(envelope.pack(envelope.HELLO, self.me, self.name, encode(hello)))
 
     def _take_hello(self, hello: Hello) -> bool:
         known = digest(hello.core)
-        candidate = self._candidate
-        if candidate is None or candidate.digest != known:
-            candidate = self._examine(hello.core, known)
-            self._candidate = candidate
+        candidate = next((each for each in (self._agreed, self._candidate) if each and each.digest == known), None)
+        candidate = self._candidate = candidate or self._examine(hello.core, known)
         new = False
-        if hello.seen == self._digest and known != self._agreed:
+        if hello.seen == self._digest and candidate is not self._agreed:
             self._agree(candidate, hello)
             new = True
         if hello.seen != self._digest or not hello.done:
@@ -216,7 +215,7 @@ class Peer:
                 del self.retired[next(iter(self.retired))]
         limit = 2 * self._endpoint.message_limit
         self.session = Session(self.me, self.name, core.incarnation, keys, self._post, limit=limit)
-        self.certificate, self._agreed = candidate.certificate, candidate.digest
+        self.certificate, self._agreed = candidate.certificate, candidate
         self.standing = self._standing()
         self.reason = "its connection was lost"
         self._log("session", {"peer": self.name, "fingerprint": fingerprint(candidate.certificate)})
@@ -225,7 +224,7 @@ class Peer:
     def _refuse(self, reason: str) -> None:
         self._candidate = None if self.session is None else self._candidate
         now = time.monotonic()
-        if self._complaint[0] == reason and now - self._complaint[1] < 60.0:
+        if now - self._complaint[1] < (_SAME if self._complaint[0] == reason else _AGAIN):
             return
         self._complaint = (reason, now)
         if self.session is None:

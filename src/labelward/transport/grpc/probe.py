@@ -26,7 +26,7 @@ class Probe:
     """What a look at a listener found.
 
     Attributes:
-        reason: why no connection can be made; None: it can.
+        reason: why no connection can be made; None: it can. What follows may be known all the same.
         tls: version, such as "TLSv1.3".
         cipher: the cipher that OpenSSL and the listener agreed on.
         fingerprint: SHA-256 of the listener's certificate.
@@ -38,7 +38,14 @@ class Probe:
     fingerprint: str | None = None
 
 
-def probe(address: str, credentials: Credentials, listener: str, *, timeout: float = 10.0) -> Probe:
+def probe(
+    address: str,
+    credentials: Credentials,
+    listener: str,
+    *,
+    timeout: float = 10.0,
+    via: tuple[str, int] | None = None,
+) -> Probe:
     """Connect once, as the party that the credentials name, and say what happens.
 
     Args:
@@ -46,6 +53,7 @@ def probe(address: str, credentials: Credentials, listener: str, *, timeout: flo
         credentials: own.
         listener: the name that the listener's certificate must have.
         timeout: seconds for the connection and for each answer.
+        via: where to connect instead, while the certificate must be for ``address`` all the same.
     """
     from labelward.transport.certificates import verify_peer
 
@@ -55,7 +63,7 @@ def probe(address: str, credentials: Credentials, listener: str, *, timeout: flo
         return Probe(reason=str(error))
     host, port = host_port(address, "address")
     try:
-        with socket.create_connection((host, port), timeout) as plain:
+        with socket.create_connection(via or (host, port), timeout) as plain:
             return _handshake(plain, host, address, credentials, listener)
     except socket.gaierror:
         return Probe(reason=f"the name {host!r} is not known (DNS)")
@@ -79,22 +87,24 @@ def _handshake(plain: socket.socket, host: str, address: str, credentials: Crede
     context.set_alpn_protocols(["h2"])
     with _files(credentials) as (chain, key):
         context.load_cert_chain(chain, key)
+    tls: str | None = None
+    cipher: str | None = None
     try:
         with context.wrap_socket(plain, server_hostname=host) as secure:
+            tls, cipher = secure.version(), (secure.cipher() or (None,))[0]
             der = secure.getpeercert(binary_form=True) or b""
             certificate = x509.load_der_x509_certificate(der)
             pem = ssl.DER_cert_to_PEM_cert(der).encode()
             verify_peer(_chain(secure, pem), credentials.authority, listener, use="server")
             check_address(certificate, host, where=f"the certificate of {listener!r}")
-            cipher, tls = secure.cipher(), secure.version()
             if not secure.recv(1):  # grpcio hangs up without a word where it does not like a certificate
                 return Probe(
                     reason=f"{listener!r} closed the connection when it saw the own certificate: it does not know the "
                     "authority of it, or its clock says that the certificate is not valid"
                 )
-            return Probe(tls=tls, cipher=cipher[0] if cipher else None, fingerprint=fingerprint(certificate))
+            return Probe(tls=tls, cipher=cipher, fingerprint=fingerprint(certificate))
     except CertificateError as error:
-        return Probe(reason=str(error))
+        return Probe(reason=str(error), tls=tls, cipher=cipher)
     except ssl.SSLError as error:
         return Probe(reason=_words(error, address, listener))
     except ConnectionResetError:

@@ -14,6 +14,7 @@ import msgspec
 from labelward.errors import CodecError
 
 __all__ = [
+    "ATTEMPT",
     "Acknowledged",
     "Assembler",
     "Begin",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 ATTEMPT: Final = 20
+"""Bytes that name an attempt."""
 _CHUNK, _NOTE = 0, 1
 _FIRST, _LAST = 1, 2
 _HEAD = 2 + ATTEMPT

@@ -56,7 +56,7 @@ class Station:
         self.post: Callable[[bytes], None] = _nowhere
         self.on_session: Callable[[Peer], None] = _nothing
         self.on_note: Callable[[Peer, Note], None] = _nothing
-        self._log = log
+        self._log, self._strangers = log, 0
         self.peers = {
             name: Peer(
                 name,
@@ -80,12 +80,12 @@ class Station:
         try:
             arrived = envelope.unpack(raw)
         except CodecError as error:
-            self.log("refused", {"reason": str(error)})
+            self._strange(str(error))
             return
         with self.lock:
             peer = self.peers.get(arrived.source)
             if arrived.target != self.endpoint.party or peer is None:
-                self.log("refused", {"reason": f"an envelope from {envelope.plain(arrived.source)!r} to another"})
+                self._strange(f"an envelope from {envelope.plain(arrived.source)!r} to another")
                 return
             self._dispatch(peer, arrived)
             self.lock.notify_all()
@@ -186,8 +186,13 @@ class Station:
                 if record is not None:
                     self._record(peer, record)
             count = peer.session.refused["changed"]
-            if count > before and count & (count - 1) == 0:  # 1, 2, 4, 8, …: a flood does not fill the log
+            if count > before and _telling(count):
                 self.log("refused", {"peer": peer.name, "reason": "a sealed record was changed", "count": count})
+
+    def _strange(self, reason: str) -> None:
+        self._strangers += 1
+        if _telling(self._strangers):
+            self.log("refused", {"reason": reason, "count": self._strangers})
 
     def _record(self, peer: Peer, record: bytes) -> None:
         session = peer.session
@@ -231,6 +236,11 @@ class Station:
         if attempt is not None and attempt.running:
             attempt.stop(PeerError(peer.name, reason))
             self.broadcast(Failed(attempt.name, peer.name, reason))
+
+
+def _telling(count: int) -> bool:
+    """Whether the log should be told of the count-th time: 1, 2, 4, 8, …, so that a flood does not fill it."""
+    return count & (count - 1) == 0
 
 
 def _nowhere(raw: bytes) -> None:
