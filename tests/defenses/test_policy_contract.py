@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 
 from labelward.defenses import DEFENSES
+from labelward.defenses.discrete_sgd import DiscreteSgd
+from labelward.defenses.gradient_compression import GradientCompression
 from labelward.defenses.grafting import Grafting
 from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.label_dp import LpMst, RandomizedLabels
 from labelward.defenses.local_trees import LocalTrees
+from labelward.defenses.noisy_gradients import NoisyGradients
+from labelward.defenses.ppdl import Ppdl
 from labelward.defenses.purity_threshold import PurityThreshold
+from labelward.defenses.sign_sgd import SignSgd
 from labelward.errors import JobError, PolicyError
 from labelward.messages.codec import decode
 from labelward.party.chain import PolicyChain, require_points
@@ -24,11 +29,13 @@ from labelward.party.policy import (
     LeafWeights,
     Policy,
     Repair,
+    ReturnedGradient,
     Schedule,
     Setup,
     SplitReveal,
 )
 from labelward.protocols.tree.params import SecureBoost
+from labelward.rng import Protection
 from labelward.testing.policies import PolicyContract
 from wiring import Setting, make_labels, make_parts
 
@@ -79,6 +86,48 @@ class TestAddedTrees(PolicyContract):
         return LocalTrees(count=3, mode="add")
 
 
+class TestNoisyGradients(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return NoisyGradients(scale=0.01)
+
+
+class TestAccountedGradients(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return NoisyGradients(distribution="gaussian", epsilon=2.0, delta=1e-5, clip=0.1)
+
+
+class TestGradientCompression(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return GradientCompression(keep=0.25)
+
+
+class TestPpdl(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return Ppdl(theta=0.5, epsilon=1.8)
+
+
+class TestPublishedPpdl(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return Ppdl(theta=0.75, epsilon=1.8, form="published")
+
+
+class TestDiscreteSgd(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return DiscreteSgd(levels=6, outliers="clip")
+
+
+class TestSignSgd(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return SignSgd(magnitude=0.5)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Doubled(Policy):
     """The suite accepts what halves or doubles, too."""
@@ -100,8 +149,9 @@ class TestDoubled(PolicyContract):
 
 
 def test_every_listed_defense_is_tested_here() -> None:
-    cases = (TestIdLmid, TestLocalTrees, TestPurityThreshold, TestRandomizedResponse, TestLpMst, TestGrafting)
-    tested = {case.make().kind for case in cases}
+    of_trees = (TestIdLmid, TestLocalTrees, TestPurityThreshold, TestRandomizedResponse, TestLpMst, TestGrafting)
+    of_nets = (TestNoisyGradients, TestGradientCompression, TestPpdl, TestDiscreteSgd, TestSignSgd)
+    tested = {case.make().kind for case in of_trees + of_nets}
     assert set(DEFENSES.classes()) == tested
 
 
@@ -151,6 +201,18 @@ class Restless(Doubled):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Forgotten(Doubled):
+    """Draws anew in each attempt."""
+
+    kind: ClassVar[str] = "forgotten"
+
+    def on_returned_gradient(self, returned: ReturnedGradient) -> Any:
+        noise = Protection().bytes(returned.values.size)
+        drawn = np.frombuffer(noise, dtype=np.uint8).reshape(returned.values.shape)
+        return (returned.values + drawn).astype(returned.values.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Forgetful(Doubled):
     kind: ClassVar[str] = "forgetful"
 
@@ -167,6 +229,7 @@ class Forgetful(Doubled):
         (Generous, "test_viewers"),
         (Generous, "test_it_asks_for_the_counts_that_it_needs"),
         (Restless, "test_repairs"),
+        (Forgotten, "test_gradients"),
         (Forgetful, "test_its_parameters_are_frozen_and_come_back"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Label differential privacy: mechanisms that release noisy labels, and an account of what they spend. No models."""
+"""Differential privacy: noisy labels, noise for numbers, and accounts of what releases spend. No models."""
 
 from .accounting import Budget, Spend, parallel, sequential
 from .mechanisms import RandomizedResponse, RRTopK, RRWithPrior, uniform_priors

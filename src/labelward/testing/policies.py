@@ -33,6 +33,7 @@ from labelward.party.policy import (
     LeafWeights,
     Policy,
     Repair,
+    ReturnedGradient,
     Schedule,
     Setup,
     SplitReveal,
@@ -45,6 +46,7 @@ __all__ = [
     "candidate_splits",
     "finished_trees",
     "leaf_weights",
+    "returned_gradients",
     "schedules",
     "split_reveals",
     "targets",
@@ -52,6 +54,7 @@ __all__ = [
 
 _PASSIVE = ("left", "right")
 _SETUP = Setup(model="model", trees=5, classes=2, active_columns=3, passive=_PASSIVE, row_fraction=1.0)
+_NET = Setup(model="net", classes=3, passive=_PASSIVE, epochs=2, batches=4)
 _SEEDS = st.integers(0, 2**32 - 1)
 # Several classes run the same inherited property; each draws its own examples.
 _INHERITED = settings(deadline=None, suppress_health_check=[HealthCheck.differing_executors])
@@ -164,6 +167,25 @@ def finished_trees(draw: st.DrawFn) -> FinishedTree:
             alone=draw(st.booleans()),
         )
     )
+
+
+@st.composite
+def returned_gradients(draw: st.DrawFn) -> ReturnedGradient:
+    """Draw the gradient of a batch of two to nine rows, of usual size, with numbers that are 0 among them."""
+    seed, rows, classes = draw(_SEEDS), draw(st.integers(2, 9)), draw(st.integers(2, 4))
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(rows, classes)) * (rng.random((rows, classes)) < 0.8) / rows
+    given = ReturnedGradient(
+        party=draw(st.sampled_from(_PASSIVE)),
+        epoch=draw(st.integers(0, _NET.epochs - 1)),
+        batch=draw(st.integers(0, _NET.batches - 1)),
+        values=values.astype(draw(st.sampled_from([np.float32, np.float64]))),
+        targets=rng.integers(0, classes, rows).astype(np.float64),
+        classes=classes,
+        draw=lambda purpose: learning(seed, "active", 0, purpose),
+        protection=Protection(seed),
+    )
+    return _frozen(given)
 
 
 class _Closed(Policy):
@@ -307,6 +329,21 @@ class PolicyContract:
             assert isinstance(answer, Repair)
             assert answer.regrow <= {*question.nodes, *question.leaves}
             assert question.alone or not answer.regrow
+
+    @given(question=returned_gradients())
+    @settings(_INHERITED, max_examples=50)
+    def test_gradients(self, question: ReturnedGradient) -> None:
+        """Numbers of the same shape and dtype, finite; and the same ones in another attempt of the run."""
+        policy, again = self.make(), self.make()
+        policy.begin(_NET, Protection(1))
+        again.begin(_NET, Protection(2))
+        again.resume(policy.state())
+        answers = [each.on_returned_gradient(question) for each in (policy, again)]
+        for answer in answers:
+            assert (answer.dtype, answer.shape) == (question.values.dtype, question.values.shape)
+            assert np.isfinite(answer).all()
+        assert np.array_equal(answers[0], answers[1])
+        msgspec.msgpack.encode(policy.account())
 
     @given(reveal=split_reveals(), candidates=candidate_splits())
     @settings(_INHERITED, max_examples=25)

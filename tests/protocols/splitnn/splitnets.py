@@ -45,7 +45,7 @@ class Net:
     bottoms: Mapping[str, torch.nn.Module] = field(default_factory=dict)
     top: torch.nn.Module | None = None
     behaviors: Mapping[str, Behavior] = field(default_factory=dict)
-    policies: Mapping[str, Policy] = field(default_factory=dict)
+    policies: Mapping[str, Policy | tuple[Policy, ...]] = field(default_factory=dict)
     seed: int = 1
     folder: Path | None = None
     change: Callable[[str, Any], Any] | None = None
@@ -143,6 +143,8 @@ def header(net: Net, party: str) -> Header:
 def context_maker(net: Net, transcripts: dict[str, Transcript], party: str) -> Callable[[Transport], Context]:
     peers = tuple(other for other in net.parts if other != party)
 
+    policies = net.policies.get(party, ())
+
     def make(end: Transport) -> Context:
         transcripts[party] = Transcript(header(net, party), None if net.folder is None else net.folder / party)
         wire = end if net.change is None else Lying(end, net.change)
@@ -152,7 +154,7 @@ def context_maker(net: Net, transcripts: dict[str, Transcript], party: str) -> C
             peers=peers,
             transcript=transcripts[party],
             seed=net.seed,
-            policies=PolicyChain([net.policies[party]] if party in net.policies else ()),
+            policies=PolicyChain(policies if isinstance(policies, tuple) else (policies,)),
             timeout=120.0,
         )
 
