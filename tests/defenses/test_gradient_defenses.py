@@ -1,0 +1,416 @@
+"""Each defense of returned gradients against the property it is named for, on gradients made up for it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from labelward.defenses.discrete_sgd import DiscreteSgd
+from labelward.defenses.gradient_compression import GradientCompression
+from labelward.defenses.keyed import Keyed
+from labelward.defenses.local_trees import LocalTrees
+from labelward.defenses.noisy_gradients import NoisyGradients, _clipped
+from labelward.defenses.ppdl import Ppdl
+from labelward.defenses.sign_sgd import SignSgd
+from labelward.errors import JobError, PolicyError
+from labelward.party.chain import PolicyChain, require_points
+from labelward.party.policy import NET_POINTS, TREE_POINTS, Policy, ReturnedGradient, Setup
+from labelward.privacy.gaussian import delta_of
+from labelward.rng import Protection, learning
+
+SETUP = Setup(model="splitnn", classes=4, passive=("left", "right"), epochs=3, batches=5)
+
+
+def gradient(rows: int = 64, classes: int = 10, seed: int = 1, **changes: Any) -> ReturnedGradient:
+    """Return the gradient of cross-entropy's mean at random logits."""
+    rng = np.random.default_rng(seed)
+    odds = np.exp(2 * rng.normal(size=(rows, classes)))
+    targets = rng.integers(0, classes, rows)
+    values = (odds / odds.sum(1, keepdims=True) - np.eye(classes)[targets]) / rows
+    asked: dict[str, Any] = {
+        "party": "left",
+        "epoch": 0,
+        "batch": 0,
+        "values": values.astype(np.float32),
+        "targets": targets.astype(np.float64),
+        "classes": classes,
+        "draw": lambda purpose: learning(seed, "active", 0, purpose),
+        "protection": Protection(seed),
+    }
+    return ReturnedGradient(**asked | changes)
+
+
+def begun(policy: Policy, setup: Setup = SETUP, seed: int = 1) -> Any:
+    policy.begin(setup, Protection(seed))
+    return policy
+
+
+# -- noisy gradients ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("distribution", "factor"), [("laplace", math.sqrt(2)), ("gaussian", 1.0)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_noise_has_its_scale_whatever_the_gradient(distribution: Any, factor: float, dtype: Any) -> None:
+    """Measured on 40,000 numbers: the deviation's own deviation is 1.1 % for Laplace noise; 5 of these."""
+    asked = gradient(4000, values=np.linspace(-1, 1, 40_000).reshape(4000, 10).astype(dtype))
+    left = begun(NoisyGradients(distribution=distribution, scale=0.02)).on_returned_gradient(asked)
+    noise = left.astype(np.float64) - asked.values
+    assert noise.std() == pytest.approx(0.02 * factor, rel=0.06)
+    assert abs(noise.mean()) < 5 * noise.std() / 200
+    assert abs(np.corrcoef(noise.ravel(), asked.values.ravel())[0, 1]) < 5 / 200
+    assert (left != asked.values).mean() > 0.999  # noise that is rounded away leaves one in thousands
+
+
+def test_noise_is_the_same_for_the_same_gradient_only() -> None:
+    """What a cut-off run sends again is what it sent; any other gradient, step or party gets other noise."""
+    policy = begun(NoisyGradients(scale=1.0))
+    asked = gradient()
+    noise = policy.on_returned_gradient(asked) - asked.values
+    assert np.array_equal(policy.on_returned_gradient(asked) - asked.values, noise)
+    moved = asked.values.copy()
+    moved[0, 0] += np.float32(1e-4)
+    for other in (
+        replace(asked, party="right"),
+        replace(asked, epoch=1),
+        replace(asked, batch=1),
+        replace(asked, values=moved),
+    ):
+        apart = (policy.on_returned_gradient(other) - other.values) - noise
+        assert np.abs(apart).mean() > 0.5  # of two independent ones it is 1.5
+    assert not np.array_equal(begun(NoisyGradients(scale=1.0), seed=2).on_returned_gradient(asked), noise)
+
+
+def test_no_noise_without_a_key() -> None:
+    for policy in (NoisyGradients(scale=1.0), Ppdl(theta=0.5, epsilon=1.0)):
+        with pytest.raises(PolicyError, match="was not told that a run begins"):
+            policy.on_returned_gradient(gradient())
+
+
+def test_the_key_comes_from_the_system_in_a_run() -> None:
+    first, second = NoisyGradients(scale=1.0), NoisyGradients(scale=1.0)
+    for policy in (first, second):
+        policy.begin(SETUP, Protection())
+    assert not np.array_equal(first.on_returned_gradient(gradient()), second.on_returned_gradient(gradient()))
+
+
+# -- an account --------------------------------------------------------------------------------------------------------
+
+
+def accounted(**changes: Any) -> NoisyGradients:
+    given: dict[str, Any] = {"distribution": "gaussian", "epsilon": 3.0, "delta": 1e-6, "clip": 0.02}
+    return NoisyGradients(**given | changes)
+
+
+@pytest.mark.parametrize("separate", [True, False])
+def test_the_run_spends_epsilon_and_no_more(separate: bool) -> None:
+    """All releases of the run, each of its own ratio, are together what epsilon and delta allow."""
+    setup = replace(SETUP, separate=separate)
+    policy = begun(accounted(), setup)
+    ratios = []
+    for epoch in range(3):
+        for party in setup.passive:
+            for batch in range(5):
+                rows = 64 if batch < 4 else 9
+                policy.on_returned_gradient(gradient(rows, epoch=epoch, batch=batch, party=party))
+                if not separate or batch == 0:  # of a row's own label one batch of an epoch tells
+                    ratios.append(2 * 0.02 * (1 if separate else math.sqrt(rows)) / policy.deviation(rows))
+    assert len(ratios) == (6 if separate else 30)
+    assert delta_of(3.0, math.sqrt(sum(ratio**2 for ratio in ratios))) == pytest.approx(1e-6, rel=1e-4)
+    account = policy.account()
+    assert account["spent"] == pytest.approx(3.0, rel=1e-4)
+    assert (account["releases"], account["gradients"]) == (len(ratios), 30)
+
+
+def test_rows_are_clipped_before_noise() -> None:
+    """At a huge epsilon noise is small: what is left is rows of at most the norm, in their directions."""
+    asked = gradient()
+    policy = begun(accounted(epsilon=1e9, delta=0.5, clip=0.01), replace(SETUP, separate=True))
+    left = policy.on_returned_gradient(asked).astype(np.float64)
+    norms = np.linalg.norm(asked.values, axis=1)
+    assert (norms > 0.01).any()
+    assert policy.deviation(64) < 1e-5
+    expected = asked.values * np.minimum(1, 0.01 / norms)[:, None]
+    assert np.abs(left - expected).max() < 5e-5
+
+
+@pytest.mark.parametrize("separate", [True, False])
+def test_a_change_moves_what_is_released_by_no_more_than_is_accounted(separate: bool) -> None:
+    """Of one row, or of all rows of a batch at once."""
+    policy, rng = begun(accounted(), replace(SETUP, separate=separate)), np.random.default_rng(3)
+    ratio = policy._plan["ratio"]
+    for _ in range(200):
+        one = rng.normal(size=(16, 4)) * rng.choice([0.001, 0.1])
+        other = one.copy()
+        rows = slice(0, 1) if separate else slice(None)
+        other[rows] = -other[rows] + rng.normal(size=other[rows].shape) * 0.01
+        moved = np.linalg.norm(_clipped(one, 0.02) - _clipped(other, 0.02))
+        assert moved <= ratio * policy.deviation(16) * (1 + 1e-12)
+
+
+def test_an_account_refuses_what_it_does_not_cover() -> None:
+    with pytest.raises(PolicyError, match="does not go with patience"):
+        require_points([accounted()], frozenset(NET_POINTS), replace(SETUP, stops_early=True))
+    with pytest.raises(PolicyError, match="earlier training"):
+        require_points([accounted()], frozenset(NET_POINTS), replace(SETUP, continues=True))
+    with pytest.raises(PolicyError, match="returns no gradient"):
+        begun(accounted(), replace(SETUP, passive=()))
+    require_points([NoisyGradients(scale=1.0)], frozenset(NET_POINTS), replace(SETUP, stops_early=True))
+
+
+# -- gradient compression ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep", [0.9, 0.75, 0.5, 0.25, 0.1, 0.001])
+def test_the_kept_share_is_exact_and_the_rest_is_dropped(keep: float) -> None:
+    asked = gradient(32)
+    left = GradientCompression(keep=keep).on_returned_gradient(asked)
+    kept = left != 0
+    assert kept.sum() == int(keep * 320)
+    assert np.array_equal(left[kept], asked.values[kept])
+    if kept.any():
+        assert np.abs(asked.values[kept]).min() >= np.abs(asked.values[~kept]).max()
+
+
+@given(rows=st.integers(2, 5), classes=st.integers(1, 3), keep=st.floats(0.01, 0.999))
+@settings(deadline=None)
+def test_no_batch_is_so_small_that_all_of_it_is_kept(rows: int, classes: int, keep: float) -> None:
+    asked = gradient(values=np.ones((rows, classes), np.float32))
+    assert (GradientCompression(keep=keep).on_returned_gradient(asked) == 0).any()
+
+
+# -- PPDL --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("theta", [0.75, 0.5, 0.25, 0.1])
+def test_ppdl_gathers_its_share_and_nothing_leaves_raw(theta: float) -> None:
+    policy = begun(Ppdl(theta=theta, epsilon=1.8))
+    for seed in range(10):
+        asked = gradient(32, seed=seed)
+        left = policy.on_returned_gradient(asked)
+        assert (left != 0).sum() <= int(theta * 320)
+        assert (left != 0).sum() >= int(theta * 320) - 3  # noise that is rounded to 0; all are gathered
+        assert not np.isin(left[left != 0], asked.values).any()
+        assert np.abs(left).max() <= np.float32(1e-3)
+    account = policy.account()
+    assert account["gathered_values"] == 10 * int(theta * 320)
+    assert account["spent"] == pytest.approx(18.0)
+
+
+def test_ppdl_ends_where_nothing_reaches_the_threshold() -> None:
+    """At little noise a gradient below the threshold is dropped whole, and not sent as it is."""
+    asked = gradient(8, values=np.full((8, 4), 1e-5, np.float32))
+    for form in ("correct", "published"):
+        policy = begun(Ppdl(theta=0.5, epsilon=1e9, form=form, sensitivity=2e-3))  # type: ignore[arg-type]
+        left = policy.on_returned_gradient(asked)
+        if form == "correct":
+            assert not left.any()
+        else:
+            assert np.array_equal(left, asked.values)  # that is what the published code does
+            assert policy.account()["raw_values"] == 32
+
+
+def test_ppdl_gathers_what_is_large_where_noise_is_small() -> None:
+    values = np.full((8, 4), 1e-5, np.float32)
+    values[:4] = -5e-4
+    policy = begun(Ppdl(theta=0.4, epsilon=1e9))
+    left = policy.on_returned_gradient(gradient(values=values))
+    assert (left != 0).sum() == 12  # 0.4 of 32, rounded down
+    assert not left[4:].any()
+    assert left[left != 0] == pytest.approx(np.full(12, -5e-4), rel=1e-3)
+
+
+def test_published_ppdl_leaves_what_it_did_not_gather_raw() -> None:
+    """About half of all numbers reach a threshold below the noise: three quarters are not gathered, a tenth is."""
+    policy = begun(Ppdl(theta=0.75, epsilon=1.8, form="published"))
+    asked = gradient(32)
+    left = policy.on_returned_gradient(asked)
+    raw = left == asked.values
+    assert 0.3 < raw.mean() < 0.7
+    assert policy.account()["raw_values"] == raw.sum()
+    assert np.abs(left[~raw]).max() <= np.float32(1e-3)
+    few = begun(Ppdl(theta=0.1, epsilon=1.8, form="published"))
+    left = few.on_returned_gradient(asked)
+    assert (left != 0).sum() <= 32
+    assert few.account()["raw_values"] == 0
+
+
+def test_ppdl_picks_at_random() -> None:
+    """Over 400 gradients of four equal numbers each place is gathered about equally often."""
+    policy = begun(Ppdl(theta=0.25, epsilon=1.0))
+    places: Counter[int] = Counter()
+    for batch in range(400):
+        left = policy.on_returned_gradient(gradient(values=np.full((2, 2), 1e-3, np.float32), batch=batch))
+        places[int(np.flatnonzero(left)[0])] += 1
+    assert sorted(places) == [0, 1, 2, 3]
+    assert all(abs(count - 100) < 5 * math.sqrt(75) for count in places.values())
+
+
+# -- DiscreteSGD -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outliers", ["discard", "clip"])
+@pytest.mark.parametrize("levels", [24, 6, 1])
+def test_discrete_sgd_sends_levels_of_the_gradients_so_far(levels: int, outliers: Any) -> None:
+    """Each batch of the first epoch by itself and those before; later ones by all of the first epoch."""
+    policy, seen = DiscreteSgd(levels=levels, outliers=outliers), []
+    for epoch in (0, 1):
+        for batch in range(4):
+            asked = gradient(32, seed=10 * epoch + batch, epoch=epoch, batch=batch)
+            seen += [asked.values.astype(np.float64)] if epoch == 0 else []
+            left = policy.on_returned_gradient(asked)
+            mean, half = np.mean(seen), 2 * np.std(seen)
+            ends = mean - half + np.arange(levels + 1) * (2 * half / levels)
+            outer = np.abs(asked.values - mean) > half
+            assert outer.any()
+            nearest = ends[np.abs(asked.values[..., None] - ends).argmin(-1)]
+            expected = np.where(outer, 0.0, nearest) if outliers == "discard" else nearest
+            assert np.allclose(left, expected, rtol=0, atol=1e-7)  # of float32, and of the sums that were merged
+            assert len(np.unique(left)) <= levels + 1 + (outliers == "discard")
+
+
+def test_discrete_sgd_knows_each_party_by_itself_and_goes_on() -> None:
+    policy, other = DiscreteSgd(levels=6), DiscreteSgd(levels=6)
+    small, large = gradient(), gradient(values=100 * gradient().values, party="right")
+    assert np.allclose(policy.on_returned_gradient(large), 100 * policy.on_returned_gradient(small), rtol=1e-5)
+    other.resume(policy.state())
+    later = gradient(seed=5, epoch=1)
+    assert np.array_equal(policy.on_returned_gradient(later), other.on_returned_gradient(later))
+    assert policy.account() == other.account()
+
+
+def test_discrete_sgd_sends_zeros_while_it_knows_of_no_spread() -> None:
+    asked = gradient(values=np.full((4, 3), 0.125, np.float32))
+    assert not DiscreteSgd().on_returned_gradient(asked).any()
+
+
+@pytest.mark.parametrize(("levels", "bound"), [(24, None), (6, None), (12, 1e-3)])
+def test_published_discrete_sgd_rounds_to_multiples(levels: int, bound: float | None) -> None:
+    asked = gradient(8)
+    left = DiscreteSgd(levels=levels, form="published", bound=bound).on_returned_gradient(asked)
+    steps = left / (2 * (bound or 0.03) / levels)
+    assert np.abs(steps - np.round(steps)).max() < 1e-4
+    assert np.abs(left - asked.values).max() <= (bound or 0.03) / levels + 1e-7
+    assert np.abs(asked.values).max() > (bound or 0.03)
+    assert np.abs(left).max() > (bound or 0.03)  # nothing is clipped
+
+
+# -- signSGD -----------------------------------------------------------------------------------------------------------
+
+
+def test_signs() -> None:
+    values = np.array([[0.5, -0.25], [0.0, 1e-9]], np.float32)
+    left = SignSgd(magnitude=0.5).on_returned_gradient(gradient(values=values))
+    assert left.tolist() == [[0.5, -0.5], [0.0, 0.5]]
+
+
+# -- chains ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_chain_passes_numbers_on_and_counts() -> None:
+    """Each policy is asked about what the one before it answered; the receiver gets the last answer."""
+    chain = PolicyChain([GradientCompression(keep=0.5), SignSgd(magnitude=2.0)])
+    asked = gradient(32)
+    left = chain.on_returned_gradient(asked)
+    assert sorted(np.unique(left).tolist()) == [-2.0, 0.0, 2.0]
+    assert (left != 0).sum() == 160
+    first, second = chain.accounts()
+    assert (first["changed_values"], first["dropped_values"]) == (160, 160)
+    assert (second["changed_values"], second["dropped_values"]) == (160, 0)
+
+
+def test_a_chain_goes_on_where_it_was() -> None:
+    def make() -> PolicyChain:
+        return PolicyChain([DiscreteSgd(levels=12), NoisyGradients(scale=0.01), Ppdl(theta=0.5, epsilon=1.0)])
+
+    chain, again = make(), make()
+    chain.begin(SETUP, Protection())
+    for batch in range(3):
+        chain.on_returned_gradient(gradient(seed=batch, batch=batch))
+    again.begin(SETUP, Protection())
+    again.resume(chain.state())
+    asked = gradient(seed=9, epoch=1)
+    assert np.array_equal(chain.on_returned_gradient(asked), again.on_returned_gradient(asked))
+    assert chain.accounts() == again.accounts()
+    assert isinstance(chain.policies[1], Keyed)
+    assert chain.policies[1].sent == {"left": 4}
+
+
+class Wrong(Policy):
+    kind = "wrong"
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def on_returned_gradient(self, returned: ReturnedGradient) -> Any:
+        return self.answer(returned.values)
+
+
+def overwritten(values: NDArray[Any]) -> NDArray[Any]:
+    values[:] = 0
+    return values
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda values: values[:1], "of the shape and dtype"),
+        (lambda values: values.astype(np.float64), "of the shape and dtype"),
+        (lambda values: values.tolist(), "of the shape and dtype"),
+        (lambda values: values * np.float32(np.nan), "not finite"),
+    ],
+)
+def test_answers_that_cannot_leave(answer: Any, message: str) -> None:
+    with pytest.raises(PolicyError, match=f"defense 'wrong' .*{message}"):
+        PolicyChain([Wrong(answer)]).on_returned_gradient(gradient())
+    with pytest.raises(ValueError, match="read-only"):
+        PolicyChain([Wrong(overwritten)]).on_returned_gradient(gradient())
+
+
+def test_families_do_not_mix() -> None:
+    gradients = (SignSgd(), NoisyGradients(scale=1.0), Ppdl(theta=0.5, epsilon=1.0), DiscreteSgd())
+    for policy in (*gradients, GradientCompression(keep=0.5)):
+        with pytest.raises(PolicyError, match=r"forest never reaches .it is for split networks"):
+            require_points([policy], frozenset(TREE_POINTS), replace(SETUP, model="forest"))
+    with pytest.raises(PolicyError, match=r"splitnn never reaches .it is for tree models"):
+        require_points([LocalTrees()], frozenset(NET_POINTS), SETUP)
+
+
+# -- parameters --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: NoisyGradients(), "needs a scale, or all of epsilon, delta and clip"),
+        (lambda: NoisyGradients(scale=0), "scale must be a number above 0, finite, but got 0"),
+        (lambda: NoisyGradients(scale=1.0, clip=1.0), "must be left out"),
+        (lambda: NoisyGradients(distribution="gaussian", epsilon=1.0, delta=1e-5), "all of epsilon, delta and clip"),
+        (lambda: NoisyGradients(epsilon=1.0, delta=1e-5, clip=1.0), "that of distribution 'gaussian'"),
+        (lambda: accounted(delta=1.0), "delta must be"),
+        (lambda: accounted(epsilon=float("inf")), "epsilon must be"),
+        (lambda: NoisyGradients(distribution="cauchy", scale=1.0), "'laplace' or 'gaussian' but got 'cauchy'"),  # type: ignore[arg-type]
+        (lambda: GradientCompression(keep=1.0), "keep must be a number above 0, below 1, but got 1"),
+        (lambda: GradientCompression(keep=True), "keep must be"),
+        (lambda: Ppdl(theta=1, epsilon=1.0), "theta must be"),
+        (lambda: Ppdl(theta=0.5, epsilon=0.0), "epsilon must be"),
+        (lambda: Ppdl(theta=0.5, epsilon=1.0, sensitivity=1e-3), "at least twice clip"),
+        (lambda: Ppdl(theta=0.5, epsilon=1.0, form="wrong"), "form must be"),  # type: ignore[arg-type]
+        (lambda: DiscreteSgd(levels=0), "levels must be a whole number from 1 on but got 0"),
+        (lambda: DiscreteSgd(outliers="keep"), "outliers must be"),  # type: ignore[arg-type]
+        (lambda: DiscreteSgd(form="fixed"), "form must be"),  # type: ignore[arg-type]
+        (lambda: DiscreteSgd(bound=0.1), "bound: is for form 'published' only"),
+        (lambda: DiscreteSgd(form="published", outliers="clip"), "has none"),
+        (lambda: SignSgd(magnitude=-1.0), "magnitude must be"),
+    ],
+)
+def test_parameters_that_cannot_be(make: Any, message: str) -> None:
+    with pytest.raises(JobError, match=message):
+        make()
