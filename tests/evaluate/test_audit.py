@@ -68,7 +68,7 @@ def test_the_stored_line_has_the_contract_s_fields(finished: Finished) -> None:
     line = json.loads((out / "results.jsonl").read_text().splitlines()[0])
     assert list(line) == [
         "format", "dataset", "model", "engine", "seed", "defense", "party", "attack", "leakage", "utility", "cost",
-        "versions",
+        "versions", "behavior",
     ]  # fmt: skip
     assert line["format"] == 1
     assert line["dataset"] == "breast_cancer"

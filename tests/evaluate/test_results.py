@@ -86,7 +86,7 @@ def test_a_line_has_the_names_of_the_contract(tmp_path: Path) -> None:
     line = json.loads((tmp_path / RESULTS_FILE).read_text())
     assert list(line) == [
         *("format", "dataset", "model", "engine", "seed", "defense", "party", "attack"),
-        *("leakage", "utility", "cost", "versions"),
+        *("leakage", "utility", "cost", "versions", "behavior"),
     ]
     assert line["defense"] == [LMID]
     assert line["leakage"]["without_view"]["v_measure"] == 0.5

@@ -13,6 +13,7 @@ import msgspec
 
 from labelward.errors import PeerRestarted
 from labelward.evaluate.audit import library_versions
+from labelward.evaluate.kinds import make_programs
 from labelward.evaluate.party_record import PartyRecord, PeerRecord, write_party_record
 from labelward.evaluate.private import private_folder
 from labelward.evaluate.programs import Ended
@@ -164,7 +165,7 @@ class Run:
             defense=self.side.defense,
             own=fingerprint,
             key=key_info(self.engine, self.job.encryption, ""),
-            versions=library_versions(),
+            versions=library_versions(make_programs(self.job.model).libraries),
         )
 
     def to_its_end(self, record: PartyRecord) -> PartyRecord:

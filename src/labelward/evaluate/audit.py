@@ -7,9 +7,11 @@ once.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import platform
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -18,16 +20,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from labelward.attacks.contract import Attack, Own
 from labelward.data import Rehearsal, Source, load_source, prepare
 from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import DataError, JobError, OutputError, PolicyError
-from labelward.evaluate.attacking import attack_and_score, score_without_view
+from labelward.evaluate.attacking import attack_and_score, own_of, score_without_view
+from labelward.evaluate.deviation import Deviation, behavior_of, deviations
 from labelward.evaluate.folder import check_output, claimed, store_data
 from labelward.evaluate.kinds import check_job, completed, make_attack, make_engine, make_policies, make_programs
 from labelward.evaluate.metering import metered, readings_of
 from labelward.evaluate.names import brief, brief_variant
 from labelward.evaluate.private import private_folder
-from labelward.evaluate.rehearse import VIEW, Finished, Protections, insecurities, key_bits, key_info, rehearse
+from labelward.evaluate.programs import Programs
+from labelward.evaluate.rehearse import MODEL, VIEW, Finished, Protections, insecurities, key_bits, key_info, rehearse
 from labelward.evaluate.results import (
     AttackAccount,
     EngineInfo,
@@ -85,9 +90,9 @@ def audit(
         return read_rows(out)
 
 
-def library_versions() -> dict[str, str]:
-    """Return the versions that figures depend on."""
-    libraries = ("labelward", "numpy", "scipy", "scikit-learn", "numba", "gmpy2", "pyarrow", "msgspec")
+def library_versions(more: Sequence[str] = ()) -> dict[str, str]:
+    """Return the versions that figures depend on; ``more``: libraries that only some models need."""
+    libraries = ("labelward", "numpy", "scipy", "scikit-learn", "numba", "gmpy2", "pyarrow", "msgspec", *more)
     return {"python": platform.python_version(), **{name: version(name) for name in libraries}}
 
 
@@ -124,14 +129,35 @@ class _Seed:
     seed: int
     data: Rehearsal
     beside: Baselines
-    without_view: dict[tuple[str, Kind], dict[str, float]] = field(default_factory=dict)
+    comparisons: dict[tuple[str, Kind], dict[str, Any]] = field(default_factory=dict)
 
-    def blind(self, attack: Kind, view: View) -> dict[str, float]:
-        """Return what an attack reaches without the view: the same for every variant, so worked out once."""
-        key = (view.party, attack)
-        if key not in self.without_view:
-            self.without_view[key] = score_without_view(make_attack(attack), view, self.data, seed=self.seed)
-        return self.without_view[key]
+    def own(self, party: str) -> Own:
+        """Return a party's columns, as its attacks take them."""
+        held = next(each for each in self.data.parties if each.name == party)
+        return dataclasses.replace(own_of(held), outside=held.test)
+
+    def compared(self, name: Kind, attack: Attack, view: View, own: Own) -> dict[str, Any]:
+        """Return what an attack is compared with, none of which depends on the view: worked out once for a party.
+
+        That is what it reaches without the view, and other ways to the labels with what the attacker knows.
+        """
+        key = (view.party, name)
+        if key not in self.comparisons:
+            blind = score_without_view(attack, view, self.data, seed=self.seed)
+            self.comparisons[key] = {"without_view": blind}
+        return self.comparisons[key]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A training that came to its end."""
+
+    at: _Seed
+    variant: Variant
+    deviation: Deviation | None
+    folder: Path
+    ended: Finished
+    views: dict[str, View]
 
 
 @dataclass
@@ -149,15 +175,18 @@ class _Audit:
     def run(self) -> None:
         """Do what is missing."""
         self.done = {row.key() for row in read_rows(self.out)}
-        units = [(seed, variant) for seed in self.job.run.seeds for variant in self.job.variants()]
+        runs: list[Deviation | None] = [None, *deviations(self._passive, map(make_attack, self.job.attacks))]
+        units = [
+            (seed, variant, each) for seed in self.job.run.seeds for variant in self.job.variants() for each in runs
+        ]
         missing = [unit for unit in units if not self._finished(*unit)]
         finished, total = len(units) - len(missing), len(units)
         current: _Seed | None = None
-        for seed, variant in missing:
-            self.watch("runs", finished, total, f"{brief_variant(variant).label}, seed {seed}")
+        for seed, variant, deviation in missing:
+            self.watch("runs", finished, total, _label(variant, seed, deviation))
             if current is None or current.seed != seed:
                 current = self._prepare(seed)
-            self._train(current, variant)
+            self._train(current, variant, deviation)
             finished += 1
         self.watch("runs", finished, total, "")
 
@@ -172,20 +201,32 @@ class _Audit:
             security_level=self.engine.security_level(bits),
         )
 
-    def _finished(self, seed: int, variant: Variant) -> bool:
-        keys = {self._row(seed, variant, party, attack).key() for party, attack in self._attackers()}
-        return keys <= self.done and read_run(self.out, variant.as_list(), seed) is not None
+    @cached_property
+    def programs(self) -> Programs[Any]:
+        """How the model is run."""
+        return make_programs(self.job.model)
 
-    def _attackers(self) -> list[tuple[str | None, Kind | None]]:
-        """Return who attacks how, once for each row of a training."""
-        found: list[tuple[str | None, Kind | None]] = [
-            (party.name, attack) for party in self.job.passive for attack in self.job.attacks
-        ]
+    @property
+    def _passive(self) -> tuple[str, ...]:
+        return tuple(party.name for party in self.job.passive)
+
+    def _finished(self, seed: int, variant: Variant, deviation: Deviation | None) -> bool:
+        keys = {self._row(seed, variant, party, attack).key() for party, attack in self._attackers(deviation)}
+        slug = "" if deviation is None else deviation.slug
+        return keys <= self.done and read_run(self.out, variant.as_list(), seed, slug) is not None
+
+    def _attackers(self, deviation: Deviation | None) -> list[tuple[str | None, Kind | None]]:
+        """Return who attacks how, once for each row of a training; an honest run has a row at least."""
+        wanted = None if deviation is None else deviation.behavior
+        parties = self._passive if deviation is None else (deviation.party,)
+        attacks = [attack for attack in self.job.attacks if behavior_of(make_attack(attack)) == wanted]
+        found: list[tuple[str | None, Kind | None]] = [(party, attack) for party in parties for attack in attacks]
         return found or [(None, None)]
 
     def _row(self, seed: int, variant: Variant, party: str | None, attack: Kind | None, **figures: Any) -> ResultRow:
         """Return a row; without figures only its key means anything."""
         nothing: dict[str, Any] = {"leakage": None, "utility": {}, "cost": None, "versions": {}}
+        behavior = None if attack is None else make_attack(attack).behavior
         return ResultRow(
             dataset=self.source.name,
             model=self.job.model.as_dict(),
@@ -194,17 +235,18 @@ class _Audit:
             defense=tuple(variant.as_list()),
             party=party,
             attack=None if attack is None else attack.as_dict(),
+            behavior=behavior,
             **{**nothing, **figures},
         )
 
     def _prepare(self, seed: int) -> _Seed:
         data = prepare(self.job, seed, self.source)
         store_data(self.out, data, seed)
-        beside = baselines(make_programs(self.job.model), data, seed=seed, precision=self.job.encryption.precision)
+        beside = baselines(self.programs, data, seed=seed, precision=self.job.encryption.precision)
         return _Seed(seed, data, beside)
 
-    def _train(self, at: _Seed, variant: Variant) -> None:
-        folder = run_folder(self.out, variant.as_list(), at.seed)
+    def _train(self, at: _Seed, variant: Variant, deviation: Deviation | None) -> None:
+        folder = run_folder(self.out, variant.as_list(), at.seed, "" if deviation is None else deviation.slug)
         try:
             shutil.rmtree(folder, ignore_errors=False)
         except FileNotFoundError:
@@ -213,7 +255,7 @@ class _Audit:
             raise OutputError(f"{folder}: what an earlier attempt left cannot be removed ({error.strerror})") from error
         for parent in (folder.parent.parent, folder.parent):
             private_folder(parent)
-        detail = f"{brief_variant(variant).label}, seed {at.seed}"
+        detail = _label(variant, at.seed, deviation)
         ended = rehearse(
             self.job,
             at.data,
@@ -223,6 +265,7 @@ class _Audit:
             seed=at.seed,
             progress=lambda what, done, total: self.watch(what, done, total, detail),
             protections=self.protections,
+            deviation=deviation,
         )
         views = {party.name: View.load(folder / party.name / VIEW) for party in at.data.parties}
         for party, view in views.items():
@@ -230,26 +273,28 @@ class _Audit:
                 raise OutputError(
                     f"{folder / party / VIEW}: the view is {view.ended} after a whole run; is the disk full?"
                 )
-        rows, accounts = self._attack(at, variant, ended, views)
-        write_run(self.out, self._details(at, variant, ended, views, accounts))
+        run = _Run(at, variant, deviation, folder, ended, views)
+        rows, accounts = self._attack(run)
+        write_run(self.out, self._details(run, accounts))
         for row in rows:
             if row.key() not in self.done:
                 append_row(self.out, row)
                 self.done.add(row.key())
 
-    def _attack(
-        self, at: _Seed, variant: Variant, ended: Finished, views: dict[str, View]
-    ) -> tuple[list[ResultRow], list[AttackAccount]]:
+    def _attack(self, run: _Run) -> tuple[list[ResultRow], list[AttackAccount]]:
         rows, accounts = [], []
-        worth = utility(make_programs(self.job.model), ended.margins, at.data, at.beside)
-        versions = library_versions()
-        attackers = self._attackers()
+        at, programs = run.at, self.programs
+        worth = utility(programs, run.ended.margins, at.data, at.beside)
+        versions = library_versions(programs.libraries)
+        attackers = self._attackers(run.deviation)
         for number, (party, attack) in enumerate(attackers):
             leakage = None
             if party is not None and attack is not None:
                 self.watch("attacks", number, len(attackers), f"{brief(attack).label} by {party}")
-                found = attack_and_score(make_attack(attack), views[party], at.data, seed=at.seed)
-                leakage = {**found.leakage, "without_view": at.blind(attack, views[party])}
+                view, made = run.views[party], make_attack(attack)
+                own = programs.own(view, at.own(party), run.folder / party / MODEL)
+                found = attack_and_score(made, view, at.data, seed=at.seed)
+                leakage = {**found.leakage, **at.compared(attack, made, view, own)}
                 accounts.append(
                     AttackAccount(
                         party=party,
@@ -259,21 +304,20 @@ class _Audit:
                         seconds=found.seconds,
                     )
                 )
-            figures = {"leakage": leakage, "utility": worth, "cost": ended.cost, "versions": versions}
-            rows.append(self._row(at.seed, variant, party, attack, **figures))
+            figures = {"leakage": leakage, "utility": worth, "cost": run.ended.cost, "versions": versions}
+            rows.append(self._row(at.seed, run.variant, party, attack, **figures))
         return rows, accounts
 
-    def _details(
-        self, at: _Seed, variant: Variant, ended: Finished, views: dict[str, View], accounts: list[AttackAccount]
-    ) -> RunDetails:
+    def _details(self, run: _Run, accounts: list[AttackAccount]) -> RunDetails:
+        at, ended, views = run.at, run.ended, run.views
         active = at.data.parties[0].name
-        folder = run_folder(self.out, variant.as_list(), at.seed)
         applied = [each for each in views[active].applied() if each["stage"] == "end"]
+        off = run.deviation
         return RunDetails(
             seed=at.seed,
-            defense=tuple(variant.as_list()),
+            defense=tuple(run.variant.as_list()),
             wire=wire_flows(
-                [(party, folder / party / VIEW) for party in views], active=active, secure=self.engine.secure
+                [(party, run.folder / party / VIEW) for party in views], active=active, secure=self.engine.secure
             ),
             phases={party: dict(meter.seconds) for party, meter in ended.meters.items()},
             key=key_info(self.engine, self.job.encryption, ended.fingerprint),
@@ -284,18 +328,25 @@ class _Audit:
             test_rows=len(at.data.test_labels),
             attacks=tuple(accounts),
             meter={party: read for each in applied for party, read in readings_of(each).items()},
+            deviation=None if off is None else {"party": off.party, **off.behavior.as_dict()},
         )
 
     def _seen(self, at: _Seed, views: dict[str, View]) -> dict[str, Seen]:
-        programs, found = make_programs(self.job.model), {}
+        found = {}
         for party in at.data.parties:
             view = views[party.name]
             if view.header.role == "active":
-                seen = programs.seen_by_active(view)
+                seen = self.programs.seen_by_active(view)
             else:
-                seen = programs.seen_by_passive(view, party, at.data.train_labels)
+                seen = self.programs.seen_by_passive(view, party, at.data.train_labels)
             found[party.name] = replace(seen, columns=len(party.columns))
         return found
+
+
+def _label(variant: Variant, seed: int, deviation: Deviation | None) -> str:
+    """Return what a run is called while it goes on."""
+    more = "" if deviation is None else f", {deviation.label}"
+    return f"{brief_variant(variant).label}{more}, seed {seed}"
 
 
 def _account(applied: dict[str, Any]) -> dict[str, Any]:

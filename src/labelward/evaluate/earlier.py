@@ -14,7 +14,6 @@ from labelward.evaluate.programs import Programs, Share
 from labelward.evaluate.record import Rows, read_record
 from labelward.evaluate.shares import load_shares, trained_job
 from labelward.job import Job
-from labelward.protocols.tree.share import ModelShare
 
 __all__ = ["earlier_shares"]
 
@@ -33,6 +32,8 @@ def earlier_shares(programs: Programs[Any], run: Path, job: Job, data: Rehearsal
         JobError: other parties, kind of model, seed, split or starting point.
         DataError: other columns, categories, classes or rows.
     """
+    if not programs.grows:
+        raise JobError(f"[model] kind: {job.model.kind!r} begins anew in each training; only trees go on with {run}")
     before = trained_job(run)
     names, theirs = ([party.name for party in each.parties] for each in (job, before))
     if names != theirs:
@@ -53,7 +54,7 @@ def earlier_shares(programs: Programs[Any], run: Path, job: Job, data: Rehearsal
         raise DataError(f"{run}: its label was {was}; {data.label} is {now}")
     _check_split(run, before, job)
     _check_rows(run, data, has_ids=job.data.table is None or job.data.id is not None)
-    _check_start(programs, run, job, data, active)
+    programs.check_start(run, data, active)
     return shares
 
 
@@ -110,18 +111,4 @@ def _check_rows(run: Path, data: Rehearsal, *, has_ids: bool) -> None:
         raise DataError(
             f"{run}: was trained on other labels or columns than the table now has; rows without ids must be the same "
             "in the same order, or training rows could be tested on (name an id column in [data] id)"
-        )
-
-
-def _check_start(programs: Programs[Any], run: Path, job: Job, data: Rehearsal, share: Share) -> None:
-    """Refuse a starting point that would be passed over, since the model has begun already."""
-    score = job.model.params.get("base_score")
-    if score is None:
-        return
-    assert isinstance(share, ModelShare)  # all kinds of models are of trees
-    start = programs.objective(data.classes).start(data.train_values, data.train_weights, score)
-    if tuple(start.tolist()) != share.base:
-        has = ", ".join(f"{margin:.4g}" for margin in share.base)
-        raise JobError(
-            f"[model] base_score: {score!r} is not where the model in {run} started (margin {has}); leave it out"
         )

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from labelward.errors import EncryptionError, InputError, JobError, unknown_name
 from labelward.evaluate.programs import Programs
+from labelward.evaluate.unencrypted import NoEngine
 from labelward.he import ENGINES, Engine, engine
 from labelward.job import EncryptionSection, Job, Kind, Variant
 from labelward.party.policy import Policy
@@ -38,12 +39,14 @@ MODELS: Registry[Any] = Registry(
     [
         "tree.params:SecureBoost",
         "tree.params:FederatedForest",
+        "splitnn.params:SplitNet",
     ],
 )
 
 PROGRAMS = {
     "secureboost": "labelward.evaluate.trees:TreePrograms",
     "forest": "labelward.evaluate.trees:TreePrograms",
+    "splitnn": "labelward.evaluate.nets:NetPrograms",
 }
 """How a kind of model is run: ``"module:class"``, whose instances are made from the model's parameters."""
 
@@ -65,20 +68,24 @@ class KindInfo:
 
 
 def completed(job: Job) -> Job:
-    """Return the job with all parameters of its model, defenses and attacks.
+    """Return the job with all parameters of its model, defenses and attacks, and with engine "none" where it fits.
 
     Parties that left defaults out agree with those that did not, and so do rows. A whole number becomes a float where
     the parameter is one.
 
     Raises:
-        JobError: a kind or a parameter is unknown or unfit, or two defenses or attacks are the same but for defaults.
+        JobError: a kind or a parameter is unknown or unfit, or two defenses or attacks are the same but for defaults;
+            an encryption where the model encrypts nothing, or none where it does.
+        DependencyError: the model needs a library that is not installed.
     """
     from labelward.attacks import ATTACKS
     from labelward.defenses import DEFENSES
 
+    model = _complete(MODELS, job.model, "[model]")
     return replace(
         job,
-        model=_complete(MODELS, job.model, "[model]"),
+        model=model,
+        encryption=_encryption(job.encryption, model),
         defenses=tuple(
             replace(variant, chain=tuple(_complete(DEFENSES, kind, _entry(variant)) for kind in variant.chain))
             for variant in job.defenses
@@ -93,14 +100,17 @@ def check_job(job: Job) -> None:
     """Build every model, defense, attack and engine that the job names.
 
     Raises:
-        JobError: an unknown kind or parameter, or a value that cannot be; names section and field.
+        JobError: an unknown kind or parameter, or a value that cannot be; names section and field. An attack that
+            cannot read the views of such a model.
         EncryptionError: the engine does not offer the key's size.
     """
-    make_programs(job.model)
+    programs = make_programs(job.model)
     for variant in job.variants():
         make_policies(variant)
     for number, attack in enumerate(job.attacks, 1):
-        make_attack(attack, f"[[attack]] {number}:")
+        _placed(f"[[attack]] {number}:", partial(_check_attack, make_attack(attack), job.model, programs))
+    if job.encryption.engine == NoEngine.name:
+        return
     made = make_engine(replace(job.encryption, workers=1))
     try:
         if made.bits_offered and job.encryption.bits not in made.bits_offered:
@@ -136,6 +146,8 @@ def make_attack(attack: Kind, place: str = "[[attack]]") -> Any:
 
 def make_engine(section: EncryptionSection) -> Engine:
     """Return the engine of a job, with as many worker processes as there are cores where ``workers`` is 0."""
+    if section.engine == NoEngine.name:
+        return NoEngine()
     if section.engine not in ENGINES:
         raise JobError(f"[encryption] engine: {unknown_name('engine', section.engine, ENGINES)}")
     return engine(section.engine, workers=section.workers or len(os.sched_getaffinity(0)))
@@ -184,6 +196,27 @@ def _complete(registry: Registry[Any], kind: Kind, section: str) -> Kind:
         for name, value in made.parameters().items()
     }
     return Kind(kind.kind, params)
+
+
+def _encryption(section: EncryptionSection, model: Kind) -> EncryptionSection:
+    """Return the section with an engine that fits the model."""
+    none = EncryptionSection(engine=NoEngine.name)
+    if make_programs(model).encrypts:
+        if section == none:
+            raise JobError(f"[encryption] engine: 'none' is for models that encrypt nothing, not for {model.kind!r}")
+        return section
+    if section not in (EncryptionSection(), none):
+        raise JobError(
+            f"[encryption]: means nothing for {model.kind!r}, which encrypts nothing, so it must be left out"
+        )
+    return none
+
+
+def _check_attack(attack: Any, model: Kind, programs: Programs[Any]) -> None:
+    """Refuse an attack that cannot read the views of a model, or wants what no party of it can do."""
+    attack.check_model(model.as_dict())
+    if attack.behavior is not None:
+        programs.check_behavior(attack.behavior)
 
 
 def _info(kind: str, cls: type[Any]) -> KindInfo:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from labelward.attacks.visible import visible_leaves
 from labelward.data import Rehearsal
 from labelward.defenses.leakage_meter import LeakageBudget, LeakageMeter, Measure, Reading, reading
+from labelward.errors import JobError
+from labelward.evaluate.kinds import make_programs
 from labelward.evaluate.results import MeterReading
 from labelward.job import Job
 from labelward.party.context import Progress, silent
@@ -25,10 +27,18 @@ def metered(
 ) -> tuple[Policy, ...]:
     """Return the policies of a run with the meter, or the budget, that ``[leakage]`` asks for behind them.
 
+    There is a meter for trees only; for other models ``meter`` means nothing.
+
     Args:
         progress: hears of each reading, from the active party's thread.
+
+    Raises:
+        JobError: a budget for a model whose leakage the meter cannot read.
     """
-    if not job.leakage.meter:
+    read = make_programs(job.model).metered
+    if not read and job.leakage.budget is not None:
+        raise JobError(f"[leakage] budget: means nothing for {job.model.kind!r}, whose leakage the meter cannot read")
+    if not read or not job.leakage.meter:
         return tuple(policies)
     labels = data.train_labels
     measure = Measure.of(job.model.as_dict(), int(labels.max()) + 1, seed)

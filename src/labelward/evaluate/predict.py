@@ -14,13 +14,10 @@ from numpy.typing import NDArray
 from labelward.evaluate.private import replacing
 from labelward.evaluate.programs import PredictMode, Programs, Share
 from labelward.evaluate.trained import Trained, Warn, silent
-from labelward.kernels.objectives import Objective
 
 __all__ = ["predict", "write_predictions"]
 
 Floats = NDArray[np.float64]
-
-_MARGIN_IS_PREDICTED = ("reg:squarederror", "variance", "gini")
 
 
 def predict(
@@ -64,16 +61,16 @@ def write_predictions(out: Path, programs: Programs[Any], share: Share, ids: Seq
         ids: of the rows.
         margins: float64 [rows, outputs].
     """
-    found = _columns(programs.objective(share.classes), margins, share.classes)
+    found = _columns(programs, margins, share.classes)
     with replacing(out) as file:
         pq.write_table(pa.table({"id": pa.array(ids, pa.string()), **found}), file)
 
 
-def _columns(objective: Objective, margins: Floats, classes: tuple[str, ...]) -> dict[str, Any]:
+def _columns(programs: Programs[Any], margins: Floats, classes: tuple[str, ...]) -> dict[str, Any]:
     """Return the columns of a file of predictions, but for the ids."""
-    predicted = objective.predicted(margins)
+    predicted = programs.predicted(margins, classes)
     found: dict[str, Any] = {}
-    if objective.name not in _MARGIN_IS_PREDICTED:
+    if not programs.margins_say_all(classes):
         names = [f"_{name}" for name in classes] if margins.shape[1] > 1 else [""]
         found |= {f"margin{name}": margins[:, position] for position, name in enumerate(names)}
     if not classes:

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.attacks.contract import Own
 from labelward.data import PartyData, Rehearsal
+from labelward.errors import DataError, JobError
 from labelward.evaluate.results import Seen
 from labelward.he import Counts, Engine
-from labelward.kernels.objectives import Objective
 from labelward.party.context import Context
 from labelward.party.handshake import Agreed
 from labelward.party.policy import Policy
 from labelward.party.view import View
 
-__all__ = ["Ended", "PredictMode", "Programs", "Share", "Watched"]
+__all__ = ["Ended", "PredictMode", "Programs", "Share", "Watched", "refuse_weightless"]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -104,7 +106,23 @@ class Ended(Generic[S]):
 
 
 class Programs(ABC, Generic[S]):
-    """One model, with its parameters, as the evaluation runs it."""
+    """One model, with its parameters, as the evaluation runs it.
+
+    Attributes:
+        encrypts: whether the protocol encrypts anything; where not, the job's engine is ``"none"``.
+        metered: whether the leakage meter can read what passive parties are told.
+        grows: whether a training can go on with the model of an earlier one.
+        libraries: on which figures depend beside those that all models need.
+    """
+
+    encrypts: ClassVar[bool] = True
+    metered: ClassVar[bool] = True
+    grows: ClassVar[bool] = True
+    libraries: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, params: Any) -> None:
+        """``params``: of the model, checked."""
+        self.params = params
 
     @abstractmethod
     def check(self, data: Rehearsal, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
@@ -123,8 +141,44 @@ class Programs(ABC, Generic[S]):
         """
 
     @abstractmethod
-    def objective(self, classes: Sequence[str]) -> Objective:
-        """Return what the model is fitted to, for labels of these classes; without classes they are quantities."""
+    def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
+        """Return what margins [rows, outputs] stand for: probabilities [rows, classes], or without classes means."""
+
+    @abstractmethod
+    def margins_say_all(self, classes: Sequence[str]) -> bool:
+        """Return whether margins are what is predicted, for labels of these classes."""
+
+    def check_behavior(self, behavior: Mapping[str, Any]) -> None:
+        """Refuse a way of a passive party's to train otherwise than agreed: ``kind`` and parameters.
+
+        Raises:
+            JobError: the model knows no such behavior, or a parameter is unfit.
+        """
+        raise JobError(f"no party of this model can behave as {behavior['kind']!r} in training")
+
+    def check_start(self, run: Path, data: Rehearsal, share: S) -> None:
+        """Refuse parameters that would be passed over where a training goes on with the active party's share.
+
+        Raises:
+            JobError: such a parameter; ``run`` is where the share comes from.
+        """
+
+    def together(self, parties: int) -> AbstractContextManager[None]:
+        """Return what so many parties of one process begin in."""
+        return nullcontext()
+
+    def own(self, view: View, own: Own, model: Path) -> Own:
+        """Return what a party's attacks are given of its own: beside columns, its part of the model where that tells.
+
+        Args:
+            view: of the party.
+            own: its columns.
+            model: folder of its share.
+
+        Raises:
+            FileFormatError: the share is missing or damaged.
+        """
+        return own
 
     @property
     @abstractmethod
@@ -139,9 +193,16 @@ class Programs(ABC, Generic[S]):
 
     @abstractmethod
     def passive(
-        self, ctx: Context, agreed: Agreed, data: PartyData, engine: Engine, *, share: S | None = None
+        self,
+        ctx: Context,
+        agreed: Agreed,
+        data: PartyData,
+        engine: Engine,
+        *,
+        share: S | None = None,
+        behavior: Mapping[str, Any] | None = None,
     ) -> Ended[S]:
-        """Run a passive party's program."""
+        """Run a passive party's program; ``behavior``: how it trains, where not as agreed (:meth:`check_behavior`)."""
 
     @abstractmethod
     def pooled(self, data: Rehearsal, parties: Sequence[PartyData], *, seed: int, precision: int) -> Floats:
@@ -178,3 +239,15 @@ class Programs(ABC, Generic[S]):
     @abstractmethod
     def predict_passive(self, ctx: Context, share: S, x: Floats) -> None:
         """Answer for the rows of ``x`` until the active party asks no more."""
+
+
+def refuse_weightless(side: str, values: Floats, weights: Floats, classes: Sequence[str]) -> None:
+    """Refuse rows, or rows of a class, that count nothing: no metric could be worked out."""
+    if not len(values):
+        return
+    if not weights.any():
+        raise DataError(f"every {side} row has weight 0")
+    if classes and side != "training":
+        by_class = np.bincount(values.astype(np.int64), weights, len(classes))
+        if not by_class.all():
+            raise DataError(f"every {side} row of class {classes[int(by_class.argmin())]!r} has weight 0")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.data import PartyData, Rehearsal
+from labelward.evaluate.deviation import Deviation
 from labelward.evaluate.kinds import make_programs
 from labelward.evaluate.metering import metered
 from labelward.evaluate.private import private_folder
@@ -77,9 +78,11 @@ def key_bits(engine: Engine, section: EncryptionSection) -> int:
 
 
 def insecurities(engine: Engine, section: EncryptionSection, protections: Protections = Protection) -> tuple[str, ...]:
-    """Return why a run protects nothing; empty where it does."""
+    """Return why a run does not protect what it should; empty where it does, and where nothing is encrypted."""
     reasons = []
-    if not engine.secure:
+    if section.engine == "none":
+        pass  # nothing was to be hidden from those who receive it
+    elif not engine.secure:
         reasons.append(f"{engine.name} engine")
     elif section.bits < min(engine.bits_offered):
         reasons.append(f"{section.bits}-bit key")
@@ -162,6 +165,7 @@ def rehearse(
     progress: Progress,
     protections: Protections = Protection,
     shares: Mapping[str, Share] | None = None,
+    deviation: Deviation | None = None,
 ) -> Finished:
     """Train and predict the test rows; leave ``folder/<party>/view`` and ``folder/<party>/model``.
 
@@ -173,6 +177,7 @@ def rehearse(
         folder: is made; its parent must exist.
         progress: hears of trees and of the leakage meter, from the active party's thread.
         shares: by party, of an earlier training that is gone on with.
+        deviation: of a party that does not train as agreed.
 
     Raises:
         LabelwardError: the first error of a party.
@@ -208,10 +213,13 @@ def rehearse(
         share = earlier.get(held.name)
         if held.name == active:
             return programs.active(ctx, greet_passives(ctx, offers[active], sides), data, engine, share=share)
-        return programs.passive(ctx, greet_active(ctx, offers[held.name]), held, engine, share=share)
+        behavior = deviation.behavior.as_dict() if deviation is not None and deviation.party == held.name else None
+        agreed = greet_active(ctx, offers[held.name])
+        return programs.passive(ctx, agreed, held, engine, share=share, behavior=behavior)
 
     start = time.perf_counter()
-    ended = run_parties({party.name: (partial(context, party), partial(run, party)) for party in data.parties})
+    with programs.together(len(names)):
+        ended = run_parties({party.name: (partial(context, party), partial(run, party)) for party in data.parties})
     seconds = time.perf_counter() - start
     for party, end in ended.items():
         end.share.save(folder / party / MODEL)

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from labelward.errors import FileFormatError, JobError, OutputError
+from labelward.evaluate.deviation import Deviation
 from labelward.evaluate.names import brief, brief_variant
 from labelward.evaluate.private import replacing
 from labelward.job.kinds import Kind, Variant
@@ -54,7 +55,7 @@ RUN_FILE = "run.json"
 Configured = dict[str, Any]
 """A model, defense or attack: ``kind`` and its parameters in one object."""
 
-Metrics = dict[str, float | dict[str, float] | str]
+Metrics = dict[str, float | dict[str, Any] | str]
 """Values by metric name, objects with the same names to compare them with, and the name of the ``primary`` metric."""
 
 
@@ -93,8 +94,11 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         dataset: its name, as reports print it.
         defense: the chain of defenses; empty for the undefended run.
         party: the attacker; None where the job has no attack.
+        behavior: how the attacker's party trained, where not as agreed: ``kind`` and parameters. Utility and cost are
+            then those of the run in which it did.
         leakage: metric values by name, with ``chance`` and ``without_view`` (objects with the same names) and
-            ``primary`` (the name of the metric that ranks); None where ``attack`` is.
+            ``primary`` (the name of the metric that ranks); None where ``attack`` is. ``beside``, where it is there,
+            holds other ways to the labels by name, each an object with metrics.
         utility: metric values by name on the test rows, with ``alone`` and ``joined`` (objects with the same names) and
             ``primary`` (the name of the metric that ranks).
         versions: of labelward, python and the libraries that matter.
@@ -112,6 +116,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     utility: Metrics
     cost: Cost
     versions: dict[str, str]
+    behavior: Configured | None = None
 
     def key(self) -> str:
         """Return what identifies the row, as canonical JSON: all but figures and versions."""
@@ -130,7 +135,9 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.attack is not None and self.party is None:
             raise ValueError("an attack has no attacking party")
         if self.leakage is not None:
-            _check_metrics("leakage", self.leakage, ("chance", "without_view"))
+            known = {name: value for name, value in self.leakage.items() if name != "beside"}
+            _check_metrics("leakage", known, ("chance", "without_view"))
+            _check_beside(self.leakage.get("beside", {}))
         _check_metrics("utility", self.utility, ("alone", "joined"), may_be_empty=True)
         _check_finite("cost.seconds", self.cost.seconds)
 
@@ -179,6 +186,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         own_splits: splits that it owns.
         told_splits: splits of others whose rows it was told.
         decrypted_sums: sums that it decrypted.
+        epochs: of a split network: how often its rows were gone through.
+        numbers: embeddings and gradients that it was told of training rows, number by number.
         max_node_information: the largest mutual information of a single node that it knows with the labels.
         max_node_bound: the largest value of the bound of ID-LMID (Equation 6) over these nodes.
         joint_information: mutual information of all its instance spaces together with the labels.
@@ -195,6 +204,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     own_splits: int = 0
     told_splits: int = 0
     decrypted_sums: int = 0
+    epochs: int = 0
+    numbers: int = 0
     max_node_information: float | None = None
     max_node_bound: float | None = None
     joint_information: float | None = None
@@ -237,6 +248,7 @@ class RunDetails(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         duration: seconds of the training.
         test_rows: rows on which the utility was measured.
         meter: the readings of the leakage meter, by passive party.
+        deviation: where one party did not train as agreed: its ``party``, and ``kind`` and parameters of its behavior.
     """
 
     format: Literal[1] = 1
@@ -252,6 +264,7 @@ class RunDetails(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     test_rows: int = 0
     attacks: tuple[AttackAccount, ...] = ()
     meter: dict[str, tuple[MeterReading, ...]] = {}
+    deviation: Configured | None = None
 
 
 def append_row(folder: Path, row: ResultRow) -> None:
@@ -309,7 +322,7 @@ def write_run(folder: Path, run: RunDetails) -> Path:
     Raises:
         OutputError: the file cannot be written.
     """
-    target = run_folder(folder, run.defense, run.seed) / RUN_FILE
+    target = run_folder(folder, run.defense, run.seed, _slug(run.deviation)) / RUN_FILE
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as file:
@@ -319,19 +332,19 @@ def write_run(folder: Path, run: RunDetails) -> Path:
     return target
 
 
-def read_run(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int) -> RunDetails | None:
-    """Return the details of a run, or None where it did not finish.
+def read_run(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int, deviation: str = "") -> RunDetails | None:
+    """Return the details of a run, or None where it did not finish; ``deviation`` as for :func:`run_folder`.
 
     Raises:
         FileFormatError: ``run.json`` is damaged or of another format version.
     """
-    path = run_folder(folder, defense, seed) / RUN_FILE
+    path = run_folder(folder, defense, seed, deviation) / RUN_FILE
     return _decode(_read(path), RunDetails, str(path)) if path.exists() else None
 
 
-def run_folder(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int) -> Path:
-    """Return where the views, models and details of a run lie."""
-    return folder / "runs" / _variant(defense).slug / str(seed)
+def run_folder(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int, deviation: str = "") -> Path:
+    """Return where the views, models and details of a run lie; ``deviation``: slug of one, empty for the honest run."""
+    return folder / "runs" / _variant(defense).slug / (f"{seed}-{deviation}" if deviation else str(seed))
 
 
 def kind_label(entry: Mapping[str, Any]) -> str:
@@ -346,6 +359,13 @@ def defense_label(defense: Sequence[Mapping[str, Any]]) -> str:
 
 def _variant(defense: Sequence[Mapping[str, Any]]) -> Variant:
     return brief_variant(Variant(tuple(map(_kind, defense))))
+
+
+def _slug(deviation: Mapping[str, Any] | None) -> str:
+    if deviation is None:
+        return ""
+    behavior = {name: value for name, value in deviation.items() if name != "party"}
+    return Deviation(deviation["party"], _kind(behavior)).slug
 
 
 def _kind(entry: Mapping[str, Any]) -> Kind:
@@ -392,6 +412,15 @@ def _check_metrics(name: str, metrics: Metrics, beside: tuple[str, ...], *, may_
             raise ValueError(f"{name}.{key} must have the metrics {', '.join(sorted(own))}")
         for metric, value in other.items():
             _check_finite(f"{name}.{key}.{metric}", value)
+
+
+def _check_beside(beside: Any) -> None:
+    """Require finite values in the objects of other ways to the labels."""
+    if not isinstance(beside, dict) or not all(isinstance(each, dict) for each in beside.values()):
+        raise ValueError("leakage.beside must hold objects of metrics")
+    for name, metrics in beside.items():
+        for metric, value in metrics.items():
+            _check_finite(f"leakage.beside.{name}.{metric}", value)
 
 
 def _check_finite(name: str, value: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from labelward.data import Rehearsal, load_source, prepare
 from labelward.errors import JobError, unknown_name
@@ -14,7 +15,7 @@ from labelward.evaluate.folder import check_output, finished_in
 from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
 from labelward.evaluate.metering import metered
 from labelward.evaluate.names import brief_variant
-from labelward.evaluate.programs import Watched
+from labelward.evaluate.programs import Programs, Watched
 from labelward.evaluate.record import Rows, TrainingRecord, Validation, write_record
 from labelward.evaluate.rehearse import key_info, rehearse
 from labelward.evaluate.results import Cost, KeyInfo
@@ -106,13 +107,13 @@ def train(
                 watched=ended.watched,
                 parties=tuple(party.name for party in data.parties),
             )
-            write_record(folder, _record(model, data))
+            write_record(folder, _record(model, data, programs))
     finally:
         engine.close()
     return model
 
 
-def _record(model: TrainedModel, data: Rehearsal) -> TrainingRecord:
+def _record(model: TrainedModel, data: Rehearsal, programs: Programs[Any]) -> TrainingRecord:
     watched = model.watched
     return TrainingRecord(
         dataset=model.dataset,
@@ -126,7 +127,7 @@ def _record(model: TrainedModel, data: Rehearsal) -> TrainingRecord:
         cost=model.cost,
         rows=Rows.of(data),
         dates={party.name: tuple(sorted(party.dates)) for party in data.parties},
-        versions=library_versions(),
+        versions=library_versions(programs.libraries),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from labelward.data import PartyData, Rehearsal
 from labelward.errors import DataError, JobError
 from labelward.evaluate.attacking import own_of
 from labelward.evaluate.exposure import information
-from labelward.evaluate.programs import Ended, PredictMode, Programs, Watched
+from labelward.evaluate.programs import Ended, PredictMode, Programs, Watched, refuse_weightless
 from labelward.evaluate.results import Seen
 from labelward.he import Engine
 from labelward.kernels.objectives import Objective, metric
@@ -40,8 +41,7 @@ Floats = NDArray[np.float64]
 class TreePrograms(Programs[ModelShare]):
     """SecureBoost and the federated forest."""
 
-    def __init__(self, params: TreeModel) -> None:
-        self.params = params
+    params: TreeModel
 
     def check(self, data: Rehearsal, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
         """See :meth:`Programs.check`."""
@@ -80,9 +80,28 @@ class TreePrograms(Programs[ModelShare]):
                         "for boosted trees of two classes or of quantities, and for forests of quantities"
                     )
 
-    def objective(self, classes: Sequence[str]) -> Objective:
-        """See :meth:`Programs.objective`."""
+    def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
+        """See :meth:`Programs.predicted`."""
+        return self._objective(classes).predicted(margins)
+
+    def margins_say_all(self, classes: Sequence[str]) -> bool:
+        """See :meth:`Programs.margins_say_all`."""
+        return self._objective(classes).name in ("reg:squarederror", "variance", "gini")
+
+    def _objective(self, classes: Sequence[str]) -> Objective:
         return fitted_objective(self.params, len(classes))
+
+    def check_start(self, run: Path, data: Rehearsal, share: ModelShare) -> None:
+        """See :meth:`Programs.check_start`."""
+        if self.params.base_score is None:
+            return
+        score = self.params.base_score
+        start = self._objective(data.classes).start(data.train_values, data.train_weights, score)
+        if tuple(start.tolist()) != share.base:
+            has = ", ".join(f"{margin:.4g}" for margin in share.base)
+            raise JobError(
+                f"[model] base_score: {score!r} is not where the model in {run} started (margin {has}); leave it out"
+            )
 
     @property
     def deviance_power(self) -> float | None:
@@ -104,7 +123,14 @@ class TreePrograms(Programs[ModelShare]):
         )
 
     def passive(
-        self, ctx: Context, agreed: Agreed, data: PartyData, engine: Engine, *, share: ModelShare | None = None
+        self,
+        ctx: Context,
+        agreed: Agreed,
+        data: PartyData,
+        engine: Engine,
+        *,
+        share: ModelShare | None = None,
+        behavior: Mapping[str, Any] | None = None,
     ) -> Ended[ModelShare]:
         """See :meth:`Programs.passive`."""
         ended = run_passive(ctx, self._task(agreed), _held(data), engine, share=share)
@@ -190,7 +216,7 @@ class TreePrograms(Programs[ModelShare]):
 
     def _check_labels(self, data: Rehearsal) -> None:
         """Refuse labels that the objective cannot take, on any side, and parameters that do not go with them."""
-        chosen = self.objective(data.classes)
+        chosen = self._objective(data.classes)
         if self.params.scale_pos_weight != 1 and len(data.classes) != 2:
             found = f"{len(data.classes)} classes" if data.classes else "quantities"
             raise JobError(f"[model] scale_pos_weight: is for two classes; {data.label} has {found}")
@@ -202,22 +228,10 @@ class TreePrograms(Programs[ModelShare]):
         )
         for side, values, weights in sides:
             chosen.check(values)
-            _refuse_weightless(side, values, weights, data.classes)
+            refuse_weightless(side, values, weights, data.classes)
         start = chosen.start(data.train_values, data.train_weights, self.params.base_score)
         margins = np.tile(start, (len(data.train_values), 1))
         metric(self.params.eval_metric, chosen, margins, data.train_values, data.train_weights)
-
-
-def _refuse_weightless(side: str, values: Floats, weights: Floats, classes: Sequence[str]) -> None:
-    """Refuse rows, or rows of a class, that count nothing: no metric could be worked out."""
-    if not len(values):
-        return
-    if not weights.any():
-        raise DataError(f"every {side} row has weight 0")
-    if classes and side != "training":
-        by_class = np.bincount(values.astype(np.int64), weights, len(classes))
-        if not by_class.all():
-            raise DataError(f"every {side} row of class {classes[int(by_class.argmin())]!r} has weight 0")
 
 
 def _held(party: PartyData) -> Held:

@@ -29,7 +29,7 @@ def scores(programs: Programs[Any], margins: Floats, data: Rehearsal) -> dict[st
         margins: float64 [test rows, outputs].
     """
     weights = data.test_weights if len(np.unique(data.test_weights)) > 1 else None
-    predicted = programs.objective(data.classes).predicted(margins)
+    predicted = programs.predicted(margins, data.classes)
     if data.classes:
         ranks = margins if margins.shape[1] == 1 else predicted
         return class_scores(ranks, predicted, data.test_values.astype(np.int64), weights)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import PurePath
 from typing import Any
 
@@ -206,7 +206,8 @@ class EncryptionSection:
     """``[encryption]``: the engine of the encrypted sums and its key.
 
     Attributes:
-        engine: ``"paillier"``, or ``"plain"``: no encryption at all, only with ``insecure``.
+        engine: ``"paillier"``; ``"plain"``: no encryption at all, only with ``insecure``; ``"none"``: of models whose
+            protocol encrypts nothing, where it is the default. Beside it stands no other key.
         bits: length of the modulus; under 2048 only with ``insecure``.
         insecure: whether a run that protects nothing is wanted, for tests and studies.
         workers: processes for heavy arithmetic; 0 takes as many as there are cores.
@@ -225,6 +226,10 @@ class EncryptionSection:
         check.whole("[encryption] bits", self.bits, 256, 16384)
         check.whole("[encryption] workers", self.workers, 0, 1024)
         check.whole("[encryption] precision", self.precision, 16, 30)
+        if self.engine == "none":
+            for one in fields(self):
+                if one.name != "engine" and getattr(self, one.name) != one.default:
+                    raise JobError(f"[encryption] {one.name}: means nothing with engine 'none', so it must be left out")
         if self.engine == "plain" and not self.insecure:
             raise JobError("[encryption] engine: 'plain' encrypts nothing; it needs insecure = true")
         if self.bits < 2048 and not self.insecure:

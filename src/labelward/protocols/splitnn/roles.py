@@ -37,6 +37,8 @@ __all__ = [
     "ActiveOutcome",
     "PassiveOutcome",
     "Task",
+    "Top",
+    "make_top",
     "run_active",
     "run_passive",
     "setup_of",
@@ -135,7 +137,7 @@ def run_active(ctx: Context, task: Task, held: Held, labels: Labels) -> ActiveOu
     sizes = {peer: _size(ctx, peer, wanted) for peer in ctx.peers}
     if bottom is None and not sizes:
         raise JobError(f"party {ctx.party!r} has no columns, and there is no other party")
-    top = _make_top(ctx, params, held, objective, ([bottom.outputs] if bottom else []) + list(sizes.values()))
+    top = make_top(ctx, params, held, objective, ([bottom.outputs] if bottom else []) + list(sizes.values()))
     fit = Fit(model=model, objective=objective, labels=labels, rows=rows, sizes=sizes)
     history = train_active(ctx, params, fit, bottom, top, resume=kept)
     for account in ctx.policies.accounts():
@@ -197,7 +199,7 @@ def run_passive(ctx: Context, task: Task, held: Held, *, behavior: Behavior | No
     return PassiveOutcome(share=share)
 
 
-class _Top(Trainable):
+class Top(Trainable):
     """The top model, with what it is built from."""
 
     def __init__(self, module: nn.Module, spec: ModelSpec, params: SplitNet) -> None:
@@ -222,13 +224,18 @@ def _size(ctx: Context, peer: str, wanted: int) -> int:
     return size
 
 
-def _make_top(ctx: Context, params: SplitNet, held: Held, objective: Objective, sizes: list[int]) -> _Top | None:
+def make_top(ctx: Context, params: SplitNet, held: Held, objective: Objective, sizes: list[int]) -> Top | None:
+    """Return the active party's top model, over embeddings of these sizes, in this order; None where there is none.
+
+    Raises:
+        JobError: the module that was handed in does not fit them.
+    """
     if not params.top:
         return None
     spec = ModelSpec(preset=f"top {params.top_model}", inputs=(sum(sizes),), outputs=objective.outputs)
     dtype = getattr(torch, params.dtype)
     if params.top_model != MODULE:
-        return _Top(build(spec, seeded(ctx.seed, ctx.party, "top"), dtype), spec, params)
+        return Top(build(spec, seeded(ctx.seed, ctx.party, "top"), dtype), spec, params)
     module = own_module(held.top, "top_model", params)
     training = module.training
     module.eval()
@@ -245,8 +252,8 @@ def _make_top(ctx: Context, params: SplitNet, held: Held, objective: Objective, 
     if not isinstance(out, torch.Tensor) or tuple(out.shape) != (2, objective.outputs):
         gave = list(out.shape[1:]) if isinstance(out, torch.Tensor) else type(out).__name__
         raise JobError(f"[model] top_model: the module gives {gave} a row; {objective.outputs} outputs are needed")
-    return _Top(module, ModelSpec(preset=MODULE, inputs=spec.inputs, outputs=spec.outputs), params)
+    return Top(module, ModelSpec(preset=MODULE, inputs=spec.inputs, outputs=spec.outputs), params)
 
 
-def _stored(model: Bottom | _Top, spec: ModelSpec) -> StoredModel:
+def _stored(model: Bottom | Top, spec: ModelSpec) -> StoredModel:
     return StoredModel(spec, pack_state(model.module.state_dict()))

@@ -77,6 +77,7 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
         model: identifier of the model; the same in all shares of a training.
         parties: in party order, the active one first.
         columns: names of the party's columns; empty for images and texts.
+        categories: for each categorical column its categories, by code.
         params: of the training, by name.
         bottom: None for an active party without columns.
         top: the active party's, where there is one.
@@ -95,6 +96,7 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
     parties: tuple[str, ...]
     columns: tuple[str, ...]
     params: dict[str, Any]
+    categories: dict[str, tuple[str, ...]] = {}
     bottom: StoredModel | None = None
     top: StoredModel | None = None
     objective: Objective | None = None

@@ -1,0 +1,48 @@
+"""A run in which one party does not train as agreed: what an active attack needs beside the honest run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from labelward.attacks.contract import Attack
+from labelward.job.kinds import Kind
+
+__all__ = ["Deviation", "behavior_of", "deviations"]
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """Who deviates, and how.
+
+    Attributes:
+        party: a passive one.
+        behavior: kind and parameters, as :attr:`Attack.behavior` gives them.
+    """
+
+    party: str
+    behavior: Kind
+
+    @property
+    def slug(self) -> str:
+        """What the folder of its run is called after the seed."""
+        return f"{self.party}-{self.behavior.slug}"
+
+    @property
+    def label(self) -> str:
+        """For people: ``telco: malicious-optimizer``."""
+        return f"{self.party}: {self.behavior.label}"
+
+
+def behavior_of(attack: Attack) -> Kind | None:
+    """Return how the attacker's party must behave in training; None: as agreed."""
+    wanted = attack.behavior
+    if wanted is None:
+        return None
+    return Kind(wanted["kind"], {name: value for name, value in wanted.items() if name != "kind"})
+
+
+def deviations(passive: Iterable[str], attacks: Iterable[Attack]) -> list[Deviation]:
+    """Return each run that these attacks by each passive party need beside the honest one."""
+    behaviors = dict.fromkeys(behavior for attack in attacks if (behavior := behavior_of(attack)) is not None)
+    return [Deviation(party, behavior) for party in passive for behavior in behaviors]

@@ -1,0 +1,263 @@
+"""Split networks as the evaluation runs them: parties with tables, a bottom model for each, a top model or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.attacks.contract import Own
+from labelward.data import PartyData, Rehearsal
+from labelward.errors import DataError, JobError, unknown_name
+from labelward.evaluate.programs import Ended, PredictMode, Programs, Watched, refuse_weightless
+from labelward.evaluate.results import Seen
+from labelward.he import Counts, Engine
+from labelward.messages.splitnn import BatchEmbeddings, BatchGradients, EpochOrder
+from labelward.party.chain import require_points
+from labelward.party.context import Context
+from labelward.party.handshake import Agreed
+from labelward.party.policy import Policy
+from labelward.party.view import View
+from labelward.protocols.splitnn.behavior import Behavior, MaliciousOptimizer
+from labelward.protocols.splitnn.cores import shared_cores
+from labelward.protocols.splitnn.held import Held, Labels
+from labelward.protocols.splitnn.local import device_of, seeded
+from labelward.protocols.splitnn.losses import Objective, objective_of
+from labelward.protocols.splitnn.params import MODULE, SplitNet
+from labelward.protocols.splitnn.pooled import train_pooled
+from labelward.protocols.splitnn.predict import predict_active, predict_passive
+from labelward.protocols.splitnn.roles import VISITED, Task, run_active, run_passive, setup_of
+from labelward.protocols.splitnn.share import NetShare
+
+__all__ = ["NetPrograms"]
+
+Floats = NDArray[np.float64]
+
+_TABLES = ("linear", "mlp", "fcnn-3", "hashed")
+"""The bottom models that take columns."""
+_BEHAVIORS = {MaliciousOptimizer.kind: MaliciousOptimizer}
+
+
+class NetPrograms(Programs[NetShare]):
+    """Split networks over tables. Bottom models of images and texts, and modules of one's own, are for Python."""
+
+    encrypts: ClassVar[bool] = False
+    metered: ClassVar[bool] = False
+    grows: ClassVar[bool] = False
+    libraries: ClassVar[tuple[str, ...]] = ("torch",)
+
+    params: SplitNet
+
+    def check(self, data: Rehearsal, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
+        """See :meth:`Programs.check`."""
+        params, (active, *others) = self.params, data.parties
+        rows = len(data.train_values)
+        device_of(params)
+        if params.bottom not in _TABLES:
+            known = ", ".join(map(repr, _TABLES))
+            raise JobError(f"[model] bottom: tables of columns need one of {known}, not {params.bottom!r}")
+        if params.top_model == MODULE:
+            raise JobError("[model] top_model: a job has no module to hand in; name a preset")
+        if params.batch_size > rows:
+            raise JobError(f"[model] batch_size: {params.batch_size} is more than the {rows} training rows")
+        if params.patience and not len(data.validation_values):
+            raise JobError("[model] patience: needs validation rows ([data] validation_size)")
+        for party in data.parties:
+            _held(party)
+            for column in party.monotone:
+                raise JobError(
+                    f"[data] monotone: column {party.columns[column]!r} of party {party.name!r}: constraints are for "
+                    "trees"
+                )
+        try:
+            _check_labels(params, data)
+        except DataError as error:
+            raise DataError(f"{data.label}: {error}") from error
+        setup = setup_of(
+            params,
+            classes=len(data.classes),
+            rows=rows,
+            active_columns=len(active.columns),
+            passive=tuple(party.name for party in others) if passive is None else tuple(passive),
+        )
+        require_points(policies, VISITED, setup)
+
+    def check_behavior(self, behavior: Mapping[str, Any]) -> None:
+        """See :meth:`Programs.check_behavior`."""
+        _behavior(behavior)
+
+    def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
+        """See :meth:`Programs.predicted`; margins of quantities are in their own unit."""
+        return Objective("cross_entropy" if classes else "mse", margins.shape[1]).predicted(margins)
+
+    def margins_say_all(self, classes: Sequence[str]) -> bool:
+        """See :meth:`Programs.margins_say_all`."""
+        return not classes
+
+    @property
+    def deviance_power(self) -> float | None:
+        """See :attr:`Programs.deviance_power`."""
+        return None
+
+    def together(self, parties: int) -> AbstractContextManager[None]:
+        """See :meth:`Programs.together`; they share torch's threads."""
+        return shared_cores(parties)
+
+    def active(
+        self, ctx: Context, agreed: Agreed, data: Rehearsal, engine: Engine, *, share: NetShare | None = None
+    ) -> Ended[NetShare]:
+        """See :meth:`Programs.active`."""
+        held = data.parties[0]
+        ended = run_active(ctx, Task(params=self.params, agreed=agreed), _held(held), _labels(data))
+        share = _with_categories(ended.share, held)
+        losses = tuple(each.validation.loss for each in ended.history if each.validation is not None)
+        return Ended(
+            share=share,
+            counts=Counts(),
+            margins=_in_unit(share, ended.outputs),
+            watched=Watched(metric="loss", values=losses, best=losses.index(min(losses))) if losses else None,
+        )
+
+    def passive(
+        self,
+        ctx: Context,
+        agreed: Agreed,
+        data: PartyData,
+        engine: Engine,
+        *,
+        share: NetShare | None = None,
+        behavior: Mapping[str, Any] | None = None,
+    ) -> Ended[NetShare]:
+        """See :meth:`Programs.passive`."""
+        how = None if behavior is None else _behavior(behavior)
+        ended = run_passive(ctx, Task(params=self.params, agreed=agreed), _held(data), behavior=how)
+        return Ended(share=_with_categories(ended.share, data), counts=Counts())
+
+    def pooled(self, data: Rehearsal, parties: Sequence[PartyData], *, seed: int, precision: int) -> Floats:
+        """See :meth:`Programs.pooled`: each party has its own bottom model, as in the federated training."""
+        labels = _labels(data)
+        if not any(party.columns for party in parties):
+            return np.tile(_prior(data), (len(data.test_values), 1))
+        parts = {party.name: _held(party) for party in parties}
+        with shared_cores(1):
+            outputs = train_pooled(self.params, parts, labels, seed=seed)
+        return _scaled(objective_of(self.params, labels, len(data.train_values)), outputs)
+
+    def seen_by_active(self, view: View) -> Seen:
+        """See :meth:`Programs.seen_by_active`."""
+        told = sum(int(np.prod(each.message.values.shape)) for each in view.received(BatchEmbeddings))
+        return Seen(role="active", rows=view.rows, epochs=_epochs(view), numbers=told)
+
+    def seen_by_passive(self, view: View, held: PartyData, labels: NDArray[np.int64]) -> Seen:
+        """See :meth:`Programs.seen_by_passive`; what gradients say of labels is for attacks to measure."""
+        told = sum(int(np.prod(each.message.values.shape)) for each in view.received(BatchGradients))
+        return Seen(role="passive", rows=view.rows, epochs=_epochs(view), numbers=told)
+
+    def own(self, view: View, own: Own, model: Path) -> Own:
+        """See :meth:`Programs.own`: the bottom model as it was trained, and as it was before."""
+        share = self.load(model)
+        if share.party != view.party:
+            raise DataError(f"{model}: the share of party {share.party!r}, where the view is that of {view.party!r}")
+        if share.bottom is None:
+            return own
+        bottom, params = share.bottom, share.settings
+        seed = view.parameter("run.seed", 0)
+        return replace(
+            own,
+            bottom=partial(bottom.module, params),
+            untrained=lambda: bottom.untrained(params, seeded(seed, view.party, "bottom")),
+        )
+
+    def load(self, folder: Path) -> NetShare:
+        """See :meth:`Programs.load`."""
+        return NetShare.load(folder)
+
+    def predict_active(self, ctx: Context, share: NetShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
+        """See :meth:`Programs.predict_active`.
+
+        Raises:
+            JobError: level by level: a network has no levels.
+        """
+        if mode != "one-round":
+            raise JobError(f"--mode: {mode!r} is for trees; a split network predicts in one round")
+        return _in_unit(share, predict_active(ctx, share, x))
+
+    def predict_passive(self, ctx: Context, share: NetShare, x: Floats) -> None:
+        """See :meth:`Programs.predict_passive`."""
+        predict_passive(ctx, share, x)
+
+
+def _check_labels(params: SplitNet, data: Rehearsal) -> None:
+    """Refuse labels that the loss cannot take, and rows or classes that count nothing."""
+    objective_of(params, _labels(data), len(data.train_values))
+    for side, values, weights in (
+        ("training", data.train_values, data.train_weights),
+        ("validation", data.validation_values, data.validation_weights),
+        ("test", data.test_values, data.test_weights),
+    ):
+        refuse_weightless(side, values, weights, data.classes)
+
+
+def _behavior(told: Mapping[str, Any]) -> Behavior:
+    kind = told["kind"]
+    if kind not in _BEHAVIORS:
+        raise JobError(unknown_name("behavior", kind, _BEHAVIORS))
+    try:
+        return _BEHAVIORS[kind](**{name: value for name, value in told.items() if name != "kind"})
+    except TypeError as error:
+        raise JobError(f"behavior {kind!r}: {error}") from error
+
+
+def _held(party: PartyData) -> Held:
+    """Return a party's columns as its role takes them: training rows, then validation rows."""
+    return Held(
+        train=np.concatenate([party.train, party.validation]) if len(party.validation) else party.train,
+        test=party.test,
+        validation=len(party.validation),
+        names=party.columns,
+        categories={position: len(names) for position, names in party.categories.items()},
+    )
+
+
+def _labels(data: Rehearsal) -> Labels:
+    """Return what the active party knows of the rows: training rows, then validation rows."""
+    return Labels(
+        values=np.concatenate([data.train_values, data.validation_values]),
+        weights=np.concatenate([data.train_weights, data.validation_weights]),
+        classes=data.classes,
+    )
+
+
+def _with_categories(share: NetShare, held: PartyData) -> NetShare:
+    """Return the share with the names behind the codes, so that new rows can be encoded."""
+    named = {held.columns[position]: names for position, names in held.categories.items()}
+    return msgspec.structs.replace(share, categories=named)
+
+
+def _in_unit(share: NetShare, outputs: Floats) -> Floats:
+    assert share.objective is not None  # an active party's share
+    return _scaled(share.objective, outputs)
+
+
+def _scaled(objective: Objective, outputs: Floats) -> Floats:
+    """Return logits as they are, and quantities [rows, 1] in their own unit."""
+    return outputs if objective.classes else outputs * objective.scale + objective.center
+
+
+def _prior(data: Rehearsal) -> Floats:
+    """Return the margins of a model without columns."""
+    if not data.classes:
+        return np.array([np.average(data.train_values, weights=data.train_weights)])
+    counts = np.bincount(data.train_values.astype(np.int64), data.train_weights, len(data.classes))
+    return np.asarray(np.log(np.maximum(counts / counts.sum(), 1e-15)))
+
+
+def _epochs(view: View) -> int:
+    return len({each.epoch for each in view.observed(EpochOrder)})

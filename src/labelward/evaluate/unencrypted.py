@@ -1,0 +1,35 @@
+"""The engine of models whose protocol encrypts nothing: it makes no keys, and no run is insecure for lack of them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from labelward.errors import EncryptionError
+from labelward.he import Engine, PrivateKey, PublicKey, PublicMaterial
+from labelward.rng import Protection
+
+__all__ = ["NoEngine"]
+
+
+class NoEngine(Engine):
+    """What stands in for an engine where nothing is encrypted: whoever receives a message can read all of it."""
+
+    name: ClassVar[str] = "none"
+    secure: ClassVar[bool] = False
+    bits_offered: ClassVar[tuple[int, ...]] = ()
+
+    def generate(self, bits: int, *, protection: Protection, insecure: bool = False) -> PrivateKey:
+        """Refuse."""
+        raise EncryptionError("engine 'none' makes no keys")
+
+    def public(self, material: PublicMaterial, *, protection: Protection, insecure: bool = False) -> PublicKey:
+        """Refuse."""
+        raise EncryptionError("engine 'none' has no keys")
+
+    def security_level(self, bits: int) -> int:
+        """Return 0."""
+        return 0
+
+    def describe(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
