@@ -3,17 +3,18 @@
 PYTHON ?= python3
 VENV   ?= .venv
 SMALL  ?=
-OUT    ?= $(if $(SMALL),runs/demo-small,demo)
+OUT    ?= $(if $(filter demo-network,$(MAKECMDGOALS)),runs/demo-network,$(if $(SMALL),runs/demo-small,demo))
 JOBS   ?= 2
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo demo-network test check bench clean
 
 help:
 	@echo "make demo           audit a shipped example under real encryption; SMALL=1 for a short one, OUT=DIR for another folder"
+	@echo "make demo-network   three parties over a network, then in one process: is all the same? SMALL=1, OUT=DIR as above"
 	@echo "make test           run all tests, in JOBS=2 processes"
 	@echo "make check          formatter, linter, strict types"
 	@echo "make bench          time what the notes state"
@@ -22,6 +23,9 @@ help:
 
 demo: $(VENV)/.for-use
 	@$(BIN)/labelward demo --out "$(OUT)" $(if $(SMALL),--small)
+
+demo-network: $(VENV)/.for-use
+	@$(BIN)/python examples/two-companies/proof.py --out "$(OUT)" $(if $(SMALL),--small)
 
 test: $(VENV)/.for-development
 	$(BIN)/python -m pytest -n $(JOBS)

@@ -13,6 +13,7 @@ from labelward.cli.certs import certs
 from labelward.cli.doctor import doctor
 from labelward.cli.explain import explain, export
 from labelward.cli.party import party
+from labelward.cli.relay import relay
 from labelward.cli.start import init, list_kinds
 from labelward.cli.study import study
 from labelward.cli.train import predict, train
@@ -54,6 +55,7 @@ app.command()(demo)
 app.command()(train)
 app.command()(predict)
 app.command()(party)
+app.command()(relay)
 app.add_typer(explain, name="explain")
 app.command()(export)
 app.command()(attack)
