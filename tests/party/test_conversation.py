@@ -17,12 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelward.errors import HandshakeError, LabelwardError, OutputError, PeerError
+from labelward.errors import CodecError, HandshakeError, LabelwardError, OutputError, PeerError
 from labelward.he import Layout, engine
 from labelward.messages import setup
-from labelward.messages.base import RowMask
-from labelward.messages.codec import encode
+from labelward.messages.base import Array, RowMask
+from labelward.messages.codec import decode_fields, encode
 from labelward.messages.setup import Begin, Hello, Ready
+from labelward.messages.splitnn import BatchEmbeddings
 from labelward.messages.tree import OwnSplit, PredictRequest, TrainingEnd, TreeStart
 from labelward.party import handshake
 from labelward.party.context import Context
@@ -332,6 +333,30 @@ def test_ctrl_c_ends_all_parties() -> None:
     assert sorted(lines[:3]) == ["ended active", "ended left", "ended right"]
     assert lines[3] == "interrupted"
     assert err == ""
+
+
+def test_large_arrays_may_be_kept_as_digests_only() -> None:
+    values = np.arange(6.0).reshape(2, 3)
+
+    def lead(ctx: Context) -> None:
+        ctx.recv("left", BatchEmbeddings, (0, 0)).values.unpack()  # the program has them in full
+        (entry,) = [entry for entry in ctx.transcript.entries if entry.kind == "received"]
+        kept = decode_fields(entry.type, entry.payload)
+        assert kept.values.shape == (2, 3)
+        assert kept.values.data == b""
+        with pytest.raises(CodecError, match="digest"):
+            kept.values.unpack()
+
+    def follow(ctx: Context) -> None:
+        ctx.send("active", BatchEmbeddings(Array.pack(values)), (0, 0))
+
+    ends = connect(["active", "left"])
+    parts = {
+        name: Context(end, active="active", peers=(other,), transcript=Transcript(None), seed=1, digests=True)
+        for (name, end), other in zip(ends.items(), ("left", "active"), strict=True)
+    }
+    follow(parts["left"])
+    lead(parts["active"])
 
 
 # -- handshake -------------------------------------------------------------------------------------------------------

@@ -60,6 +60,8 @@ class Context:
         progress: called with (what, done, total).
         timeout: seconds to wait for one message before the run ends with an error that names it; None: for ever, where
             the transport itself tells of a peer's end.
+        digests: whether the transcript keeps large arrays of what is received, as split networks send in every batch,
+            as size and digest only: it stays small, and cannot be attacked.
         checkpoints: where the party's state is kept; None: nowhere.
     """
 
@@ -75,6 +77,7 @@ class Context:
         policies: PolicyChain | None = None,
         progress: Progress = silent,
         timeout: float | None = None,
+        digests: bool = False,
         checkpoints: Checkpoints | None = None,
     ) -> None:
         self.party, self.active, self.peers = transport.party, active, peers
@@ -85,7 +88,7 @@ class Context:
         self.meter = Meter()
         self.transcript = transcript
         self.checkpoints = checkpoints or Checkpoints(None)
-        self._transport, self._timeout = transport, timeout
+        self._transport, self._timeout, self._digests = transport, timeout, digests
         self._waiting: dict[tuple[str, str, Step], Message] = {}
         self._left: set[str] = set()
         self._failed = False
@@ -212,7 +215,7 @@ class Context:
         key = (sender, type(message).__name__, its_step)
         if key in self._waiting:
             raise PeerError(sender, "sent the same message twice", message=key[1], step=its_step)
-        self.transcript.append("received", sender, key[1], its_step, encode_fields(redacted(message)))
+        self.transcript.append("received", sender, key[1], its_step, encode_fields(redacted(message, bulk=self._digests)))
         self._waiting[key] = message
 
 
