@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from labelward.errors import DataError, FileFormatError, HandshakeError, JobError, OutputError, PeerRestarted
+from labelward.errors import DataError, FileFormatError, HandshakeError, JobError, OutputError, PeerError, PeerRestarted
 from labelward.evaluate.participate import participate
 from labelward.evaluate.party_predict import predict_as
 from labelward.evaluate.party_record import PARTY_FILE, PartyRecord, read_party_record, write_party_record
@@ -37,10 +37,14 @@ class Meeting:
 
     Args:
         cut: by attempt, the party that is interrupted in it, and after how many of its messages.
+        last: the attempt after which the parties do not meet again.
+
+    Attributes:
+        failed: what each party told of a failure outside of its program.
     """
 
-    def __init__(self, cut: Mapping[int, tuple[str, int]] | None = None) -> None:
-        self.cut = dict(cut or {})
+    def __init__(self, cut: Mapping[int, tuple[str, int]] | None = None, *, last: int = 100) -> None:
+        self.cut, self.last, self.failed = dict(cut or {}), last, dict[str, str]()
         self.barrier = threading.Barrier(len(PARTIES), action=self._begin)
         self.number, self.ends = 0, connect(PARTIES)
 
@@ -58,12 +62,17 @@ class _Here:
 
     def attempt(self, *, finished: bool = False) -> Transport:
         self.meeting.barrier.wait(PATIENCE)
+        if self.meeting.number > self.meeting.last:
+            raise PeerError("bank", "away")
         party, messages = self.meeting.cut.get(self.meeting.number, ("", 0))
         end = self.meeting.ends[self.party]
         return _Cut(end, messages if party == self.party else -1)
 
     def conclude(self, mark: Callable[[], None]) -> None:
         mark()
+
+    def fail(self, reason: str) -> None:
+        self.meeting.failed[self.party] = reason
 
     def uninformed(self) -> tuple[str, ...]:
         return ()
@@ -262,6 +271,31 @@ def test_a_passive_party_that_knows_of_the_end_needs_nobody(company: Path) -> No
     alone = Alone()
     assert again(company, "telco", alone).stage == "closed"
     assert alone.told == []
+
+
+def test_the_end_of_a_run_without_a_share_is_none(company: Path) -> None:
+    """As where the active party's process of an earlier run is still there: what is here must not be thrown away."""
+    trained(company, Meeting({1: ("telco", 8)}, last=1))
+    alone, out = Alone(), company / "run-telco"
+    kept = sorted((out / "telco" / "checkpoint").iterdir())
+    assert kept
+    with pytest.raises(PeerError, match=r"'bank'.*says that the run is finished, but .* holds no share of it"):
+        participate(load_job(company / "telco.toml"), "telco", out, seed=1, join=alone.join, log=silent)
+    record = read_party_record(out)
+    assert record is not None
+    assert record.stage == "running"
+    assert sorted((out / "telco" / "checkpoint").iterdir()) == kept
+
+
+def test_a_record_that_cannot_be_written_is_told(company: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(folder: Path, record: PartyRecord) -> None:
+        raise OutputError(f"{folder}: cannot be written (No space left on device)")
+
+    meeting = Meeting()
+    monkeypatch.setattr("labelward.evaluate.attempts.write_party_record", full)
+    raised = trained(company, meeting)
+    assert {type(each) for each in raised.values()} == {OutputError}
+    assert meeting.failed == dict.fromkeys(PARTIES, "it cannot write its files")
 
 
 def test_the_active_party_tells_of_the_end_until_all_know(company: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from labelward.errors import PeerRestarted
+from labelward.errors import OutputError, PeerError, PeerRestarted
 from labelward.evaluate.audit import library_versions
 from labelward.evaluate.kinds import make_programs
 from labelward.evaluate.party_record import PartyRecord, PeerRecord, write_party_record
@@ -51,6 +51,9 @@ class Network(Protocol):
 
     def conclude(self, mark: Callable[[], None]) -> None:
         """Wait until all parties have saved what is theirs; ``mark`` is called once that is certain."""
+
+    def fail(self, reason: str) -> None:
+        """Tell all that the run has failed here, whether an attempt is under way or not."""
 
     def uninformed(self) -> tuple[str, ...]:
         """Return who may not know yet that the run is finished; nobody, as a passive party sees it."""
@@ -173,19 +176,27 @@ class Run:
 
         A passive party that knows it needs nobody any more. The active party tells the others, whenever it is started
         again, until all have heard.
+
+        Raises:
+            PeerError: besides what ends an attempt, the active party is in another run, which is finished: this party
+                has no share of it.
         """
         private_folder(self.folder)
         while record.stage != "finished" or self._leads:
             transport = self.network.attempt(finished=record.stage in self._over())
             if transport is None:
+                self._require_share(record)
                 break
-            record = self._store(record, stage="running", attempts=record.attempts + 1, peers=self._peers())
             try:
+                record = self._store(record, stage="running", attempts=record.attempts + 1, peers=self._peers())
                 record = self._attempt(transport, record)
                 self._conclude(record)
                 break
             except PeerRestarted as error:
                 self.log("restarted", {"peer": error.peer})
+            except OutputError:
+                self.network.fail("it cannot write its files")
+                raise
         self._checkpoints().purge()
         record = self._store(record, stage="finished" if self.network.uninformed() else "closed")
         self.log("done", {"model": record.model, "attempts": record.attempts})
@@ -194,6 +205,15 @@ class Run:
     @property
     def _leads(self) -> bool:
         return self.side.party == self.job.active.name
+
+    def _require_share(self, record: PartyRecord) -> None:
+        """Refuse the end of a run that this party did not come to the end of."""
+        if record.stage == "running":
+            raise PeerError(
+                self.job.active.name,
+                f"says that the run is finished, but {self.folder} holds no share of it: it is still in an earlier "
+                "run, or this party's share was thrown away; start the run anew at all parties",
+            )
 
     def _over(self) -> tuple[str, ...]:
         """Return the stages in which this party has nothing more to do, for all that it knows."""
