@@ -43,5 +43,7 @@ def join(job: Job, party: str, purpose: str, log: Log) -> tuple[Network, str]:
 
 
 def _identity(purpose: str, parties: tuple[str, ...]) -> str:
-    """Return what tells runs apart on the wire: what for and who; all else is compared in the greeting, by name."""
-    return f"{purpose}: {', '.join(sorted(parties))}"
+    """Return what tells runs apart on the wire: what for, who, and who of them is active, since two would wait for each
+    other; all else is compared in the greeting, by name."""
+    active, *passive = parties
+    return f"{purpose}: {', '.join([f'{active} (active)', *sorted(passive)])}"
