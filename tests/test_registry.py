@@ -29,6 +29,7 @@ class Plain:
 class Fancy:
     kind: ClassVar[str] = "fancy"
     color: str = "red"
+    memory: dict[str, str] = field(default_factory=dict, init=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,11 @@ def test_objects_with_parameters_and_defaults(registry: Registry[Any]) -> None:
 def test_refusals(registry: Registry[Any], kind: str, params: dict[str, Any], message: str) -> None:
     with pytest.raises(JobError, match=message):
         registry.make(kind, params)
+
+
+def test_what_an_object_remembers_is_no_parameter(registry: Registry[Any]) -> None:
+    with pytest.raises(JobError, match=r"unknown parameter of thing 'fancy' 'memory'.*known: color"):
+        registry.make("fancy", {"memory": {}})
 
 
 def test_two_of_one_kind(registry: Registry[Any]) -> None:

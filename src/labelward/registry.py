@@ -51,7 +51,7 @@ class Registry(Generic[T]):
         if kind not in known:
             raise JobError(unknown_name(self.what, kind, known))
         cls: Any = known[kind]
-        names = {field.name: field for field in fields(cls)}
+        names = {field.name: field for field in fields(cls) if field.init}
         for name in params:
             if name not in names:
                 raise JobError(unknown_name(f"parameter of {self.what} {kind!r}", name, names))

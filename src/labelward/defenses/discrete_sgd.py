@@ -5,11 +5,12 @@ it hardly hinders the direct attack, which reads signs. It is no noise: equal gr
 
 ``form = "paper"``: an interval of the mean plus and minus two standard deviations, cut into ``levels`` equal pieces;
 each number is rounded to the nearest end of a piece. Numbers beyond the interval are outliers: discarded (they become
-0), or clipped to the interval's ends. Mean and deviation are those of the gradients to one party in the first epoch.
-The paper observes that epoch before it protects anything, which would give away all labels; here the estimate runs:
-each batch of the first epoch is rounded by the gradients so far, its own included, worked out before anything leaves.
-From the second epoch on the interval stays. Its ends can be read from what is sent, so mean and deviation are no
-secret. Where no two numbers of a party's gradients differed yet, zeros leave.
+the level nearest to 0, so that nothing tells them from small ones), or clipped to the interval's ends. Mean and
+deviation are those of the gradients to one party in the first epoch. The paper observes that epoch before it protects
+anything, which would give away all labels; here the estimate runs: each batch of the first epoch is rounded by the
+gradients so far, its own included, worked out before anything leaves. From the second epoch on the interval stays. Its
+ends can be read from what is sent, so mean and deviation are no secret. Where no two numbers of a party's gradients
+differed yet, zeros leave.
 
 ``form = "published"``: levels are the multiples of 2 ``bound`` / ``levels``, and nothing is discarded or clipped.
 
@@ -36,6 +37,7 @@ __all__ = ["DiscreteSgd"]
 
 _WIDTH = 2  # deviations to each side of the mean
 _PUBLISHED_BOUND = 3e-2
+_ROUNDED = 1e-6  # of the deviation: a mean below is 0 but for rounding, as that of cross-entropy's gradients is
 
 
 class _Moments(msgspec.Struct):
@@ -66,7 +68,7 @@ class DiscreteSgd(Policy):
 
     Attributes:
         levels: into how many pieces the interval is cut.
-        form: see the module.
+        form: ``"paper"``: the interval is that of the gradients so far; ``"published"``: it is fixed, without outliers.
         outliers: what becomes of numbers beyond the interval, in the paper's form.
         bound: half of the interval in the published form; without a value 0.03.
     """
@@ -105,11 +107,13 @@ class DiscreteSgd(Policy):
         half = _WIDTH * seen.deviation
         if half == 0:
             return np.zeros_like(values)
-        low, high = seen.mean - half, seen.mean + half
-        inside = np.clip(values.astype(np.float64), low, high)
-        rounded = nearest_step(inside, low, 2 * half / self.levels)
+        mean = seen.mean if abs(seen.mean) > _ROUNDED * half else 0.0
+        step = 2 * half / self.levels
+        numbers = values.astype(np.float64)
         if self.outliers == "discard":
-            rounded = np.where((values < low) | (values > high), 0.0, rounded)
+            numbers = np.where(np.abs(numbers - mean) > half, 0.0, numbers)
+        inside = np.clip(numbers, mean - half, mean + half)
+        rounded = nearest_step(inside, mean if self.levels % 2 == 0 else mean + step / 2, step)
         return rounded.astype(values.dtype)
 
     def parameters(self) -> dict[str, Any]:

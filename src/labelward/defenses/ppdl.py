@@ -53,7 +53,7 @@ class Ppdl(Keyed):
         clip: bound of absolute values.
         tau: the threshold.
         sensitivity: how far one number can move; without a value twice ``clip``, for ``"published"`` 1.
-        form: see the module.
+        form: ``"correct"``: nothing leaves raw; ``"published"``: as published code has it, which leaves numbers raw.
     """
 
     kind: ClassVar[str] = "ppdl"

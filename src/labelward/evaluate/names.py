@@ -38,7 +38,7 @@ def _parameters(kind: str) -> Mapping[str, Field[Any]]:
 
     for classes in (DEFENSES.classes(), ATTACKS.classes()):
         if kind in classes:
-            return {field.name: field for field in fields(classes[kind])}  # type: ignore[arg-type]
+            return {field.name: field for field in fields(classes[kind]) if field.init}  # type: ignore[arg-type]
     return {}
 
 
