@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import ssl
 import tempfile
@@ -139,10 +140,26 @@ def _words(error: ssl.SSLError, address: str, listener: str) -> str:
 
 @contextlib.contextmanager
 def _files(credentials: Credentials) -> Iterator[tuple[Path, Path]]:
-    """OpenSSL's Python face takes files only; these are this user's, and are gone at once."""
-    with tempfile.TemporaryDirectory(prefix="labelward-") as folder:
-        chain, key = Path(folder, "chain"), Path(folder, "key")
-        chain.write_bytes(credentials.chain)
-        key.touch(mode=0o600)
-        key.write_bytes(credentials.key)
+    """OpenSSL's Python face takes files only: these have no name, where the system knows such, so a kill leaves none.
+
+    Elsewhere they are this user's, and are gone at once.
+    """
+    if not (hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir()):
+        with tempfile.TemporaryDirectory(prefix="labelward-") as folder:
+            chain, key = Path(folder, "chain"), Path(folder, "key")
+            chain.write_bytes(credentials.chain)
+            key.touch(mode=0o600)
+            key.write_bytes(credentials.key)
+            yield chain, key
+        return
+    with _unnamed(credentials.chain) as chain, _unnamed(credentials.key) as key:
         yield chain, key
+
+
+@contextlib.contextmanager
+def _unnamed(content: bytes) -> Iterator[Path]:
+    """Give a file in memory that is gone with this process."""
+    with os.fdopen(os.memfd_create("labelward"), "wb") as file:
+        file.write(content)
+        file.flush()
+        yield Path(f"/proc/self/fd/{file.fileno()}")
