@@ -65,7 +65,7 @@ class Journal:
         self._early: list[str] = []
         self._lock = threading.Lock()  # the network's threads have news, too
         self._bar: Any = None
-        self._tree = -1
+        self._round = -1
         self._last, self._over = "", False
 
     def __enter__(self) -> Self:
@@ -102,13 +102,13 @@ class Journal:
 
     def progress(self, what: str, done: int, total: int) -> None:
         """Take how far the training is; see :data:`labelward.party.context.Progress`."""
-        if what != "trees":
+        if what not in ("trees", "epochs"):
             return
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, total=total or None, visible=True)
-        if done != self._tree:
-            self._tree = done
-            self("trees", {"done": done, "total": total})
+            self._bar.update(self._task, description=what, completed=done, total=total or None, visible=True)
+        if done != self._round:
+            self._round = done
+            self(what, {"done": done, "total": total})
 
     def failed(self, error: Exception) -> None:
         """Take what ended the run; its text only where it can hold no value of a table."""

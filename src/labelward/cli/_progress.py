@@ -11,7 +11,8 @@ import typer
 
 __all__ = ["Board"]
 
-_RUNS, _TREES, _LEAKAGE = "runs", "trees", "leakage "
+_RUNS, _LEAKAGE = "runs", "leakage "
+_ROUNDS = ("trees", "epochs")
 _LONG = 100.0
 
 
@@ -65,7 +66,7 @@ class Board:
         elif event.startswith(_LEAKAGE):
             self._read[event.removeprefix(_LEAKAGE)] = done / total
         else:
-            if event == _TREES and total:
+            if event in _ROUNDS and total:
                 self._part = done / total
             self._phase = f" · {event} {done}/{total}" if total else f" · {event}"
         if self._bar is not None:

@@ -28,7 +28,8 @@ def print_summary(rows: Sequence[ResultRow], budget: float | None = None) -> Non
     for table in subjects.values():
         first = table[0]
         bits = f" {first.engine.bits} bits" if first.engine.bits else ""
-        title = f"{first.dataset}, {first.model['kind']}, {first.engine.name}{bits}"
+        engine = "" if first.engine.name == "none" else f", {first.engine.name}{bits}"
+        title = f"{first.dataset}, {first.model['kind']}{engine}"
         print_table(title, *_cells(table), words=3, spare=("on the wire", "training", "chance"))
         for sentence in (*headline(table, None), *budget_notice(budget)):
             typer.echo(sentence)

@@ -263,6 +263,7 @@ class Run:
             progress=self.progress,
             timeout=self.job.connection().silence,
             checkpoints=self._checkpoints(),
+            digests=self.job.run.record == "digests",
         )
 
     def _checkpoints(self) -> Checkpoints:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from labelward.attacks.contract import Attack
 from labelward.job.kinds import Kind
@@ -23,6 +24,11 @@ class Deviation:
     party: str
     behavior: Kind
 
+    @classmethod
+    def of(cls, party: str, behavior: Mapping[str, Any]) -> Deviation:
+        """Return the deviation of a party to a behavior as results hold it: ``kind`` and parameters."""
+        return cls(party, _kind(behavior))
+
     @property
     def slug(self) -> str:
         """What the folder of its run is called after the seed."""
@@ -37,12 +43,14 @@ class Deviation:
 def behavior_of(attack: Attack) -> Kind | None:
     """Return how the attacker's party must behave in training; None: as agreed."""
     wanted = attack.behavior
-    if wanted is None:
-        return None
-    return Kind(wanted["kind"], {name: value for name, value in wanted.items() if name != "kind"})
+    return None if wanted is None else _kind(wanted)
 
 
 def deviations(passive: Iterable[str], attacks: Iterable[Attack]) -> list[Deviation]:
     """Return each run that these attacks by each passive party need beside the honest one."""
     behaviors = dict.fromkeys(behavior for attack in attacks if (behavior := behavior_of(attack)) is not None)
     return [Deviation(party, behavior) for party in passive for behavior in behaviors]
+
+
+def _kind(behavior: Mapping[str, Any]) -> Kind:
+    return Kind(behavior["kind"], {name: value for name, value in behavior.items() if name != "kind"})

@@ -144,7 +144,8 @@ def export_model(run: Path, out: Path, *, consent: Collection[str] = (), names: 
 
 def _share(trained: Trained, party: str) -> ModelShare:
     share = trained.shares[party]
-    assert isinstance(share, ModelShare)  # all kinds of models are of trees
+    if not isinstance(share, ModelShare):
+        raise DataError(f"explanations, drawings and exports are of trees; this model is of kind {share.kind!r}")
     return share
 
 

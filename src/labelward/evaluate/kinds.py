@@ -105,6 +105,8 @@ def check_job(job: Job) -> None:
         EncryptionError: the engine does not offer the key's size.
     """
     programs = make_programs(job.model)
+    if job.run.record != "full" and not programs.bulky:
+        raise JobError(f"[run] record: {job.run.record!r} means nothing for {job.model.kind!r}; leave it out")
     for variant in job.variants():
         make_policies(variant)
     for number, attack in enumerate(job.attacks, 1):
@@ -223,7 +225,7 @@ def _info(kind: str, cls: type[Any]) -> KindInfo:
     meanings = _meanings(inspect.getdoc(cls) or "")
     parameters = []
     for field in fields(cls):
-        if field.name in getattr(cls, "idle", ()):
+        if not field.init or field.name in getattr(cls, "idle", ()):
             continue
         default = field.default
         if field.default_factory is not MISSING:

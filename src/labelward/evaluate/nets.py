@@ -50,6 +50,7 @@ class NetPrograms(Programs[NetShare]):
 
     encrypts: ClassVar[bool] = False
     metered: ClassVar[bool] = False
+    bulky: ClassVar[bool] = True
     grows: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("torch",)
 

@@ -24,7 +24,7 @@ from labelward.evaluate.rehearse import key_info, make_header
 from labelward.evaluate.train import variant_of
 from labelward.evaluate.utility import scores
 from labelward.he import Engine
-from labelward.job import Job, RunSection
+from labelward.job import Job
 from labelward.party.chain import PolicyChain
 from labelward.party.context import Context, Progress, silent
 from labelward.party.handshake import Sides, greet_active, greet_passives
@@ -62,7 +62,7 @@ def participate(
         PeerError: a peer was away for too long, failed, or sent what cannot be; the same call goes on later.
         PolicyError: the defense does not fit model or data.
     """
-    job = completed(replace(job, attacks=(), run=RunSection(seeds=(seed,))))
+    job = completed(replace(job, attacks=(), run=replace(job.run, seeds=(seed,))))
     names = [each.name for each in job.parties]
     if party not in names:
         raise JobError(f"--as: {unknown_name('party', party, names)}")

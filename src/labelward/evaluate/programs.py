@@ -111,12 +111,14 @@ class Programs(ABC, Generic[S]):
     Attributes:
         encrypts: whether the protocol encrypts anything; where not, the job's engine is ``"none"``.
         metered: whether the leakage meter can read what passive parties are told.
+        bulky: whether embeddings and gradients travel, of which views may keep digests.
         grows: whether a training can go on with the model of an earlier one.
         libraries: on which figures depend beside those that all models need.
     """
 
     encrypts: ClassVar[bool] = True
     metered: ClassVar[bool] = True
+    bulky: ClassVar[bool] = False
     grows: ClassVar[bool] = True
     libraries: ClassVar[tuple[str, ...]] = ()
 

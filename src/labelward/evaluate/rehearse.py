@@ -206,6 +206,7 @@ def rehearse(
             protection=protections(),
             policies=PolicyChain(chain if party == active else ()),
             progress=progress if party == active else silent,
+            digests=job.run.record == "digests",
         )
         return contexts[party]
 

@@ -364,8 +364,7 @@ def _variant(defense: Sequence[Mapping[str, Any]]) -> Variant:
 def _slug(deviation: Mapping[str, Any] | None) -> str:
     if deviation is None:
         return ""
-    behavior = {name: value for name, value in deviation.items() if name != "party"}
-    return Deviation(deviation["party"], _kind(behavior)).slug
+    return Deviation.of(deviation["party"], {key: value for key, value in deviation.items() if key != "party"}).slug
 
 
 def _kind(entry: Mapping[str, Any]) -> Kind:

@@ -21,7 +21,7 @@ from labelward.evaluate.rehearse import key_info, rehearse
 from labelward.evaluate.results import Cost, KeyInfo
 from labelward.evaluate.utility import scores
 from labelward.evaluate.watch import Watch, silent
-from labelward.job import Job, RunSection, Variant
+from labelward.job import Job, Variant
 
 __all__ = ["TrainedModel", "train", "variant_of"]
 
@@ -75,7 +75,7 @@ def train(
         InputError: of any kind, before anything is written.
         PolicyError: the defense does not fit model or data.
     """
-    job = completed(replace(job, attacks=(), run=RunSection(seeds=(seed,))))
+    job = completed(replace(job, attacks=(), run=replace(job.run, seeds=(seed,))))
     defended = variant_of(job, variant)
     job, name = replace(job, defenses=(defended,) * bool(defended.chain)), brief_variant(defended)
     check_job(job)

@@ -270,9 +270,12 @@ class RunSection:
 
     Attributes:
         seeds: distinct whole numbers from 0 to 2³² - 1.
+        record: of a split network, what views keep of embeddings and gradients: ``"full"``, or ``"digests"``, for long
+            runs. The direct attack needs all of them.
     """
 
     seeds: tuple[int, ...] = (1,)
+    record: str = "full"
 
     def __post_init__(self) -> None:
         if not isinstance(self.seeds, list | tuple) or not self.seeds:
@@ -282,3 +285,4 @@ class RunSection:
             if list(self.seeds).count(seed) > 1:
                 raise JobError(f"[run] seeds: {seed} is listed twice")
         object.__setattr__(self, "seeds", tuple(self.seeds))
+        check.choice("[run] record", self.record, ("full", "digests"))

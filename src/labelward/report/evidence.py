@@ -53,6 +53,8 @@ def wire_table(label: str, runs: Sequence[RunDetails]) -> Table:
 _FACTS: tuple[tuple[str, Callable[[Seen], float]], ...] = (
     ("own columns", lambda seen: seen.columns),
     ("training rows", lambda seen: seen.rows),
+)
+_TREE_FACTS: tuple[tuple[str, Callable[[Seen], float]], ...] = (
     ("trees it took part in", lambda seen: seen.trees),
     ("nodes whose rows it knows", lambda seen: seen.nodes),
     ("finest groups of rows it knows, over all trees", lambda seen: seen.leaves),
@@ -60,15 +62,20 @@ _FACTS: tuple[tuple[str, Callable[[Seen], float]], ...] = (
     ("splits of others whose rows it was told", lambda seen: seen.told_splits),
     ("sums it decrypted", lambda seen: seen.decrypted_sums),
 )
+_NET_FACTS: tuple[tuple[str, Callable[[Seen], float]], ...] = (
+    ("times that the rows were gone through (epochs)", lambda seen: seen.epochs),
+    ("numbers told of training rows: to the active party embeddings, to others gradients", lambda seen: seen.numbers),
+)
 
 
 def seen_table(label: str, runs: Sequence[RunDetails]) -> Table:
     """Return what each party could have seen in one training, mean over seeds."""
     parties = list(dict.fromkeys(party for run in runs for party in run.seen))
     roles = {party: seen.role for run in runs for party, seen in run.seen.items()}
+    net = any(seen.epochs for run in runs for seen in run.seen.values())
     rows = [
         (fact, *(count(_mean(value(run.seen[party]) for run in runs if party in run.seen)) for party in parties))
-        for fact, value in _FACTS
+        for fact, value in (*_FACTS, *(_NET_FACTS if net else _TREE_FACTS))
     ]
     return Table(
         caption=f"{label}: one training, mean of {_seeds(len(runs))}",
@@ -123,6 +130,8 @@ def key_table(runs: Runs) -> Table:
     for label, found in runs.items():
         for run in found:
             key = run.key
+            if key.engine == "none":
+                continue
             bits = (str(key.bits), str(key.security_level)) if key.bits else (NOTHING, NOTHING)
             rows.append((label, str(run.seed), key.engine, key.kernel, _fingerprint(key.fingerprint), *bits))
     return Table(

@@ -31,7 +31,7 @@ from labelward.report.sentences import (
 )
 from labelward.report.stored import StoredAudit, read_audit
 from labelward.report.summary import SummaryRow, summary_table
-from labelward.report.tables import Table, cost_table, leakage_table, utility_table
+from labelward.report.tables import Table, beside_table, cost_table, leakage_table, utility_table
 
 __all__ = ["REPORT_FILE", "Card", "Plot", "Subject", "write_report"]
 
@@ -125,7 +125,9 @@ def _render(audit: StoredAudit) -> str:
         phases=evidence.phase_table(runs[first]) if first else (),
         phase_label=first or "",
         applied=evidence.applied_table(runs),
-        auxiliary=evidence.auxiliary_table(runs),
+        auxiliary=evidence.auxiliary_table({**runs, "": audit.deviating}),
+        encrypted=any(row.engine.name != "none" for row in audit.rows),
+        deviating=bool(audit.deviating),
         processors=list(dict.fromkeys(run.processor for found in runs.values() for run in found)),
         versions=_versions(audit.rows),
         job=audit.job,
@@ -152,13 +154,19 @@ def _subject(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Subj
         plots.append(Plot(title=f"Attacker: {party}", drawing=trade_off(party, marks, f"plot-{number}-{position}")))
     first = rows[0]
     engine = f"{first.engine.name} {first.engine.bits} bits" if first.engine.bits else first.engine.name
+    beside = beside_table(table)
     return Subject(
-        title=f"{first.dataset} · {first.model['kind']} · {engine}",
+        title=f"{first.dataset} · {first.model['kind']}{'' if engine == 'none' else f' · {engine}'}",
         sentences=(*headline(table, audit.training_rows), *budget_notice(audit.budget)),
         hint=reading_hint(primary, quantities=_quantities(rows)) if primary else "",
         cards=tuple(_cards(table)),
         plots=tuple(plots),
-        tables=(*((leakage_table(table),) if best else ()), utility_table(table), cost_table(table)),
+        tables=(
+            *((leakage_table(table),) if best else ()),
+            *((beside,) if beside.rows else ()),
+            utility_table(table),
+            cost_table(table),
+        ),
     )
 
 
@@ -185,7 +193,7 @@ def _cards(table: Sequence[SummaryRow]) -> list[Card]:
                 f"{figure(primary, own, digits=2)}, chance {figure(primary, chance, digits=2)}",
             )
         )
-    row = undefended[0]
+    row = next((each for each in undefended if each.behavior is None), undefended[0])
     baselines = (("active party alone", row.alone), ("joined table", row.joined))
     against = [f"{name} {figure(row.worth, have[row.worth].mean)}" for name, have in baselines if row.worth in have]
     cards.append(

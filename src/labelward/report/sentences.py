@@ -82,8 +82,9 @@ def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str
     if not undefended:
         return ["The undefended run is not finished: there is nothing yet to compare the defenses with."]
     row = spoken_of(undefended)
+    agreed = next((each for each in table if each.defense == UNDEFENDED and each.behavior is None), row)
     partners = _listed(list(dict.fromkeys(each.party or "" for each in undefended)))
-    joining = _joining_sentences(row, partners)
+    joining = _joining_sentences(agreed, partners)
     if not any(reads_view(each) for each in table if each.attack is not None):
         return ["No attack that reads the view was run, so nothing is said about what training leaks.", *joining]
     sentences = [_leak_sentence(row, training_rows)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from labelward.errors import FileFormatError, JobError
+from labelward.evaluate.deviation import Deviation
 from labelward.evaluate.results import ResultRow, RunDetails, defense_label, has_cut_off_row, read_rows, read_run
 from labelward.job.parse import parse_job
 
@@ -23,6 +24,7 @@ class StoredAudit:
     Attributes:
         job: the job file's text.
         runs: details of the finished runs by defense (in words), in the order of the rows; the undefended run first.
+        deviating: details of finished runs in which one party did not train as agreed.
         finished, expected: (defense, seed) pairs that have rows, and that the job asks for.
         missing: of the finished ones, how many have no details.
         cut_off: whether the last row was lost to a kill.
@@ -37,6 +39,7 @@ class StoredAudit:
     missing: int
     cut_off: bool
     budget: float | None = None
+    deviating: tuple[RunDetails, ...] = ()
 
     @property
     def insecure(self) -> tuple[str, ...]:
@@ -85,4 +88,16 @@ def read_audit(folder: Path) -> StoredAudit:
         expected=len(job.variants()) * len(job.run.seeds),
         cut_off=has_cut_off_row(folder),
         budget=job.leakage.budget,
+        deviating=_deviating(folder, rows),
     )
+
+
+def _deviating(folder: Path, rows: Sequence[ResultRow]) -> tuple[RunDetails, ...]:
+    found: dict[tuple[str, int, str], RunDetails] = {}
+    for row in rows:
+        if row.behavior is not None and row.party is not None:
+            slug = Deviation.of(row.party, row.behavior).slug
+            run = read_run(folder, row.defense, row.seed, slug)
+            if run is not None:
+                found[defense_label(row.defense), row.seed, slug] = run
+    return tuple(found.values())

@@ -12,7 +12,7 @@ from labelward.evaluate.results import Cost, EngineInfo, ResultRow, defense_labe
 
 __all__ = ["Spread", "SummaryRow", "summary_table"]
 
-_BESIDE = ("chance", "without_view", "primary", "alone", "joined")
+_BESIDE = ("chance", "without_view", "primary", "alone", "joined", "beside")
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,8 +44,10 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
         defense, attack: in words; attack and party are None where no attack ran.
         gain: leakage less the same attack's value without the view, seed by seed.
         edge: utility less that of the active party alone, seed by seed.
+        behavior: in words, how the attacker's party trained where not as agreed; utility and cost are of that run.
         primary: the metric that ranks the attack.
         worth: the metric that ranks the utility.
+        beside: other ways to the labels by name.
     """
 
     dataset: str
@@ -55,6 +57,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     chain: tuple[dict[str, Any], ...]
     party: str | None
     attack: str | None
+    behavior: str | None
     seeds: int
     primary: str | None
     worth: str
@@ -67,6 +70,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     joined: dict[str, Spread]
     edge: dict[str, Spread]
     cost: dict[str, Spread]
+    beside: dict[str, dict[str, Spread]]
 
 
 def summary_table(rows: Iterable[ResultRow]) -> list[SummaryRow]:
@@ -101,6 +105,7 @@ def _summary(rows: list[ResultRow]) -> SummaryRow:
         chain=first.defense,
         party=first.party,
         attack=None if first.attack is None else kind_label(first.attack),
+        behavior=None if first.behavior is None else kind_label(first.behavior),
         seeds=len(rows),
         primary=primary if isinstance(primary, str) else None,
         worth=str(utilities[0].get("primary", "")),
@@ -113,6 +118,7 @@ def _summary(rows: list[ResultRow]) -> SummaryRow:
         joined=_spreads([_beside(each, "joined") for each in utilities]),
         edge=_spreads([_less(each, "alone") for each in utilities]),
         cost=_spreads([{name: getattr(row.cost, name) for name in Cost.__struct_fields__} for row in rows]),
+        beside=_others([each.get("beside", {}) for each in leakages]),
     )
 
 
@@ -123,6 +129,11 @@ def _spreads(figures: Sequence[dict[str, Any]]) -> dict[str, Spread]:
         for name in figures[0]
         if name not in _BESIDE and all(name in each for each in figures)
     }
+
+
+def _others(found: Sequence[Any]) -> dict[str, dict[str, Spread]]:
+    """Return the spreads of other ways to the labels that every seed has."""
+    return {name: _spreads([each[name] for each in found]) for name in found[0] if all(name in each for each in found)}
 
 
 def _beside(figures: dict[str, Any], name: str) -> dict[str, float]:

@@ -10,7 +10,7 @@ from labelward.report.numbers import count, data_size, duration
 from labelward.report.sentences import reads_view
 from labelward.report.summary import SummaryRow
 
-__all__ = ["Table", "cost_table", "leakage_table", "utility_table"]
+__all__ = ["Table", "beside_table", "cost_table", "leakage_table", "utility_table"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +55,33 @@ def leakage_table(table: Sequence[SummaryRow]) -> Table:
     )
 
 
+def beside_table(table: Sequence[SummaryRow]) -> Table:
+    """Return what attackers reach by other ways with the labels that they know; none depends on the defense."""
+    shown: dict[tuple[str, str, str], tuple[SummaryRow, str]] = {}
+    for row in table:
+        for name in row.beside:
+            shown.setdefault((row.party or NOTHING, row.attack or NOTHING, name), (row, name))
+    metrics = list(dict.fromkeys(metric for row, name in shown.values() for metric in row.beside[name]))
+    rows = [
+        (*key, str(row.seeds), *(spread_text(metric, row.beside[name].get(metric)) for metric in metrics))
+        for key, (row, name) in shown.items()
+    ]
+    return Table(
+        caption="Other ways to the labels, with what the attacker knows",
+        header=("attacker", "attack", "other way", "seeds", *map(metric_name, metrics)),
+        rows=tuple(rows),
+        words=3,
+        note="Mean ± standard deviation over the seeds. None of them needs the training; “all labels” is what the "
+        "attacker's columns could tell if it knew every label but that of the row.",
+    )
+
+
 def utility_table(table: Sequence[SummaryRow]) -> Table:
     """Return utility by defense, with the active party alone and the joined table below."""
     by_defense = _longest_by_defense(table)
     metrics = list(dict.fromkeys(name for row in by_defense for name in row.utility))
-    first = by_defense[0]
-    lines = [(row.defense, str(row.seeds), row.utility) for row in by_defense]
+    first = next((row for row in by_defense if row.behavior is None), by_defense[0])
+    lines = [(_run(row), str(row.seeds), row.utility) for row in by_defense]
     lines += [("active party alone (no federation)", str(first.seeds), first.alone)] if first.alone else []
     lines += [("joined table (no privacy)", str(first.seeds), first.joined)] if first.joined else []
     return Table(
@@ -99,7 +120,7 @@ _COSTS: dict[str, tuple[str, Callable[[float, float | None], str]]] = {
 def cost_table(table: Sequence[SummaryRow]) -> Table:
     """Return the cost of one training by defense."""
     rows = [
-        (row.defense, str(row.seeds), *(form(row.cost[n].mean, row.cost[n].std) for n, (_, form) in _COSTS.items()))
+        (_run(row), str(row.seeds), *(form(row.cost[n].mean, row.cost[n].std) for n, (_, form) in _COSTS.items()))
         for row in _longest_by_defense(table)
     ]
     return Table(
@@ -113,9 +134,15 @@ def cost_table(table: Sequence[SummaryRow]) -> Table:
 
 
 def _longest_by_defense(table: Sequence[SummaryRow]) -> list[SummaryRow]:
-    """Return for each defense the row with most seeds: utility and cost do not depend on the attack."""
+    """Return for each run the row with most seeds: utility and cost do not depend on the attack, but on behavior."""
     best: dict[str, SummaryRow] = {}
     for row in table:
-        if row.defense not in best or row.seeds > best[row.defense].seeds:
-            best[row.defense] = row
+        run = _run(row)
+        if run not in best or row.seeds > best[run].seeds:
+            best[run] = row
     return list(best.values())
+
+
+def _run(row: SummaryRow) -> str:
+    """Return what a run is called: its defense, and who did not train as agreed."""
+    return row.defense if row.behavior is None else f"{row.defense}, {row.party}: {row.behavior}"
