@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,10 @@ from labelward.attacks.direct import Direct
 from labelward.attacks.nets.gradients import was_trained
 from labelward.errors import DataError, JobError, unknown_name
 from labelward.party.view import View
+
+if TYPE_CHECKING:
+    from labelward.attacks.nets._torch import nn
+    from labelward.attacks.nets.completion import Completed
 
 __all__ = ["Completion", "Mix", "PassiveCompletion", "Source"]
 
@@ -32,7 +36,7 @@ class Completion(Attack):
     auxiliary: int = 40
     fine_tune: bool = False
     labels: Source = "told"
-    steps: int = 5120
+    steps: int = 1024
     batch_size: int = 16
     learning_rate: float = 2e-3
     unlabeled_weight: float = 50.0
@@ -83,13 +87,7 @@ class Completion(Attack):
         if bottom is None:
             raise DataError(f"{self.kind} completes the bottom model of party {view.party!r}, and none is at hand")
         known = self._known(view, own, aux, rng)
-        from labelward.attacks.nets.completion import complete, what_to_mix
-        from labelward.attacks.nets.mixmatch import Recipe
-
-        recipe = Recipe(**{name: getattr(self, name) for name in _RECIPE})
-        model = bottom()
-        mix = what_to_mix(model, own) if self.mix == "auto" else self.mix
-        made = complete(model, own.features, known, aux.classes, recipe, fine_tune=self.fine_tune, mix=mix, rng=rng)
+        made = self.learned(bottom(), own, own.features, known, aux.classes, rng=rng)
         scores = made.probabilities(own.features)
         scores[aux.known_rows] = np.eye(aux.classes)[aux.known_labels]
         guess = Guess(values=scores.argmax(axis=1), kind="labels", scores=scores, notes={"loss": made.loss})
@@ -97,6 +95,24 @@ class Completion(Attack):
             return guess
         outside = made.probabilities(own.outside)
         return replace(guess, outside=Guess(values=outside.argmax(axis=1), kind="labels", scores=outside))
+
+    def learned(
+        self,
+        bottom: nn.Module,
+        own: Own,
+        rows: NDArray[Any],
+        known: Known,
+        classes: int,
+        *,
+        rng: np.random.Generator,
+    ) -> Completed:
+        """Return the complete model that these parameters make of a bottom model, some rows and known labels."""
+        from labelward.attacks.nets.completion import complete, what_to_mix
+        from labelward.attacks.nets.mixmatch import Recipe
+
+        recipe = Recipe(**{name: getattr(self, name) for name in _RECIPE})
+        mix = what_to_mix(bottom, own) if self.mix == "auto" else self.mix
+        return complete(bottom, rows, known, classes, recipe, fine_tune=self.fine_tune, mix=mix, rng=rng)
 
     def _known(self, view: View, own: Own, aux: Aux, rng: np.random.Generator) -> Known:
         """Return the rows and labels to learn from."""
@@ -143,7 +159,7 @@ class PassiveCompletion(Completion):
             published code does.
         labels: where the known labels come from: ``"told"``, or ``"direct"``: nothing is told, and they are what the
             direct attack reads of ``auxiliary`` rows.
-        steps: of learning (the published code takes 1024 in each of 5 to 25 epochs).
+        steps: of learning (the published code takes 1024 in each of 5 to 25 epochs; on small tables one does).
         batch_size: labeled rows in a step, and unlabeled ones.
         learning_rate: of Adam.
         unlabeled_weight: of the unlabeled rows' loss, reached along all steps from 0 on.

@@ -12,13 +12,25 @@ from numpy.typing import NDArray
 
 from labelward import rng
 from labelward.attacks.contract import Attack, Aux, Guess, Own
+from labelward.attacks.passive_completion import Completion
 from labelward.data import PartyData, Rehearsal
 from labelward.errors import DataError
+from labelward.evaluate.beside import all_labels, boosted, logistic
 from labelward.evaluate.results import Metrics
-from labelward.evaluate.scores import chance, score
+from labelward.evaluate.scores import chance, chance_of_labels, score, score_labels
 from labelward.party.view import View
 
-__all__ = ["Attacked", "attack_and_score", "guess_labels", "known_rows", "own_of", "score_values", "score_without_view"]
+__all__ = [
+    "Attacked",
+    "attack_and_score",
+    "guess_labels",
+    "known_rows",
+    "own_of",
+    "score_beside",
+    "score_label_guess",
+    "score_values",
+    "score_without_view",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +49,10 @@ class Attacked:
     seconds: float
 
 
-def guess_labels(attack: Attack, view: View, own: Own, *, classes: int, seed: int) -> Guess:
+def guess_labels(attack: Attack, view: View, own: Own, aux: Aux, *, seed: int) -> Guess:
     """Run an attack; its draws depend on seed, party and kind of attack alone."""
     draws = rng.learning(seed, view.party, 0, f"attack {attack.kind}")
-    return attack(view, own, Aux(classes=classes), rng=draws)
+    return attack(view, own, aux, rng=draws)
 
 
 def known_rows(labels: NDArray[np.int64], count: int, *, seed: int) -> NDArray[np.int64]:
@@ -104,35 +116,116 @@ def score_values(
     }
 
 
-def attack_and_score(attack: Attack, view: View, data: Rehearsal, *, seed: int) -> Attacked:
-    """Attack a party's view and score the guess."""
-    own, classes = _known(view, data)
+def score_label_guess(
+    guess: Guess, truth: NDArray[np.int64], aux: Aux, outside_truth: NDArray[np.int64] | None = None
+) -> dict[str, Any]:
+    """Return the metrics of guessed labels, with ``chance`` beside them; known rows are not scored.
+
+    Metrics of rows outside the training set begin with ``outside_``.
+
+    Args:
+        guess: of kind ``"labels"``.
+        truth: int64 [rows], class numbers.
+        aux: what the attacker was told.
+        outside_truth: int64 [rows outside], where the guess speaks of them.
+    """
+    left = np.setdiff1d(np.arange(len(truth)), aux.known_rows)
+    scored = [("", _rows_of(guess, left), truth[left])]
+    if guess.outside is not None and outside_truth is not None:
+        scored.append(("outside_", (guess.outside.values, guess.outside.scores), outside_truth))
+    found: dict[str, Any] = {}
+    by_chance: dict[str, float] = {}
+    for prefix, (values, scores), labels in scored:
+        for into, how in ((found, score_labels), (by_chance, chance_of_labels)):
+            metrics = how(values, labels, scores, classes=aux.classes)
+            into.update({f"{prefix}{name}": value for name, value in metrics.items()})
+    return {**found, "chance": by_chance}
+
+
+def _rows_of(guess: Guess, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+    return guess.values[rows], None if guess.scores is None else guess.scores[rows]
+
+
+def attack_and_score(attack: Attack, view: View, data: Rehearsal, *, seed: int, own: Own | None = None) -> Attacked:
+    """Attack a party's view and score the guess.
+
+    Args:
+        attack: with its parameters.
+        view: the party's.
+        data: of all parties; of it the attack is given the party's own columns and the labels that it must know.
+        seed: of the run.
+        own: what the party owns besides its columns, such as its bottom model; None: its columns alone.
+    """
+    own, aux = own or own_of(_held(view, data)), _auxiliary(attack, data, seed)
     start = time.perf_counter()
-    guess = guess_labels(attack, view, own, classes=classes, seed=seed)
+    guess = guess_labels(attack, view, own, aux, seed=seed)
     seconds = time.perf_counter() - start
-    leakage = {**_score(guess, data), "primary": attack.primary}
-    auxiliary = {"classes" if data.classes else "bins of the labels": classes}
+    leakage = {**_score(guess, data, aux), "primary": attack.primary}
+    told = {"classes" if data.classes else "bins of the labels": aux.classes}
     if guess.known_per_cluster:
-        auxiliary["known rows of each cluster"] = guess.known_per_cluster
-    return Attacked(leakage=leakage, auxiliary=auxiliary, notes=guess.notes, seconds=seconds)
+        told["known rows of each cluster"] = guess.known_per_cluster
+    if len(aux.known_rows):
+        told["known labels"] = len(aux.known_rows)
+    return Attacked(leakage=leakage, auxiliary=told, notes=guess.notes, seconds=seconds)
 
 
-def score_without_view(attack: Attack, view: View, data: Rehearsal, *, seed: int) -> dict[str, float]:
-    """Return the metrics of the same attack on the empty view of the same party."""
-    own, classes = _known(view, data)
-    metrics = _score(guess_labels(attack, view.without_records(), own, classes=classes, seed=seed), data)
+def score_without_view(
+    attack: Attack, view: View, data: Rehearsal, *, seed: int, own: Own | None = None
+) -> dict[str, float]:
+    """Return the metrics of the same attack on the empty view of the same party.
+
+    Of a completion that is the paper's direct semi-supervised baseline: the same, on the untrained bottom model.
+    """
+    own, aux = own or own_of(_held(view, data)), _auxiliary(attack, data, seed)
+    metrics = _score(guess_labels(attack, view.without_records(), own, aux, seed=seed), data, aux)
     metrics.pop("chance")
     return metrics
 
 
-def _known(view: View, data: Rehearsal) -> tuple[Own, int]:
-    """Return what the view's party owns, and the number of classes, or of bins."""
-    held = next(party for party in data.parties if party.name == view.party)
-    return own_of(held), int(data.train_labels.max()) + 1
+def score_beside(
+    attack: Attack, view: View, data: Rehearsal, *, seed: int, own: Own | None = None, folds: int = 5
+) -> dict[str, dict[str, float]]:
+    """Return what else the known labels give, with the metric names of the attack; it does not depend on the run.
+
+    Args:
+        folds: of the upper bound; 0: it is left out.
+
+    Returns:
+        ``"logistic"`` and ``"boosted"``: supervised models of the known labels on raw columns; ``"all labels"``: the
+        party's own network trained on the labels of all other rows, where the attack completes one. Nothing for an
+        attack that is told no label.
+    """
+    own, aux = own or own_of(_held(view, data)), _auxiliary(attack, data, seed)
+    if not len(aux.known_rows):
+        return {}
+    found = {"logistic": logistic(own, aux), "boosted": boosted(own, aux)}
+    if folds and isinstance(attack, Completion) and own.untrained is not None:
+        draws = rng.learning(seed, view.party, 0, "all labels")
+        found["all labels"] = all_labels(attack, own, data.train_labels, folds=folds, rng=draws)
+    return {
+        name: {metric: value for metric, value in _score(guess, data, aux).items() if metric != "chance"}
+        for name, guess in found.items()
+    }
 
 
-def _score(guess: Guess, data: Rehearsal) -> dict[str, Any]:
-    """Compare a guess with the true labels of the training rows."""
+def _held(view: View, data: Rehearsal) -> PartyData:
+    """Return what the view's party holds."""
+    return next(party for party in data.parties if party.name == view.party)
+
+
+def _auxiliary(attack: Attack, data: Rehearsal, seed: int) -> Aux:
+    """Return what the attacker is told: the number of classes, or of bins, and some rows' labels."""
+    rows = known_rows(data.train_labels, attack.labels_needed, seed=seed)
+    return Aux(classes=int(data.train_labels.max()) + 1, known_rows=rows, known_labels=data.train_labels[rows])
+
+
+def _score(guess: Guess, data: Rehearsal, aux: Aux) -> dict[str, Any]:
+    """Compare a guess with the true labels of the training rows, and of rows outside where it says something of them.
+
+    Of these the test rows are meant: the only ones that a party holds and does not train on.
+    """
+    if guess.kind == "labels":
+        return score_label_guess(guess, data.train_labels, aux, data.test_labels)
     known = guess.known_per_cluster
     if data.classes:
         names = np.asarray(data.classes)[data.train_labels].tolist()

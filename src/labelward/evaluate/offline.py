@@ -1,13 +1,14 @@
 """A stored view attacked with one party's features alone, a stored guess scored: an audit's work in separate processes.
 
 A guess is a Parquet file with the columns ``id`` (text) and ``guess`` (int64); its metadata under ``labelward`` holds a
-format version, the attack, party and seed that made it, and how its view ended.
+format version, the attack, party and seed that made it, and how its view ended. A guess of labels has ``known`` (bool:
+the attacker was told this row's label) besides, and ``scores`` (lists of float64) where the attack gave any.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from labelward.attacks.contract import Guess, Own
+from labelward.attacks.contract import Aux, Guess, Own
 from labelward.data import encode_as, origin, read_ids, read_table
 from labelward.data.labels import encode_labels, encode_quantities, label_bins
-from labelward.errors import DataError, FileFormatError
-from labelward.evaluate.attacking import guess_labels, score_values
+from labelward.data.tables import find_column
+from labelward.errors import DataError, FileFormatError, JobError
+from labelward.evaluate.attacking import guess_labels, score_label_guess, score_values
 from labelward.evaluate.kinds import make_attack
 from labelward.evaluate.private import replacing
 from labelward.job import Kind
 from labelward.party.transcript import ids_digest
 from labelward.party.view import View
 
-__all__ = ["FORMAT", "StoredGuess", "attack_view", "read_guess", "score_guess", "write_guess"]
+__all__ = ["FORMAT", "StoredGuess", "Told", "attack_view", "read_guess", "read_known", "score_guess", "write_guess"]
 
 FORMAT = 1
 _METADATA = b"labelward"
@@ -42,6 +44,10 @@ class StoredGuess:
         ids: text [rows].
         values: int64 [rows].
         known_per_cluster: known rows of each cluster.
+        kind: ``"clusters"`` or ``"labels"``.
+        scores: float64 [rows, classes], of labels; None where the attack gave none.
+        known: bool [rows]: rows whose labels the attacker was told; they are not scored.
+        names: of the classes that the labels number, as far as the attacker knows them.
         about: what its writer noted: ``attack``, ``party``, ``seed``, ``view``.
     """
 
@@ -49,6 +55,25 @@ class StoredGuess:
     values: NDArray[np.int64]
     known_per_cluster: int
     about: dict[str, Any]
+    kind: str = "clusters"
+    scores: NDArray[np.float64] | None = None
+    known: NDArray[np.bool_] | None = None
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What an attacker brings besides its view and its columns.
+
+    Attributes:
+        known: table of row ids and labels of those training rows whose labels it was told; None: of none.
+        label: the label column of that table.
+        bottoms: what gives the trained and the untrained bottom model of the view's party; None: it has none.
+    """
+
+    known: Path | None = None
+    label: str = "label"
+    bottoms: tuple[Callable[[], Any], Callable[[], Any]] | None = None
 
 
 def attack_view(
@@ -61,6 +86,7 @@ def attack_view(
     seed: int,
     id_column: str | None = None,
     incomplete: bool = False,
+    told: Told | None = None,
 ) -> tuple[tuple[str, ...], Guess]:
     """Attack a stored view, and return row ids and guess.
 
@@ -73,7 +99,8 @@ def attack_view(
         params: of the attack.
         classes: number of classes that the attacker knows there to be; of quantities, of the bins to guess.
         seed: of the run; gives the draws that the audit's attack had.
-        id_column: the table's column of row ids; by default ``id``, if there is one.
+        id_column: the table's column of row ids; by default ``id``, if there is one. Likewise of the known labels.
+        told: what the attacker knows and has besides.
         incomplete: whether a view without its closing record may be attacked.
 
     Raises:
@@ -101,22 +128,80 @@ def attack_view(
     _check_columns(view, [name for name in table.column_names if name != (id_column or "id")], place)
     columns, categories = view.header.columns, view.header.categories
     own_columns = encode_as(table, columns, categories, place)
-    own = Own(features=own_columns, columns=columns, categories={name: len(each) for name, each in categories.items()})
-    return ids, guess_labels(attack, view, own, classes=classes, seed=seed)
+    told = told or Told()
+    bottom, untrained = told.bottoms or (None, None)
+    wide = {name: len(each) for name, each in categories.items()}
+    own = Own(features=own_columns, columns=columns, categories=wide, bottom=bottom, untrained=untrained)
+    aux = Aux(classes=classes)
+    if told.known is not None:
+        rows, labels, _ = read_known(told.known, ids, told.label, id_column)
+        aux = Aux(classes=classes, known_rows=rows, known_labels=labels)
+    if attack.labels_needed and not len(aux.known_rows):
+        raise JobError(f"{kind} needs the labels of some rows; give a table of those that the attacker was told")
+    return ids, guess_labels(attack, view, own, aux, seed=seed)
 
 
-def write_guess(path: Path, ids: Sequence[str], guess: Guess, about: Mapping[str, Any]) -> None:
+def read_known(
+    path: Path, ids: Sequence[str], label: str, id_column: str | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:
+    """Return which rows an attacker was told the labels of, ascending, their class numbers, and the classes' names.
+
+    Classes are numbered in the order of their names, of numbers where all are whole numbers: as training numbers them
+    where each has a known row.
+
+    Args:
+        path: table with row ids and labels.
+        ids: of the view's rows.
+        label: its label column.
+        id_column: its column of row ids; by default ``id``.
+
+    Raises:
+        DataError: the table cannot be used, or names a row that is not the view's.
+    """
+    place = f"table {str(path)!r}"
+    table = read_table(path, text=[id_column or "id", label])
+    names = read_ids(table, id_column or "id", place).tolist()
+    found = [str(value) for value in find_column(table, label, place).to_pylist()]
+    row_of = {name: row for row, name in enumerate(ids)}
+    unknown = [name for name in names if name not in row_of]
+    if unknown:
+        raise DataError(f"{place}: row {unknown[0]!r} is none of the view's training rows ({len(unknown)} in all)")
+    classes = sorted(set(found), key=_class_order(found))
+    rows = np.array([row_of[name] for name in names], np.int64)
+    labels = np.array([classes.index(value) for value in found], np.int64)
+    order = np.argsort(rows)
+    return rows[order], labels[order], tuple(classes)
+
+
+def write_guess(
+    path: Path,
+    ids: Sequence[str],
+    guess: Guess,
+    about: Mapping[str, Any],
+    *,
+    known: NDArray[np.int64] | None = None,
+    names: Sequence[str] = (),
+) -> None:
     """Write a guess.
 
     Args:
+        known: positions of rows whose labels the attacker was told, and
+        names: of the classes, as :func:`read_known` gives both.
         about: what is to be noted: ``attack``, ``party``, ``seed``, ``view`` (how it ended: ``View.ended``).
 
     Raises:
         OutputError: the file cannot be written.
     """
-    more = {"notes": guess.notes, "known_per_cluster": guess.known_per_cluster}
+    more = {"notes": guess.notes, "known_per_cluster": guess.known_per_cluster, "names": list(names)}
     text = json.dumps({"format": FORMAT, "kind": guess.kind, **about, **more})
-    table = pa.table({"id": pa.array(list(ids), pa.string()), "guess": pa.array(guess.values, pa.int64())})
+    columns = {"id": pa.array(list(ids), pa.string()), "guess": pa.array(guess.values, pa.int64())}
+    if guess.kind == "labels":
+        told = np.zeros(len(ids), dtype=np.bool_)
+        told[[] if known is None else known] = True
+        columns["known"] = pa.array(told)
+    if guess.scores is not None:
+        columns["scores"] = pa.array(list(guess.scores), pa.list_(pa.float64(), guess.scores.shape[1]))
+    table = pa.table(columns)
     with replacing(path) as file:
         pq.write_table(table.replace_schema_metadata({_METADATA: text}), file)
 
@@ -138,7 +223,21 @@ def read_guess(path: Path) -> StoredGuess:
             raise FileFormatError(f"{path}: a guess of format {version!r}; this version reads format {FORMAT}")
         values = table.column("guess").cast(pa.int64()).to_numpy().astype(np.int64)
         ids = tuple(table.column("id").cast(pa.string()).to_pylist())
-        return StoredGuess(ids=ids, values=values, known_per_cluster=int(about["known_per_cluster"]), about=about)
+        kind, known, scores = str(about["kind"]), None, None
+        if kind == "labels":
+            known = table.column("known").cast(pa.bool_()).to_numpy().astype(np.bool_)
+        if "scores" in table.column_names:
+            scores = np.array(table.column("scores").to_pylist(), np.float64).reshape(len(ids), -1)
+        return StoredGuess(
+            ids=ids,
+            values=values,
+            known_per_cluster=int(about["known_per_cluster"]),
+            about=about,
+            kind=kind,
+            scores=scores,
+            known=known,
+            names=tuple(about["names"]),
+        )
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
         raise FileFormatError(f"{path}: is no guess that labelward attack wrote ({error})") from error
 
@@ -176,6 +275,10 @@ def score_guess(
         raise DataError(told)
     rows = [row_of[name] for name in stored.ids]
     known = stored.known_per_cluster
+    if stored.kind == "labels":
+        if bins is not None:
+            numbers, classes = np.searchsorted(label_bins(quantities[rows], bins), quantities), ()
+        return _score_labels(stored, numbers[rows], classes, place)
     if bins is None:
         return score_values(stored.values, np.asarray(classes)[numbers[rows]].tolist(), known_per_cluster=known)
     values = quantities[rows]
@@ -183,6 +286,32 @@ def score_guess(
         raise DataError(f"{place}, label column {label!r}: all rows of the guess have the label {values[0]:g}")
     numbers = np.searchsorted(label_bins(values, bins), values)
     return score_values(stored.values, numbers.astype(np.str_).tolist(), values, known_per_cluster=known)
+
+
+def _score_labels(
+    stored: StoredGuess, numbers: NDArray[np.int64], classes: Sequence[str], place: str
+) -> dict[str, Any]:
+    """Score a guess of labels; the truth is renumbered as the guess numbers classes, where that knows their names."""
+    truth = np.asarray(numbers, np.int64)
+    if stored.names and classes:
+        absent = [name for name in classes if name not in stored.names]
+        if absent:
+            raise DataError(f"{place}: class {absent[0]!r} is none of the guess's ({', '.join(stored.names)})")
+        truth = np.array([stored.names.index(name) for name in classes], np.int64)[truth]
+    count = max(int(truth.max()) + 1, int(stored.about.get("classes", 0)), len(stored.names))
+    known = np.flatnonzero(stored.known) if stored.known is not None else np.empty(0, np.int64)
+    guess = Guess(values=stored.values, kind="labels", scores=stored.scores)
+    return score_label_guess(guess, truth, Aux(classes=count, known_rows=known))
+
+
+def _class_order(values: Sequence[str]) -> Callable[[str], Any]:
+    """Return what sorts classes: as whole numbers where all are such, else as text."""
+    try:
+        for value in values:
+            int(value)
+    except ValueError:
+        return str
+    return int
 
 
 def _ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:

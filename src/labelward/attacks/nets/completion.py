@@ -38,7 +38,8 @@ class Completed:
     def probabilities(self, x: NDArray[Any]) -> Floats:
         """Return float64 [rows, classes] for rows of the attacker."""
         weight = next(self.rest.parameters())
-        found = [self.rest(self.encode(piece)).softmax(1).cpu().numpy() for piece in _pieces(x, weight)]
+        with torch.no_grad():
+            found = [self.rest(self.encode(piece)).softmax(1).cpu().numpy() for piece in _pieces(x, weight)]
         return np.concatenate(found).astype(np.float64)
 
 
@@ -82,7 +83,8 @@ def complete(
         raise DataError(f"the bottom model does not take rows of shape {x.shape[1:]}: {error}") from error
     rest = _Headed(body, head(outputs, classes).to(start.device, start.dtype), frozen=not fine_tune)
     learns = any(weight.requires_grad for weight in encode.parameters())
-    rows = torch.cat(list(_pieces(x, start)) if learns else [encode(piece) for piece in _pieces(x, start)])
+    with torch.no_grad():
+        rows = torch.cat(list(_pieces(x, start)) if learns else [encode(piece) for piece in _pieces(x, start)])
     encode.train(learns)
     rest.train()
     loss = train(rest, encode if learns else None, rows, known, classes, recipe, rng)
@@ -94,7 +96,7 @@ def head(inputs: int, classes: int) -> nn.Module:
 
     With equal weights and no bias it begins with equal probabilities, whatever it is shown.
     """
-    linear = nn.Linear(inputs, classes)
+    linear = nn.Linear(inputs, classes, device="meta").to_empty(device="cpu")  # nothing is drawn
     nn.init.ones_(linear.weight)
     nn.init.zeros_(linear.bias)
     return nn.Sequential(nn.BatchNorm1d(inputs), nn.ReLU(), linear)
@@ -139,8 +141,7 @@ def _encodes(bottom: nn.Module) -> bool:
 
 
 def _pieces(x: NDArray[Any], like: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield rows piece by piece as a model with such weights takes them, without keeping a history."""
+    """Yield copies of rows, piece by piece, as a model with such weights takes them."""
     dtype = like.dtype if np.issubdtype(x.dtype, np.floating) else torch.int64
     for at in range(0, len(x), _PIECE):
-        with torch.no_grad():
-            yield torch.from_numpy(np.ascontiguousarray(x[at : at + _PIECE])).to(like.device, dtype)
+        yield torch.from_numpy(np.array(x[at : at + _PIECE])).to(like.device, dtype)

@@ -145,9 +145,9 @@ def train(
     optimizer = torch.optim.Adam(weights, lr=recipe.learning_rate, fused=True)
     average = Average(whole, recipe.average, recipe.shrink)
     others = np.setdiff1d(np.arange(len(x)), known[0])
-    truth = nn.functional.one_hot(torch.from_numpy(known[1]), classes).to(x.device, weights[0].dtype)
+    truth = nn.functional.one_hot(torch.tensor(known[1]), classes).to(x.device, weights[0].dtype)
     truth_of = torch.full((len(x),), -1, dtype=torch.int64)
-    truth_of[torch.from_numpy(known[0])] = torch.arange(len(known[0]))
+    truth_of[torch.tensor(known[0])] = torch.arange(len(known[0]))
     half = recipe.batch_size
     last: list[torch.Tensor] = []
     for step, (rows, pairs, shares) in enumerate(_draws(known[0], others, recipe, rng)):

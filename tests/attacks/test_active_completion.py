@@ -1,0 +1,56 @@
+"""Active completion: passive completion of what the malicious optimizer trained."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from splitruns import attacked, known_of, trained
+
+from labelward.attacks import ATTACKS
+from labelward.attacks.active_completion import ActiveCompletion
+from labelward.attacks.passive_completion import PassiveCompletion
+from labelward.errors import DataError, InputError
+from labelward.protocols.splitnn.behavior import MaliciousOptimizer
+from labelward.protocols.splitnn.params import SplitNet
+from labelward.testing.label_attacks import LabelAttackContract
+
+PARAMETERS = {"auxiliary": 12, "steps": 150, "learning_rate": 0.01}
+
+
+class TestActiveCompletion(LabelAttackContract):
+    def attack(self):
+        return ActiveCompletion(**PARAMETERS, honest=True)
+
+
+def a_run(behavior):
+    rng = np.random.default_rng(2)
+    labels = rng.permutation(np.arange(240) % 3)
+    x = 2.5 * rng.normal(size=(3, 8))[labels] + rng.normal(size=(240, 8))
+    params = SplitNet(bottom="mlp", epochs=3, batch_size=32)
+    return trained(
+        {"active": x[:, :4], "telco": x[:, 4:]}, labels, params, train=np.arange(200), seed=1, behavior=behavior
+    )
+
+
+def test_reads_the_view_that_the_malicious_optimizer_left_as_passive_completion_does():
+    run = a_run(MaliciousOptimizer())
+    active, passive = (attacked(run, made(**PARAMETERS), 1) for made in (ActiveCompletion, PassiveCompletion))
+    np.testing.assert_array_equal(active.scores, passive.scores)
+    assert np.mean(active.values == run.labels) > 0.6  # three classes
+
+
+def test_an_honest_party_s_view_is_refused_unless_told():
+    run = a_run(None)
+    with pytest.raises(DataError, match="party 'telco' behaved honestly"):
+        attacked(run, ActiveCompletion(**PARAMETERS), 1)
+    blind = attacked(run, ActiveCompletion(**PARAMETERS), 1, run.view.without_records())
+    told = attacked(run, ActiveCompletion(**PARAMETERS, honest=True), 1)
+    assert len(blind.values) == len(told.values) == 200
+    assert (told.values[known_of(run.labels, 12, 1).known_rows] == known_of(run.labels, 12, 1).known_labels).all()
+
+
+def test_parameters_that_cannot_be_are_refused_by_name():
+    with pytest.raises(InputError, match="honest must be true or false but is 1"):
+        ATTACKS.make("active-completion", {"honest": 1})
+    with pytest.raises(InputError, match="steps"):
+        ATTACKS.make("active-completion", {"steps": 0})
