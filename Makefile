@@ -6,16 +6,20 @@ SMALL  ?=
 OUT    ?= $(if $(filter demo-network,$(MAKECMDGOALS)),runs/demo-network,$(if $(SMALL),runs/demo-small,demo))
 JOBS   ?= 2
 
+CHAOS_RUNS ?= 200
+CHAOS_SEED ?= 1
+
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-network test check bench clean
+.PHONY: help demo demo-network test chaos check bench clean
 
 help:
 	@echo "make demo           audit a shipped example under real encryption; SMALL=1 for a short one, OUT=DIR for another folder"
 	@echo "make demo-network   three parties over a network, then in one process: is all the same? SMALL=1, OUT=DIR as above"
 	@echo "make test           run all tests, in JOBS=2 processes"
+	@echo "make chaos          disturb CHAOS_RUNS=200 runs between companies, drawn from CHAOS_SEED=1; each must end as if undisturbed"
 	@echo "make check          formatter, linter, strict types"
 	@echo "make bench          time what the notes state"
 	@echo "make clean          remove the environment and what tools leave; audits stay"
@@ -29,6 +33,9 @@ demo-network: $(VENV)/.for-use
 
 test: $(VENV)/.for-development
 	$(BIN)/python -m pytest -n $(JOBS)
+
+chaos: $(VENV)/.for-development
+	$(BIN)/python tests/network/chaos.py $(CHAOS_RUNS) $(CHAOS_SEED)
 
 check: $(VENV)/.for-development
 	$(BIN)/ruff format --check .

@@ -1,0 +1,199 @@
+"""What goes wrong between companies, as their people see it: the last words of each process, and its exit code."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from companies import Case, Companies, companies
+from undisturbed import Undisturbed, differences, end_of
+
+pytestmark = pytest.mark.network
+
+TWO = Case(parties=("bank", "telco"))
+LONG = Case(model="trees = 60\ndepth = 2")
+"""Long enough to be met in its middle: tests wait for its first trees."""
+REST = "the same command goes on"
+
+
+def resumed(made: Companies, undisturbed: Undisturbed) -> None:
+    """Start all parties with the same commands; the run ends as if nothing had happened."""
+    made.start_all()
+    made.ended(**dict.fromkeys(made.case.parties, 0))
+    assert not differences(end_of(made), undisturbed.of(made.case)), made.told()
+
+
+def shortly_patient(made: Companies, party: str, seconds: int = 15) -> None:
+    """Let one party lose patience first, so that no other's can run out while processes start."""
+    made.edit(f"{party}.toml", "timeout = 120.0", f"timeout = {seconds}.0")
+
+
+@pytest.mark.slow
+def test_a_peer_that_is_away_too_long(tmp_path: Path, undisturbed: Undisturbed) -> None:
+    with companies(tmp_path / "run", LONG) as made:
+        shortly_patient(made, "bank")
+        others = [made.start(party) for party in ("telco", "shop")]
+        for party in ("telco", "shop"):
+            made.wait_for(party, "waiting")
+        made.start("bank")
+        made.wait_for("bank", "trees", count=3)
+        others[0].kill()
+        made.processes.remove(others[0])
+        said = made.ended(bank=3, shop=3)
+        away = "party 'telco': away for 15 s (last: its connection was lost) (message "
+        assert f"error: {away}" in said["bank"]
+        assert ", step [" in said["bank"]
+        assert "error: party 'telco': away for 15 s (last: its connection was lost)" in said["shop"]
+        resumed(made, undisturbed)
+        assert any(each.get("resume") for each in made.events("telco"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("party", ["bank", "telco"])
+def test_an_interrupt_at_one_party(tmp_path: Path, undisturbed: Undisturbed, party: str) -> None:
+    with companies(tmp_path / "run", LONG) as made:
+        processes = made.start_all()
+        made.wait_for(party, "trees", count=3)
+        os.killpg(processes[party].popen.pid, signal.SIGINT)  # as a terminal does
+        others = {name: 3 for name in LONG.parties if name != party}
+        said = made.ended(**{party: 2}, **others)
+        assert said[party] == f"interrupted: the other parties are told; {REST}"
+        for other in others:
+            assert f"error: party {party!r}: failed: it was interrupted by its user (message " in said[other]
+        resumed(made, undisturbed)
+
+
+@pytest.mark.slow
+def test_a_party_that_fails_by_itself(tmp_path: Path, undisturbed: Undisturbed) -> None:
+    """Whatever it is: the others learn who, not what, since that may be private."""
+    with companies(tmp_path / "run", changes={"telco": ("fails=2",)}) as made:
+        made.start_all()
+        said = made.ended(bank=3, telco=1, shop=3)
+        for other in ("bank", "shop"):
+            assert "error: party 'telco': failed: RuntimeError (message " in said[other]
+            assert "c00017" not in made.told().partition("== telco")[0]
+            assert "c00017" not in (made.run(other) / "log.jsonl").read_text()
+        assert "c00017" not in (made.run("telco") / "log.jsonl").read_text()
+        made.changes.clear()
+        resumed(made, undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("party", ["bank", "telco"])
+def test_a_full_disk(tmp_path: Path, undisturbed: Undisturbed, party: str) -> None:
+    """Stands for it: a limit on the size of files, at which writing fails in the same way."""
+    with companies(tmp_path / "run", LONG) as made:
+        others = {name: 3 for name in LONG.parties if name != party}
+        for other in others:
+            made.start(other)
+        made.start(party, largest=40_000)
+        said = made.ended(**{party: 2}, **others)
+        assert f"error: {party}-{party}/{party}/" in said[party]
+        assert "cannot be written (File too large)" in said[party]
+        for other in others:
+            assert f"error: party {party!r}: failed: it cannot write its files (message " in said[other]
+        resumed(made, undisturbed)
+
+
+def test_another_version(tmp_path: Path) -> None:
+    with companies(tmp_path / "run", TWO, changes={"telco": ("version=9.9",)}) as made:
+        made.start_all()
+        said = made.ended(bank=2, telco=2)
+        assert re.fullmatch(r"error: 'bank' runs labelward \S+ and 'telco' runs 9\.9", said["bank"])
+        assert re.fullmatch(r"error: 'telco' runs labelward 9\.9 and 'bank' runs \S+", said["telco"])
+
+
+def test_another_version_of_the_transport(tmp_path: Path) -> None:
+    with companies(tmp_path / "run", TWO, changes={"telco": ("transport=2",)}) as made:
+        made.start_all()
+        said = made.ended(telco=3)
+        words = "it speaks version 2 of the transport, 'bank' 1: both need the same labelward"
+        assert f"error: party 'telco': {words}" in said["telco"]
+        made.wait_for("bank", "refused", peer="telco")
+        assert words in made.told()
+
+
+def test_jobs_that_differ(tmp_path: Path) -> None:
+    with companies(tmp_path / "run") as made:
+        made.edit("telco.toml", "depth = 3", "depth = 4\nlearning_rate = 0.1")
+        made.start_all()
+        said = made.ended(bank=2, telco=2, shop=3)
+        for party in ("bank", "telco"):
+            assert said[party].startswith("error: the parties disagree on the job: model.depth is ")
+        words = "model.depth is 3 at 'bank' and 4 at 'telco'; model.learning_rate is 0.3 at 'bank' and 0.1 at 'telco'"
+        assert words in said["bank"]
+        assert "failed: the parties disagree on the job: model.depth" in said["shop"]
+
+
+def test_parties_that_differ(tmp_path: Path) -> None:
+    with companies(tmp_path / "run", TWO) as made:
+        made.edit("telco.toml", "[model]", "[parties.shop]\n[model]")
+        made.start_all()
+        made.wait_for("bank", "refused", peer="telco")
+        runs = "train: bank (active), shop, telco; not train: bank (active), telco"
+        reason = f"'bank' refused this party: it takes part in another run ({runs})"
+        made.wait_for("telco", "disconnected", reason=reason)
+
+
+def test_rows_that_differ(tmp_path: Path) -> None:
+    with companies(tmp_path / "run") as made:
+        made.edit("telco.csv", "c00017", "x00017")
+        made.start_all()
+        said = made.ended(bank=2, telco=3, shop=3)
+        assert said["bank"].endswith("not the same row ids: at least 1 of 150 rows differ")
+        assert "at least 1 of 150 rows differ" in said["telco"]
+
+
+def test_two_processes_of_a_party(tmp_path: Path, undisturbed: Undisturbed) -> None:
+    """In one folder the second is refused; in two folders the newer one takes part, and the older one is told."""
+    with companies(tmp_path / "run", TWO) as made:
+        made.start("telco")
+        made.wait_for("telco", "waiting")
+        second = made.start("telco")
+        assert second.wait() == 2
+        assert "error: telco-telco is in use by another labelward (process " in second.errors
+        made.start("bank")
+        made.wait_for("bank", "connected", peer="telco")
+
+
+def test_a_newer_process_takes_part(tmp_path: Path) -> None:
+    with companies(tmp_path / "run") as made:
+        made.start("bank")
+        older = made.start("telco")
+        made.wait_for("bank", "session", peer="telco")
+        newer = made.start("telco", "--out", "other")
+        assert older.wait() == 3
+        assert "error: party 'telco': a newer process of 'telco' has taken this one's place" in older.errors
+        made.start("shop")
+        made.ended(bank=0, shop=0)
+        assert newer.wait() == 0
+
+
+def test_a_message_over_the_limit(tmp_path: Path) -> None:
+    """Where it is sent, and, where only the receiver has such a limit, where it arrives."""
+    large = Case(model="trees = 1\ndepth = 1", parties=TWO.parties, rows=60_000)
+    with companies(tmp_path / "run", large) as made:
+        for limited in ("bank", "telco"):
+            made.edit(f"{limited}.toml", "[network]\n", "[network]\nmessage_limit = 1048576\n")
+            made.start_all()
+            said = made.ended(bank=3, telco=3)
+            for party in ("bank", "telco"):
+                assert "error: party 'bank': " in said[party]
+                assert f"bytes, over the limit of 1048576 bytes (message_limit at {limited!r})" in said[party]
+            made.edit(f"{limited}.toml", "message_limit = 1048576\n", "")
+
+
+def test_a_run_that_has_ended_is_not_run_again(tmp_path: Path) -> None:
+    with companies(tmp_path / "run", TWO) as made:
+        made.start_all()
+        made.ended(bank=0, telco=0)
+        first = (made.run("bank") / "bank" / "view" / "transcript.lwt").read_bytes()
+        assert made.start("bank").wait() == 0
+        assert (made.run("bank") / "bank" / "view" / "transcript.lwt").read_bytes() == first
+        made.edit("telco.toml", "depth = 3", "depth = 4")
+        again = made.start("telco")
+        assert again.wait() == 2
+        assert "holds a party's run of another job: model.depth differ" in again.errors
