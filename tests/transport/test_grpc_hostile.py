@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback import credentials
+from loopback import Log, credentials, networks, together
 
+from labelward.errors import PeerError
+from labelward.transport.base import Transport
 from labelward.transport.grpc import probe
+from labelward.transport.grpc import session as session_module
+from labelward.transport.grpc.session import Session
 
 pytestmark = pytest.mark.network
+
+
+def drain(end: Transport) -> None:
+    """Take what has arrived before an end, and raise the end."""
+    while end.receive(30.0) is not None:
+        pass
 
 
 def test_a_probe_puts_no_key_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +45,30 @@ def test_a_probe_puts_no_key_on_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
     assert reason is not None
     assert "does not answer" in reason
     assert found == []
+
+
+@pytest.mark.parametrize("size", [1 << 13, 1])
+@pytest.mark.parametrize("ahead", [False, True], ids=["taking part", "of an attempt to come"])
+def test_a_peer_that_waits_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatch, size: int, ahead: bool) -> None:
+    """What it sends is held within bounds, however it is cut up, and the run ends with its name."""
+    monkeypatch.setattr(Session, "room", property(lambda self: True))
+    monkeypatch.setattr(session_module, "WINDOW", 1 << 13)  # so that the test is short
+    log, limit = Log(), 1 << 13
+    with networks(("bank", "telco", "shop"), log=log, message_limit=limit) as made:
+        ends: dict[str, Transport] = together(**{party: each.attempt for party, each in made.items()})
+        shop = made["shop"]._station
+        assert shop.attempt is not None
+        if ahead:  # as one that names an attempt which never begins
+            ends["telco"]._attempt.name = ends["telco"]._attempt.name[:-1] + b"\xff"  # type: ignore[attr-defined]
+        most, frame = 2 * (2 * limit + session_module.WINDOW) + limit + 4096, bytes(size)
+        until = time.monotonic() + 60.0
+        with contextlib.suppress(PeerError):  # the hostile party may hear of it as well
+            while shop.attempt.failure is None:
+                assert time.monotonic() < until
+                ends["telco"].send("shop", frame)
+        session = shop.peers["telco"].session
+        assert session is not None
+        assert session.backlog <= most
+        with pytest.raises(PeerError, match="'telco': sends on and on"):
+            drain(ends["shop"])
+    assert any(told["peer"] == "telco" for told in log.of("refused"))

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from labelward.transport.grpc.session import Session
     from labelward.transport.grpc.station import Station
 
-__all__ = ["Attempt", "NetworkEnd", "why"]
+__all__ = ["Attempt", "NetworkEnd", "cost", "why"]
 
 _LOOK = 1.0  # seconds between two looks at the clock
+_EACH = 256  # bytes that a message takes beside its content while it waits
 
 
 class Attempt:
@@ -57,13 +58,13 @@ class Attempt:
         if isinstance(item, Failed):
             self.stop(PeerError(plain(item.party), plain(item.reason)))
         elif isinstance(item, End):
-            self.left.add(peer.name)
-            if self.running:
+            if self.running and peer.name not in self.left:
                 self.inbox.append((peer.name, b"", None))
+            self.left.add(peer.name)
         else:
             frame = peer.standing.assembler.feed(item)
             if frame is not None and self.running and peer.session is not None:
-                peer.session.backlog += len(frame)
+                peer.session.backlog += cost(frame)
                 self.inbox.append((peer.name, frame, peer.session))
 
 
@@ -105,7 +106,7 @@ class NetworkEnd(Transport):
                 lock.wait(min(left, _LOOK))
             sender, frame, session = attempt.inbox.popleft()
             if session is not None:
-                session.release(len(frame))
+                session.release(cost(frame))
             return sender, frame
 
     def fail(self, reason: str) -> None:
@@ -128,7 +129,7 @@ class NetworkEnd(Transport):
             attempt.closed = True
             for _, frame, session in attempt.inbox:
                 if session is not None:
-                    session.release(len(frame))
+                    session.release(cost(frame))
             attempt.inbox.clear()
             self._station.lock.notify_all()
 
@@ -157,6 +158,11 @@ class NetworkEnd(Transport):
             elif now - progress[1] > patience:
                 raise PeerError(name, f"has not taken what was sent to it for {patience:g} s")
             lock.wait(_LOOK)
+
+
+def cost(content: bytes | memoryview) -> int:
+    """Return what it costs to keep content that waits."""
+    return len(content) + _EACH
 
 
 def why(error: PeerError) -> str:

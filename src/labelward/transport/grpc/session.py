@@ -59,7 +59,7 @@ class Session:
         heard: when the last sealed record arrived (monotonic seconds); 0: none yet.
         gone: the peer has said good-bye.
         refused: how many records were refused, by reason.
-        backlog: bytes of messages that wait for the program.
+        backlog: bytes of messages that wait for the program, and what keeping them costs.
     """
 
     def __init__(
@@ -77,6 +77,11 @@ class Session:
         self._expected, self._seen, self._told = 0, 0, 0
         self._since, self._asked = [0, 0], (-1, -1)
         self._count_out, self._count_in, self.spoke = 0, -1, 0.0
+
+    @property
+    def flooded(self) -> bool:
+        """Whether the peer sent on without acknowledgements: whoever waits for them is a message and windows short."""
+        return self.backlog > 2 * (self._limit + WINDOW)
 
     # -- sending ---------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from labelward.errors import CodecError, PeerError
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc.agreement import INCARNATION
-from labelward.transport.grpc.attempt import Attempt
+from labelward.transport.grpc.attempt import Attempt, cost
 from labelward.transport.grpc.endpoint import Endpoint, Log
 from labelward.transport.grpc.peer import Peer
 from labelward.transport.grpc.records import Chunk, End, Failed, Note, Oversize, note, read
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials
 
 __all__ = ["Station"]
+
+_FLOODED = "sends on and on, though nothing was acknowledged"
 
 
 class Station:
@@ -161,8 +163,8 @@ class Station:
         for peer in self.peers.values():
             held, peer.standing.held = peer.standing.held, []
             for its, item in held:
-                if peer.session is not None and isinstance(item, Chunk):
-                    peer.session.backlog -= len(item.data)
+                if peer.session is not None:
+                    peer.session.backlog -= _kept(item)
                 self._attempted(peer, its, item)
         return attempt
 
@@ -196,6 +198,11 @@ class Station:
 
     def _record(self, peer: Peer, record: bytes) -> None:
         session = peer.session
+        if session is not None and session.flooded:
+            if peer.standing.failed is None:
+                peer.standing.failed = Failed(b"", peer.name, _FLOODED)
+                self._stop(peer, _FLOODED)
+            return
         try:
             item = read(record)
             if isinstance(item, Chunk | End | Failed) and item.attempt:
@@ -216,8 +223,8 @@ class Station:
                 self._stop(peer, str(error))
         elif self._later(name):
             peer.standing.held.append((name, item))
-            if peer.session is not None and isinstance(item, Chunk):
-                peer.session.backlog += len(item.data)
+            if peer.session is not None:
+                peer.session.backlog += _kept(item)
 
     def _later(self, name: bytes) -> bool:
         """Whether an attempt can still begin here."""
@@ -236,6 +243,11 @@ class Station:
         if attempt is not None and attempt.running:
             attempt.stop(PeerError(peer.name, reason))
             self.broadcast(Failed(attempt.name, peer.name, reason))
+
+
+def _kept(item: Chunk | End | Failed) -> int:
+    """Return what it costs to keep something until its attempt begins."""
+    return cost(item.data if isinstance(item, Chunk) else b"")
 
 
 def _telling(count: int) -> bool:
