@@ -7,19 +7,30 @@ import socket
 import ssl
 import tempfile
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback import Log, credentials, networks, together
+from loopback import Log, credentials, network, networks, together
 
 from labelward.errors import PeerError
 from labelward.transport.base import Transport
-from labelward.transport.grpc import probe
+from labelward.transport.grpc import envelope, probe, serve_relay
 from labelward.transport.grpc import session as session_module
+from labelward.transport.grpc.agreement import INCARNATION, VERSION
+from labelward.transport.grpc.hub import Hub, Register, encode_register
 from labelward.transport.grpc.session import Session
 
 pytestmark = pytest.mark.network
+
+
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it does not come about"
+        time.sleep(0.01)
 
 
 def drain(end: Transport) -> None:
@@ -72,3 +83,37 @@ def test_a_peer_that_waits_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(PeerError, match="'telco': sends on and on"):
             drain(ends["shop"])
     assert any(told["peer"] == "telco" for told in log.of("refused"))
+
+
+def test_a_party_with_many_connections_leaves_room_for_the_others_at_a_relay() -> None:
+    """Each would be of another run, for all that the relay can know."""
+    parties, made, logs = ("bank", "telco"), [], [Log() for _ in range(30)]
+    relay = serve_relay("127.0.0.1:0", credentials("relay"), parties, log=Log(), heartbeat=0.2)
+    try:
+        for number, log in enumerate(logs):
+            made.append(network("telco", parties, relay.port, listener="relay", run=f"run {number}", log=log))
+        words = "'relay' refused this party: 'telco' has 8 connections already"
+        eventually(lambda: all(log.of("connected") or log.of("disconnected") for log in logs))
+        assert sum(bool(log.of("connected")) for log in logs) == 8
+        reasons = [log.of("disconnected")[0]["reason"] for log in logs if not log.of("connected")]
+        assert set(reasons) == {words}
+        mine = Log()
+        made.append(network("bank", parties, relay.port, listener="relay", run="run 1", log=mine))
+        eventually(lambda: mine.of("connected"))
+    finally:
+        with ThreadPoolExecutor(len(made)) as pool:
+            list(pool.map(lambda each: each.close(), made))
+        relay.close()
+
+
+def test_nothing_is_taken_from_a_connection_whose_place_was_taken() -> None:
+    """What an older process had said before it was killed may lie in its connection still."""
+    taken = list[bytes]()
+    hub = Hub("bank", ("bank", "telco"), Log(), run="run", deliver=taken.append)
+    members = [
+        hub.admit(encode_register(Register(VERSION, "run", "telco", bytes((number,)) * INCARNATION)), "telco", "", "")
+        for number in range(2)
+    ]
+    for number, member in enumerate(members):
+        hub.arrived(member, envelope.pack(envelope.HELLO, "telco", "bank", bytes((number,))))
+    assert [raw[-1] for raw in taken] == [1]

@@ -23,10 +23,11 @@ from labelward.transport.grpc.endpoint import Log
 from labelward.transport.grpc.outbox import Outbox
 from labelward.transport.grpc.session import WINDOW
 
-__all__ = ["Hub", "Member", "Refused", "Register", "encode_register"]
+__all__ = ["EACH", "Hub", "Member", "Refused", "Register", "encode_register"]
 
 _RETIRED: Final = 10_000
-_ROOMS: Final = 1000
+EACH: Final = 8
+"""Connections that one party may have, each for another run, so that none is left without by the others."""
 
 
 class Register(msgspec.Struct, frozen=True, array_like=True):
@@ -137,7 +138,12 @@ class Hub:
             self._left(member.register.party, reason)
 
     def arrived(self, member: Member, raw: bytes) -> None:
-        """Route what a member has sent; :class:`CodecError` where it may not send that."""
+        """Route what a member has sent; :class:`CodecError` where it may not send that.
+
+        What comes after its end (what an older process had said, most likely) goes nowhere.
+        """
+        if member.closed:
+            return
         member.heard = time.monotonic()
         content = envelope.unpack(raw)
         if content.source != member.register.party or content.target not in self.parties:
@@ -209,8 +215,8 @@ class Hub:
             if (run, party, own) in self._retired:
                 raise Refused(f"a newer process of {party!r} has taken this one's place", final=True)
             older = self._members.get((run, party))
-            if older is None and len(self._members) >= _ROOMS:
-                raise Refused("there are too many connections")
+            if older is None and sum(name == party for _, name in self._members) >= EACH:
+                raise Refused(f"{party!r} has {EACH} connections already")
             self._members[run, party] = member
             if older is not None and older.register.incarnation != own:
                 self._retired[run, party, older.register.incarnation] = None

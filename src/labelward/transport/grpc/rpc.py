@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from labelward.errors import CertificateError, CodecError, InputError
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc.endpoint import host_port, too_long
-from labelward.transport.grpc.hub import Hub, Member, Refused
+from labelward.transport.grpc.hub import EACH, Hub, Member, Refused
 
 if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials
@@ -80,7 +80,7 @@ class Listener:
 
         grpc = start()
         self._hub, self._authority = hub, credentials.authority
-        workers = 4 * len(hub.parties) + 8
+        workers = (EACH + 1) * len(hub.parties) + 8  # those that come while another one goes, too
         self._server = grpc.server(
             ThreadPoolExecutor(workers, thread_name_prefix="labelward-hub"),
             options=[
