@@ -22,7 +22,8 @@ from labelward.defenses.ppdl import Ppdl
 from labelward.defenses.sign_sgd import SignSgd
 from labelward.errors import JobError, PolicyError
 from labelward.party.chain import PolicyChain, require_points
-from labelward.party.policy import NET_POINTS, TREE_POINTS, Policy, ReturnedGradient, Setup
+from labelward.party.outgoing import ReturnedGradient
+from labelward.party.policy import NET_POINTS, TREE_POINTS, Policy, Setup
 from labelward.privacy.gaussian import delta_of
 from labelward.rng import Protection, learning
 

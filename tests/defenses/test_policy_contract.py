@@ -22,6 +22,7 @@ from labelward.defenses.sign_sgd import SignSgd
 from labelward.errors import JobError, PolicyError
 from labelward.messages.codec import decode
 from labelward.party.chain import PolicyChain, require_points
+from labelward.party.outgoing import ReturnedGradient
 from labelward.party.policy import (
     POINTS,
     CandidateSplits,
@@ -29,7 +30,6 @@ from labelward.party.policy import (
     LeafWeights,
     Policy,
     Repair,
-    ReturnedGradient,
     Schedule,
     Setup,
     SplitReveal,

@@ -31,7 +31,8 @@ import numpy as np
 from labelward.defenses.keyed import number
 from labelward.errors import JobError
 from labelward.kernels.gradients import nearest_step
-from labelward.party.policy import Policy, ReturnedGradient, Values
+from labelward.party.outgoing import ReturnedGradient, Values
+from labelward.party.policy import Policy
 
 __all__ = ["DiscreteSgd"]
 

@@ -18,7 +18,8 @@ from typing import Any, ClassVar
 
 from labelward.defenses.keyed import number
 from labelward.kernels.gradients import kept_count, largest
-from labelward.party.policy import Policy, ReturnedGradient, Values
+from labelward.party.outgoing import ReturnedGradient, Values
+from labelward.party.policy import Policy
 
 __all__ = ["GradientCompression"]
 

@@ -16,7 +16,8 @@ import msgspec
 import numpy as np
 
 from labelward.errors import JobError, PolicyError
-from labelward.party.policy import Policy, ReturnedGradient, Setup
+from labelward.party.outgoing import ReturnedGradient
+from labelward.party.policy import Policy, Setup
 from labelward.privacy.noise import KEY_BYTES, KeyedDraws
 from labelward.rng import Protection
 

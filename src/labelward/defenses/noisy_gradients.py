@@ -36,7 +36,8 @@ from numpy.typing import NDArray
 
 from labelward.defenses.keyed import Keyed, number
 from labelward.errors import JobError, PolicyError
-from labelward.party.policy import ReturnedGradient, Setup, Values
+from labelward.party.outgoing import ReturnedGradient, Values
+from labelward.party.policy import Setup
 from labelward.privacy.gaussian import check_delta, epsilon_of, ratio_for
 from labelward.privacy.noise import on_grid
 from labelward.rng import Protection

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from labelward.defenses.keyed import Keyed, number
 from labelward.errors import JobError
-from labelward.party.policy import ReturnedGradient, Values
+from labelward.party.outgoing import ReturnedGradient, Values
 from labelward.privacy.noise import KeyedDraws, on_grid
 
 __all__ = ["Ppdl"]

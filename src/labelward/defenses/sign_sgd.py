@@ -19,7 +19,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from labelward.defenses.keyed import number
-from labelward.party.policy import Policy, ReturnedGradient, Values
+from labelward.party.outgoing import ReturnedGradient, Values
+from labelward.party.policy import Policy
 
 __all__ = ["SignSgd"]
 

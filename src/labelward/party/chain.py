@@ -11,20 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
+from labelward.party.outgoing import OutgoingEmbedding, ReturnedGradient, Values
 from labelward.party.policy import (
     NET_POINTS,
     CandidateSplits,
     FinishedTree,
     LeafWeights,
-    OutgoingEmbedding,
     Policy,
     Repair,
-    ReturnedGradient,
     Schedule,
     Setup,
     SplitReveal,
     Targets,
-    Values,
     VisibleRows,
 )
 from labelward.rng import Protection

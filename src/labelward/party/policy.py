@@ -26,16 +26,13 @@ __all__ = [
     "FinishedTree",
     "LeafWeights",
     "Learner",
-    "OutgoingEmbedding",
     "PendingSplit",
     "Policy",
     "Repair",
-    "ReturnedGradient",
     "Schedule",
     "Setup",
     "SplitReveal",
     "Targets",
-    "Values",
     "VisibleRows",
 ]
 

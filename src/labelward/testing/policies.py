@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
 from labelward.party.chain import PolicyChain, require_points
+from labelward.party.outgoing import ReturnedGradient
 from labelward.party.policy import (
     POINTS,
     CandidateSplits,
@@ -33,7 +34,6 @@ from labelward.party.policy import (
     LeafWeights,
     Policy,
     Repair,
-    ReturnedGradient,
     Schedule,
     Setup,
     SplitReveal,

@@ -15,7 +15,8 @@ from torch import nn
 from labelward.errors import DataError, JobError, PeerError, PolicyError
 from labelward.messages.base import Array
 from labelward.messages.splitnn import BatchEmbeddings, BatchGradients, EmbeddingRequest, NetReady
-from labelward.party.policy import OutgoingEmbedding, Policy, ReturnedGradient, VisibleRows
+from labelward.party.outgoing import OutgoingEmbedding, ReturnedGradient
+from labelward.party.policy import Policy, VisibleRows
 from labelward.protocols.splitnn.held import Held, Labels
 from labelward.protocols.splitnn.params import SplitNet
 

@@ -13,7 +13,8 @@ from labelward.defenses import DEFENSES
 from labelward.defenses.id_lmid import IdLmid
 from labelward.errors import PolicyError
 from labelward.messages.splitnn import BatchGradients, EpochOrder
-from labelward.party.policy import Policy, ReturnedGradient
+from labelward.party.outgoing import ReturnedGradient
+from labelward.party.policy import Policy
 from labelward.protocols.splitnn.params import SplitNet
 
 DEFENDED: dict[str, tuple[str, dict[str, Any]]] = {

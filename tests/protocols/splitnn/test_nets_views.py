@@ -21,7 +21,8 @@ from labelward.messages.splitnn import (
     EpochOrder,
     ValidationEmbeddings,
 )
-from labelward.party.policy import OutgoingEmbedding, Policy, ReturnedGradient, Setup
+from labelward.party.outgoing import OutgoingEmbedding, ReturnedGradient
+from labelward.party.policy import Policy, Setup
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.rng import Protection
 
