@@ -117,3 +117,44 @@ def test_nothing_is_taken_from_a_connection_whose_place_was_taken() -> None:
     for number, member in enumerate(members):
         hub.arrived(member, envelope.pack(envelope.HELLO, "telco", "bank", bytes((number,))))
     assert [raw[-1] for raw in taken] == [1]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("where", ["deliver", "tick", "link"])
+def test_a_mistake_in_a_thread_ends_the_run(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Else it would be silent, and the program would wait until its patience is over."""
+
+    def mistaken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a private value")
+
+    with networks(("bank", "telco"), message_limit=1 << 20) as made:
+        ends: dict[str, Transport] = together(**{party: each.attempt for party, each in made.items()})
+        station, link = made["telco"]._station, made["telco"]._link
+        assert link is not None
+        if where == "deliver":
+            monkeypatch.setattr(station, "_dispatch", mistaken)
+        elif where == "tick":
+            monkeypatch.setattr(station.peers["bank"], "tick", mistaken)
+        else:
+            monkeypatch.setattr(link, "_connect", mistaken)
+            assert link._call is not None
+            link._call.cancel()
+        with pytest.raises(PeerError, match="'telco': failed: ZeroDivisionError in its network"):
+            drain(ends["telco"])
+
+
+def test_a_listener_that_says_no_welcome() -> None:
+    """The party says so, and tries again."""
+    log, parties = Log(), ("bank", "telco")
+    bank = network("bank", parties)
+    telco = None
+    try:
+        assert bank._hub is not None
+        bank._hub.name = "shop"
+        telco = network("telco", parties, bank.port or 0, log=log)
+        eventually(lambda: len(log.of("disconnected")) > 1)
+    finally:
+        for each in (telco, bank):
+            if each is not None:
+                each.close()
+    assert {told["reason"] for told in log.of("disconnected")} == {"the listener does not speak this protocol"}

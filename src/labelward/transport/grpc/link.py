@@ -82,6 +82,10 @@ class Link:
         self._thread.join(_CONNECT)
 
     def _run(self) -> None:
+        with self._station.guarded():
+            self._keep()
+
+    def _keep(self) -> None:
         pause = _FIRST
         while not self._closing.is_set():
             reason = self._look()
@@ -130,6 +134,8 @@ class Link:
                 reason = "the listener has closed the connection"
             except grpc.RpcError as error:
                 reason, final = self._reason(error)
+            except CertificateError as error:
+                reason = str(error)
             finally:
                 self._outbox = None
                 outbox.close()

@@ -11,7 +11,7 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from labelward.errors import CodecError, PeerError
@@ -77,6 +77,15 @@ class Station:
         with contextlib.suppress(Exception):
             self._log(event, fields)
 
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        """End this process's part where something here goes wrong that must not: else the run would hang."""
+        try:
+            yield
+        except Exception as error:
+            self.end(PeerError(self.endpoint.party, f"failed: {type(error).__name__} in its network"))
+            raise
+
     def deliver(self, raw: bytes) -> None:
         """Deal with an envelope for this party; never raises for what somebody else sent."""
         try:
@@ -84,7 +93,7 @@ class Station:
         except CodecError as error:
             self._strange(str(error))
             return
-        with self.lock:
+        with self.guarded(), self.lock:
             peer = self.peers.get(arrived.source)
             if arrived.target != self.endpoint.party or peer is None:
                 self._strange(f"an envelope from {envelope.plain(arrived.source)!r} to another")
@@ -126,7 +135,7 @@ class Station:
 
     def tick(self) -> None:
         """Say hello, send heartbeats, end an attempt in which a peer is away too long."""
-        with self.lock:
+        with self.guarded(), self.lock:
             now = time.monotonic()
             for peer in self.peers.values():
                 peer.tick(now)
