@@ -150,7 +150,7 @@ def compare(out: Path, seconds: float, in_process_seconds: float, *, rows: int) 
     print(f"\n{'':28}{'over the network':20}{'in one process':20}")
     for what, one, other in lines:
         print(f"{what:28}{one[:16]:20}{other[:16]:20}{'same' if one == other else 'DIFFERENT'}")
-    print(f"{'seconds to train':28}{seconds:<20.1f}{in_process_seconds:<20.1f}")
+    print(f"{'seconds, with start-up':28}{seconds:<20.1f}{in_process_seconds:<20.1f}")
     return all(one == other for _, one, other in lines)
 
 
