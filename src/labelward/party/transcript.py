@@ -141,7 +141,7 @@ class Transcript:
             try:
                 os.fsync(self._file.fileno())
             except OSError as error:
-                raise OutputError(f"the transcript cannot be written: {error.strerror}") from error
+                raise self._unwritten(error) from error
 
     def close(self, *, complete: bool) -> None:
         """Write the closing record, flush to disk and close; ``complete``: the party's program came to its end."""
@@ -156,6 +156,9 @@ class Transcript:
                 with contextlib.suppress(OSError):
                     file.close()
 
+    def _unwritten(self, error: OSError) -> OutputError:
+        return OutputError(f"{self._folder}: the transcript cannot be written ({error.strerror})")
+
     def _write(self, entry: Entry) -> None:
         if self._file is None:
             self.entries.append(entry)
@@ -166,7 +169,7 @@ class Transcript:
             self._file.write(len(body).to_bytes(_LENGTH, "little") + body + chain)
             self._file.flush()
         except OSError as error:
-            raise OutputError(f"the transcript cannot be written: {error.strerror}") from error
+            raise self._unwritten(error) from error
         self._chain = chain
 
     def _reopened(self, folder: Path, header: Header) -> bool:
