@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -222,10 +223,15 @@ def test_a_replay_of_everything_is_refused() -> None:
 def test_a_message_over_the_limit_is_refused_where_it_is_sent() -> None:
     with networks(("bank", "telco"), message_limit=1000) as made:
         ends = all_ends(made)
-        with pytest.raises(PeerError, match=r"1001 bytes is over the limit of 1000 bytes \(message_limit\)"):
+        limit = "over the limit of 1000 bytes (message_limit at 'bank')"
+        words = f"party 'bank': has a message of 1001 bytes for 'telco', {limit}"
+        with pytest.raises(PeerError, match=re.escape(words)):
             ends["bank"].send("telco", bytes(1001))
         ends["bank"].send("telco", bytes(1000))
         assert ends["telco"].receive(30.0) == ("bank", bytes(1000))
+        ends["bank"].fail("PeerError")
+        with pytest.raises(PeerError, match=re.escape(words)):
+            ends["telco"].receive(30.0)
 
 
 def test_a_message_over_the_limit_ends_the_run_where_it_arrives() -> None:

@@ -61,9 +61,9 @@ class Attempt:
             if self.running and peer.name not in self.left:
                 self.inbox.append((peer.name, b"", None))
             self.left.add(peer.name)
-        else:
+        elif self.running:
             frame = peer.standing.assembler.feed(item)
-            if frame is not None and self.running and peer.session is not None:
+            if frame is not None and peer.session is not None:
                 peer.session.backlog += cost(frame)
                 self.inbox.append((peer.name, frame, peer.session))
 
@@ -78,6 +78,7 @@ class NetworkEnd(Transport):
     def __init__(self, station: Station, attempt: Attempt) -> None:
         self._station, self._attempt = station, attempt
         self.party = station.endpoint.party
+        self._oversize: PeerError | None = None
 
     def send(self, peer: str, frame: bytes) -> None:
         """Seal and hand over, chunk by chunk; waits while the peer has too much that it did not acknowledge."""
@@ -85,7 +86,12 @@ class NetworkEnd(Transport):
         if peer not in self._station.peers:
             raise PeerError(peer, "is not a party of this run")
         if len(frame) > limit:
-            raise PeerError(peer, f"a message of {len(frame)} bytes is over the limit of {limit} bytes (message_limit)")
+            self._oversize = PeerError(
+                self.party,
+                f"has a message of {len(frame)} bytes for {peer!r}, over the limit of {limit} bytes "
+                f"(message_limit at {self.party!r})",
+            )
+            raise self._oversize
         view, name = memoryview(frame), self._attempt.name
         for start in range(0, max(1, len(frame)), CHUNK):
             total, last = (len(frame) if start == 0 else None), start + CHUNK >= len(frame)
@@ -113,7 +119,7 @@ class NetworkEnd(Transport):
         """Tell the peers that the run has failed here, or where it began to fail if that is known."""
         with self._station.lock:
             attempt = self._attempt
-            attempt.stop(PeerError(self.party, f"failed: {reason}"))
+            attempt.stop(self._oversize or PeerError(self.party, f"failed: {reason}"))
             if attempt.failure is not None and not attempt.interrupted:
                 self._station.broadcast(Failed(attempt.name, attempt.failure.peer, why(attempt.failure)))
             self._station.lock.notify_all()

@@ -162,9 +162,7 @@ class Assembler:
         if part.first:
             self.drop()
             if part.total > self._limit:
-                raise Oversize(
-                    f"sent a message of {part.total} bytes, over the limit of {self._limit} bytes (message_limit)"
-                )
+                raise Oversize(f"sent a message of {part.total} bytes, over the limit of {self._limit} bytes")
             self._total = part.total
         elif self._total < 0:
             raise CodecError("a chunk of a message that was not begun")

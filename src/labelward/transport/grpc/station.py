@@ -229,7 +229,7 @@ class Station:
             try:
                 attempt.take(peer, item)
             except Oversize as error:
-                self._stop(peer, str(error))
+                self._stop(peer, f"{error} (message_limit at {self.endpoint.party!r})")
         elif self._later(name):
             peer.standing.held.append((name, item))
             if peer.session is not None:
