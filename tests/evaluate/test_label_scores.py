@@ -188,3 +188,18 @@ def test_a_known_row_that_is_not_the_view_s_is_refused(tmp_path):
     known = table(tmp_path / "known.parquet", [3, 7], label=["a", "b"])
     with pytest.raises(DataError, match="row '7' is none of the view's training rows"):
         read_known(known, ["0", "3"], "label")
+
+
+def test_the_upper_bound_takes_classes_of_a_single_row():
+    import torch
+
+    from labelward.attacks.passive_completion import PassiveCompletion
+    from labelward.evaluate.beside import all_labels
+
+    torch.set_num_threads(1)
+    x, labels = np.random.default_rng(1).normal(size=(60, 2)), np.arange(60) % 2
+    labels[7] = 2
+    own = Own(features=x, columns=["a", "b"], untrained=lambda: torch.nn.BatchNorm1d(2))
+    guess = all_labels(PassiveCompletion(), own, labels, folds=3, rng=np.random.default_rng(1))
+    assert guess.scores.shape == (60, 3)
+    assert guess.outside is None

@@ -6,6 +6,7 @@ does better than the attack.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -49,7 +50,7 @@ def all_labels(attack: Completion, own: Own, truth: Labels, *, folds: int, rng: 
     Args:
         attack: whose recipe is used, but for 20 epochs in batches of 64 (512 to 4,096 steps) and no unlabeled rows.
         own: with ``untrained``.
-        truth: int64 [rows], class numbers; each class must have rows in each part of the folds.
+        truth: int64 [rows], class numbers; one class at least has as many rows as there are folds.
         folds: how many, at least 2.
         rng: gives all draws.
     """
@@ -58,8 +59,11 @@ def all_labels(attack: Completion, own: Own, truth: Labels, *, folds: int, rng: 
     assert own.untrained is not None
     classes, outside = int(truth.max()) + 1, own.outside if own.outside is not None else own.features[:0]
     scores, others = np.zeros((len(truth), classes)), np.zeros((len(outside), classes))
-    parts = StratifiedKFold(folds, shuffle=True, random_state=int(rng.integers(2**31)))
-    for seen, held_out in parts.split(truth, truth):
+    cut = StratifiedKFold(folds, shuffle=True, random_state=int(rng.integers(2**31)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a class of fewer rows than folds is in some of them only
+        parts = list(cut.split(truth, truth))
+    for seen, held_out in parts:
         told = np.arange(len(seen))
         steps = int(np.clip(_EPOCHS * len(seen) // _BATCH, _LEAST_STEPS, _MOST_STEPS))
         recipe = replace(
