@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from labelward.errors import DataError, JobError
 from labelward.party.view import View
 
 __all__ = ["ActiveCompletion"]
+
+_OPTIMIZER = ("beta", "gamma", "least", "most", "reading")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +44,33 @@ class ActiveCompletion(Completion):
         average: share of the moving average that a step leaves.
         shrink: share by which weights shrink in a step.
         mix: ``"auto"``, ``"inputs"`` or ``"embeddings"``.
-        honest: whether the view of a party that behaved honestly is attacked, too; otherwise it is refused.
+        honest: whether the view of a party that behaved honestly is attacked, too; otherwise it is refused. An audit
+            then makes no run of its own for the attack.
+        beta: of the malicious optimizer: share of the velocity that stays at each step.
+        gamma: of it: how much the ratio of two steps counts.
+        least: of it: lower bound of the scaling factor.
+        most: of it: upper bound.
+        reading: of it: ``"velocity"`` or ``"published"``.
     """
 
     kind: ClassVar[str] = "active-completion"
 
     honest: bool = False
+    beta: float = 0.9
+    gamma: float = 1.0
+    least: float = 1.0
+    most: float = 5.0
+    reading: str = "velocity"
+
+    @property
+    def behavior(self) -> dict[str, Any] | None:
+        """The malicious optimizer, with what of its parameters is not at its default; None with ``honest``."""
+        if self.honest:
+            return None
+        chosen = {name: (getattr(self, name), type(self).__dataclass_fields__[name].default) for name in _OPTIMIZER}
+        return {"kind": "malicious-optimizer"} | {
+            name: value for name, (value, usual) in chosen.items() if value != usual
+        }
 
     def __post_init__(self) -> None:
         super().__post_init__()

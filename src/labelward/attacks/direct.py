@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,7 @@ class Direct(Attack):
 
     kind: ClassVar[str] = "direct"
     primary: ClassVar[str] = "accuracy"
+    models: ClassVar[tuple[str, ...]] = ("splitnn",)
 
     rule: Rule = "argmin"
     epochs: int = 1
@@ -52,6 +54,15 @@ class Direct(Attack):
             raise JobError(unknown_name("rule", str(self.rule), get_args(Rule)))
         if isinstance(self.epochs, bool) or not isinstance(self.epochs, int) or self.epochs < 1:
             raise JobError(f"epochs must be a whole number of at least 1 but is {self.epochs!r}")
+
+    def check_model(self, model: Mapping[str, Any]) -> None:
+        """See :meth:`Attack.check_model`; there must be no top model."""
+        super().check_model(model)
+        if model.get("top"):
+            raise JobError(
+                "the direct attack reads gradients of logits, which there are only without a top model; set "
+                "[model] top = false"
+            )
 
     def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
         """Return a class for every training row; notes count rows without a gradient and rows it leaves open.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -32,6 +33,7 @@ class Completion(Attack):
     """What passive and active completion share; parameters as :class:`PassiveCompletion` has them."""
 
     primary: ClassVar[str] = "accuracy"
+    models: ClassVar[tuple[str, ...]] = ("splitnn",)
 
     auxiliary: int = 40
     fine_tune: bool = False
@@ -68,6 +70,12 @@ class Completion(Attack):
     def labels_needed(self) -> int:
         """How many training rows' labels the attacker must be told."""
         return self.auxiliary if self.labels == "told" else 0
+
+    def check_model(self, model: Mapping[str, Any]) -> None:
+        """See :meth:`Attack.check_model`; labels can be read from gradients where the direct attack can."""
+        super().check_model(model)
+        if self.labels == "direct":
+            Direct().check_model(model)
 
     def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
         """Return a class for every training row, known ones as they are, and for the rows outside.

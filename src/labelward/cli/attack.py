@@ -27,11 +27,19 @@ def attack(
     out: Annotated[Path, typer.Option(help="Where the guess goes (.parquet).")],
     id_column: Annotated[str | None, typer.Option("--id", help="The features' column of row ids.")] = None,
     param: Annotated[list[str] | None, typer.Option(help="A parameter of the attack, as name=value.")] = None,
+    known: Annotated[
+        Path | None, typer.Option(help="Row ids and labels that the attacker was told, for attacks that need some.")
+    ] = None,
+    label: Annotated[str, typer.Option(help="The label column of --known.")] = "label",
+    model: Annotated[
+        Path | None, typer.Option(help="The folder of the party's model share; that beside the view, if there is one.")
+    ] = None,
     incomplete: Annotated[bool, typer.Option("--incomplete", help="Attack a view that was cut off, too.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Attack a stored view with that party's features alone; the labels play no part."""
-    from labelward.evaluate.offline import attack_view, write_guess
+    """Attack a stored view with what its party has: its features, its part of the model, and labels it was told."""
+    from labelward.evaluate.bottoms import bottoms_of
+    from labelward.evaluate.offline import Told, attack_view, read_known, write_guess
     from labelward.party.view import View
 
     refuse_existing(out, force=force, ending=".parquet")
@@ -41,10 +49,19 @@ def attack(
         raise InputError(f"--classes: {classes} classes are more than the {view.rows} rows of the view")
     insecure_warning(view.header.insecure)
     ids, guess = attack_view(
-        view_dir, features, attack, parameters, classes=classes, seed=seed, id_column=id_column, incomplete=incomplete
+        view_dir,
+        features,
+        attack,
+        parameters,
+        classes=classes,
+        seed=seed,
+        id_column=id_column,
+        incomplete=incomplete,
+        told=Told(known=known, label=label, bottoms=bottoms_of(view_dir, model)),
     )
     about = {"attack": {"kind": attack} | parameters, "party": view.party, "seed": seed, "classes": classes}
-    write_guess(out, ids, guess, about | {"view": view.ended})
+    rows, _, names = (None, None, ()) if known is None else read_known(known, ids, label, id_column)
+    write_guess(out, ids, guess, about | {"view": view.ended}, known=rows, names=names)
     typer.echo(f"wrote {out}: {attack} by {view.party}, a guess for {len(ids)} rows")
 
 

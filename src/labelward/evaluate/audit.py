@@ -24,7 +24,7 @@ from labelward.attacks.contract import Attack, Own
 from labelward.data import Rehearsal, Source, load_source, prepare
 from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import DataError, JobError, OutputError, PolicyError
-from labelward.evaluate.attacking import attack_and_score, own_of, score_without_view
+from labelward.evaluate.attacking import attack_and_score, known_rows, own_of, score_beside, score_without_view
 from labelward.evaluate.deviation import Deviation, behavior_of, deviations
 from labelward.evaluate.folder import check_output, claimed, store_data
 from labelward.evaluate.kinds import check_job, completed, make_attack, make_engine, make_policies, make_programs
@@ -112,9 +112,14 @@ def _check_data(job: Job, data: Rehearsal) -> None:
     programs = make_programs(job.model)
     for variant in job.variants():
         programs.check(data, metered(job, data, make_policies(variant), seed=job.run.seeds[0]))
+    for number, attack in enumerate(job.attacks, 1):
+        try:
+            known_rows(data.train_labels, make_attack(attack).labels_needed, seed=job.run.seeds[0])
+        except DataError as error:
+            raise JobError(f"[[attack]] {number}: {error}") from error
     for party in data.parties:
-        if party.name.lower() == "truth":
-            raise JobError(f"[parties] {party.name}: the name is taken (the audit keeps the true labels under it)")
+        if party.name.lower() == "truth" or party.name.lower().startswith("known-"):
+            raise JobError(f"[parties] {party.name}: the name is taken (the audit keeps true labels under it)")
         if "id" in party.columns:
             raise DataError(
                 f"party {party.name!r}: column 'id' would be taken for the row ids; "
@@ -143,8 +148,9 @@ class _Seed:
         """
         key = (view.party, name)
         if key not in self.comparisons:
-            blind = score_without_view(attack, view, self.data, seed=self.seed)
-            self.comparisons[key] = {"without_view": blind}
+            blind = score_without_view(attack, view, self.data, seed=self.seed, own=own)
+            beside = score_beside(attack, view, self.data, seed=self.seed, own=own)
+            self.comparisons[key] = {"without_view": blind} | ({"beside": beside} if beside else {})
         return self.comparisons[key]
 
 
@@ -241,7 +247,8 @@ class _Audit:
 
     def _prepare(self, seed: int) -> _Seed:
         data = prepare(self.job, seed, self.source)
-        store_data(self.out, data, seed)
+        counts = {make_attack(attack).labels_needed for attack in self.job.attacks}
+        store_data(self.out, data, seed, [known_rows(data.train_labels, count, seed=seed) for count in sorted(counts)])
         beside = baselines(self.programs, data, seed=seed, precision=self.job.encryption.precision)
         return _Seed(seed, data, beside)
 
@@ -293,7 +300,7 @@ class _Audit:
                 self.watch("attacks", number, len(attackers), f"{brief(attack).label} by {party}")
                 view, made = run.views[party], make_attack(attack)
                 own = programs.own(view, at.own(party), run.folder / party / MODEL)
-                found = attack_and_score(made, view, at.data, seed=at.seed)
+                found = attack_and_score(made, view, at.data, seed=at.seed, own=own)
                 leakage = {**found.leakage, **at.compared(attack, made, view, own)}
                 accounts.append(
                     AttackAccount(

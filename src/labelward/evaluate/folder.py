@@ -6,11 +6,12 @@ import contextlib
 import os
 import shutil
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labelward.data import PartyData, Rehearsal
 from labelward.errors import OutputError
@@ -42,7 +43,8 @@ def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
 
     Args:
         job: completed.
-        purpose: ``"audit"`` and ``"party"`` resume a folder of the same job; ``"train"`` never does.
+        purpose: ``"audit"`` and ``"party"`` resume a folder of the same job (a party with another network, if need be);
+            ``"train"`` never does.
         force: whether a folder of another job, made for the same purpose, may be cleared.
 
     Raises:
@@ -66,7 +68,7 @@ def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
             return
         if purpose == "train":
             raise OutputError(f"{out}: exists already; --force replaces it")
-        differing = _differing(text, job.to_toml())
+        differing = [key for key in _differing(text, job.to_toml()) if not (purpose == "party" and _of_machine(key))]
         if differing:
             raise OutputError(
                 f"{out}: holds {_MADE[purpose]} of another job: {', '.join(differing)} differ; "
@@ -91,7 +93,7 @@ def claimed(out: Path, job: Job, purpose: Literal["audit", "party"] = "audit", *
             if force and _entries(out):
                 for name in [*_owned(_stored_job(out, purpose), purpose), JOB_FILE]:  # so that it can be repeated
                     _remove(out / name)
-        if not (out / JOB_FILE).exists():
+        if purpose == "party" or not (out / JOB_FILE).exists():
             _write_job(out, job, purpose)
         yield
 
@@ -160,10 +162,11 @@ def _write_job(folder: Path, job: Job, purpose: Purpose) -> None:
         file.write((_marker(purpose) + job.to_toml()).encode())
 
 
-def store_data(out: Path, data: Rehearsal, seed: int) -> None:
+def store_data(out: Path, data: Rehearsal, seed: int, known: Sequence[NDArray[np.int64]] = ()) -> None:
     """Write ``<party>.parquet`` (id, own training columns) and ``truth.parquet`` (id, label), rows in the views' order.
 
-    Categories are texts, and what is missing is null.
+    Categories are texts, and what is missing is null. Of each set of known rows, but an empty one, the labels that
+    attackers are told are written, too: ``known-<number of rows>.parquet`` (id, label).
 
     Files that are there already must be the same: an audit goes on with the data that it began with.
 
@@ -182,6 +185,11 @@ def store_data(out: Path, data: Rehearsal, seed: int) -> None:
     if data.classes:
         truth = pa.array(np.asarray(data.classes)[data.train_labels].tolist(), pa.string())
     _write(folder / "truth.parquet", {"id": ids, "label": truth})
+    bins = pa.array(data.train_labels)
+    for rows in known:
+        if len(rows):
+            labels = (truth if data.classes else bins).take(pa.array(rows))
+            _write(folder / f"known-{len(rows)}.parquet", {"id": ids.take(pa.array(rows)), "label": labels})
 
 
 def _column(party: PartyData, position: int) -> Any:
@@ -277,6 +285,11 @@ def _differing(stored: str, wanted: str) -> list[str]:
     except tomllib.TOMLDecodeError:
         return [f"{JOB_FILE} is damaged; all keys"]
     return sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
+
+
+def _of_machine(key: str) -> bool:
+    """Whether a key says how a party's machine is reached and used, not what is trained: a run goes on with another."""
+    return key.startswith("network.") or key == "encryption.workers"
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
