@@ -364,6 +364,18 @@ def test_the_folder_of_another_job_is_refused(company: Path) -> None:
         participate(load_job(path), "telco", company / "run-telco", seed=1, join=Meeting().join, log=silent)
 
 
+def test_a_run_goes_on_with_other_addresses_and_patience(company: Path) -> None:
+    """A network that failed may need them; what is trained is the same."""
+    trained(company, Meeting())
+    path = company / "telco.toml"
+    path.write_text(path.read_text().replace("127.0.0.1:7443", "10.0.0.7:9443") + "timeout = 7.0\n")
+    again = participate(load_job(path), "telco", company / "run-telco", seed=1, join=Meeting().join, log=silent)
+    assert again.stage == "closed"
+    stored = (company / "run-telco" / "job.toml").read_text()
+    assert 'address = "10.0.0.7:9443"' in stored
+    assert "7443" not in stored
+
+
 # -- afterwards ------------------------------------------------------------------------------------------------------
 
 

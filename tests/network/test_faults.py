@@ -182,7 +182,7 @@ def test_a_message_over_the_limit(tmp_path: Path) -> None:
             said = made.ended(bank=3, telco=3)
             for party in ("bank", "telco"):
                 assert "error: party 'bank': " in said[party]
-                assert f"bytes, over the limit of 1048576 bytes (message_limit at {limited!r})" in said[party]
+                assert f", over the limit of 1048576 bytes (message_limit at {limited!r})" in said[party]
             made.edit(f"{limited}.toml", "message_limit = 1048576\n", "")
 
 
