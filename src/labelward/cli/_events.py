@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -12,8 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import typer
-
+from labelward.cli._voice import Voice
 from labelward.errors import CertificateError, HandshakeError, OutputError, PeerError
 
 __all__ = ["Journal"]
@@ -67,6 +67,7 @@ class Journal:
         self._bar: Any = None
         self._round = -1
         self._last, self._over = "", False
+        self._voice: Voice | None = None
 
     def __enter__(self) -> Self:
         if not (self._quiet or self._json) and sys.stderr.isatty():
@@ -77,13 +78,24 @@ class Journal:
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self._task = self._bar.add_task("trees", total=None, visible=False)
             self._bar.start()
+            console = self._bar.console
+            self._voice = Voice(lambda sentence: console.print(sentence, markup=False, highlight=False))
+        elif not self._quiet:
+            self._voice = Voice()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.rest()
         if self._bar is not None:
             self._bar.stop()
+
+    def rest(self) -> None:
+        """Say what is left to say, and no more after that."""
+        voice, self._voice = self._voice, None
+        if voice is not None:
+            voice.close()
 
     def __call__(self, event: str, told: Mapping[str, Any]) -> None:
         """Take one piece of news; ``told`` holds no private value."""
@@ -92,13 +104,10 @@ class Journal:
             self._over = self._over or event == "done"
             known = event in _SENTENCES and not (self._over and event == "disconnected")
             sentence = _SENTENCES[event](told) if known else ""
-            if self._quiet or not (self._json or sentence) or (not self._json and sentence == self._last):
+            if self._voice is None or not (self._json or sentence) or (not self._json and sentence == self._last):
                 return
             self._last = sentence
-            if self._bar is not None:
-                self._bar.console.print(sentence, markup=False, highlight=False)
-            else:
-                typer.echo(line if self._json else sentence, err=True)
+            self._voice(line if self._json else sentence)
 
     def progress(self, what: str, done: int, total: int) -> None:
         """Take how far the training is; see :data:`labelward.party.context.Progress`."""
@@ -112,7 +121,9 @@ class Journal:
 
     def failed(self, error: Exception) -> None:
         """Take what ended the run; its text only where it can hold no value of a table."""
-        self("failed", {"error": type(error).__name__, "reason": str(error) if isinstance(error, _TELLING) else ""})
+        reason = str(error) if isinstance(error, _TELLING) else ""
+        with contextlib.suppress(OutputError):  # such as of the full disk that ended the run
+            self("failed", {"error": type(error).__name__, "reason": reason})
 
     def _keep(self, event: str, told: Mapping[str, Any]) -> str:
         """Return the line of the log, written once the folder is there."""
@@ -120,6 +131,9 @@ class Journal:
         self._early.append(line)
         if self._path.parent.is_dir():
             lines, self._early = "".join(f"{each}\n" for each in self._early), []
-            with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as file:
-                file.write(lines)
+            try:
+                with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as file:
+                    file.write(lines)
+            except OSError as error:
+                raise OutputError(f"{self._path}: cannot be written ({error.strerror})") from error
         return line

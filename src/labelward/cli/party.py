@@ -93,6 +93,7 @@ def _ending(journal: Journal) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         journal("interrupted", {})
+        journal.rest()
         end("the other parties are told; the same command goes on", 2, "interrupted")
     except Exception as error:
         journal.failed(error)

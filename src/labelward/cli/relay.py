@@ -49,6 +49,7 @@ def relay(
 
     It learns who is connected, when, and how many bytes travel between whom. It keeps nothing on disk.
     """
+    from labelward.cli._voice import Voice
     from labelward.errors import InputError
     from labelward.transport.certificates import Credentials
     from labelward.transport.grpc import serve_relay
@@ -62,9 +63,9 @@ def relay(
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": now, "event": event, **told}) if json_log else _SENTENCES[event](told)
-        typer.echo(line, err=True)
+        voice(line)
 
-    stop = threading.Event()
+    stop, voice = threading.Event(), Voice()
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         served = serve_relay(listen, credentials, tuple(party), log=log, heartbeat=heartbeat)
@@ -74,5 +75,6 @@ def relay(
             served.close()
         log("stopped", {})
     finally:
+        voice.close()
         for number, handler in before.items():
             signal.signal(number, handler)
