@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from loopback import kill, network, networks, together
+from loopback import RUN, kill, network, networks, together
 
 from labelward.errors import PeerRestarted
 from labelward.transport.base import Transport
-from labelward.transport.grpc import Network
+from labelward.transport.grpc import Network, envelope
+from labelward.transport.grpc.agreement import INCARNATION, VERSION
+from labelward.transport.grpc.hub import Hub, Register, encode_register
 
 pytestmark = pytest.mark.network
 
@@ -45,6 +49,20 @@ def test_a_run_ends_at_all_parties() -> None:
 
         together(**{party: lambda party=party: live(party) for party in THREE})  # type: ignore[misc]
     assert sorted(marked) == sorted(THREE)
+
+
+def test_whoever_connects_is_welcomed_before_others_speak_to_it() -> None:
+    """However early they do: the log is told of a connection as soon as it has its place."""
+    hello = envelope.pack(envelope.HELLO, "bank", "telco", b"hello")
+
+    def speak(event: str, fields: Any) -> None:
+        hub.post(hello)
+
+    hub = Hub("bank", TWO, speak, run=RUN)
+    member = hub.admit(encode_register(Register(VERSION, RUN, "telco", bytes(INCARNATION))), "telco", "", "")
+    arrived = iter(member.outbox)
+    assert next(arrived) == envelope.pack(envelope.WELCOME, "bank", "telco")
+    assert next(arrived) == hello
 
 
 def test_what_is_known_of_peers() -> None:

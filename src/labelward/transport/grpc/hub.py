@@ -109,12 +109,12 @@ class Hub:
         try:
             register = self._examine(content, party)
             member = Member(register, address, fingerprint, Outbox(self._limit))
+            member.outbox.put(envelope.pack(envelope.WELCOME, self.name, party))  # before what others may send at once
             self._place(member)
         except Refused as error:
             self.complain(party, fingerprint, address, str(error))
             raise
         self._log("connected", {"peer": party, "fingerprint": fingerprint, "address": address})
-        member.outbox.put(envelope.pack(envelope.WELCOME, self.name, party))
         self._joined(party)
         return member
 
