@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,8 @@ __all__ = ["Journal"]
 
 _TELLING = (CertificateError, HandshakeError, OutputError, PeerError)
 """Errors whose text holds names, files and numbers only; the texts of others may hold values of a table."""
+
+_REPORTED_EVERY = 30.0  # seconds
 
 _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "listening": lambda told: f"listening at {told['listen']}",
@@ -37,6 +40,7 @@ _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "unacknowledged": lambda told: (
         f"{', '.join(told['peers'])} may not know yet that all have their shares: the same command tells them"
     ),
+    "predicted": lambda told: "",
     "done": lambda told: f"all parties have their shares of model {told['model']}",
 }
 """What people are told of an event; of others nothing."""
@@ -66,6 +70,8 @@ class Journal:
         self._lock = threading.Lock()  # the network's threads have news, too
         self._bar: Any = None
         self._round = -1
+        self._began: float | None = None
+        self._reported, self._first = 0.0, 0
         self._last, self._over = "", False
         self._voice: Voice | None = None
 
@@ -101,7 +107,7 @@ class Journal:
         """Take one piece of news; ``told`` holds no private value."""
         with self._lock:
             line = self._keep(event, told)
-            self._over = self._over or event == "done"
+            self._over = self._over or event in ("done", "predicted")
             known = event in _SENTENCES and not (self._over and event == "disconnected")
             sentence = _SENTENCES[event](told) if known else ""
             if self._voice is None or not (self._json or sentence) or (not self._json and sentence == self._last):
@@ -117,7 +123,22 @@ class Journal:
             self._bar.update(self._task, description=what, completed=done, total=total or None, visible=True)
         if done != self._round:
             self._round = done
-            self(what, {"done": done, "total": total})
+            self(what, {"done": done} | ({"total": total} if total else {}))
+            self._report(what, done, total)
+
+    def _report(self, what: str, done: int, total: int) -> None:
+        """Say now and then how far it is, where there is no bar."""
+        now = time.monotonic()
+        if self._began is None or done < self._first:
+            self._began, self._reported, self._first = now, now, done
+        if self._bar is not None or self._json or now - self._reported < _REPORTED_EVERY:
+            return
+        self._reported = now
+        rest = (now - self._began) / max(1, done - self._first) * (total - done)
+        left = f", about {rest:.0f} s left" if rest < 100 else f", about {rest / 60:.0f} min left"
+        with self._lock:
+            if self._voice is not None:
+                self._voice(f"{done} of {total} {what}{left}" if total else f"{done} {what}")
 
     def failed(self, error: Exception) -> None:
         """Take what ended the run; its text only where it can hold no value of a table."""

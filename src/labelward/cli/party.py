@@ -21,7 +21,7 @@ __all__ = ["party"]
 
 
 def party(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What to train, with a [network] section.")],
+    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What to train, with its section network.")],
     name: Annotated[str, typer.Option("--as", metavar="NAME", help="Which party of the job this is.")],
     out: Annotated[
         Path | None,

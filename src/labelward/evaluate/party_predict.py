@@ -77,6 +77,7 @@ def predict_as(
     network, _ = join(job, party, "predict", log)
     try:
         until_lived(network, partial(_context, job, share, len(ids)), live, log)
+        log("predicted", {"rows": len(ids)})
     finally:
         network.close()
     return len(ids)
