@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from labelward.party.policy import (
 )
 from labelward.rng import Protection
 
-__all__ = ["TALLIES", "ChainState", "PolicyChain", "require_points"]
+__all__ = ["TALLIES", "ChainState", "PolicyChain", "require_points", "require_undrawn"]
 
 Floats = NDArray[np.float64]
 
@@ -258,3 +258,18 @@ def _above(node: int) -> set[int]:
         node = (node - 1) // 2
         found.add(node)
     return found
+
+
+def require_undrawn(drawing: Iterable[Policy], damaged: Sequence[str]) -> None:
+    """Raise :class:`PolicyError` where noise may have been drawn already and is lost: a second draw tells more.
+
+    Args:
+        drawing: policies that would draw now.
+        damaged: sentences about checkpoints that could not be gone on from.
+    """
+    for policy in drawing:
+        if damaged:
+            raise PolicyError(
+                f"defense {policy.kind!r} may not draw again what an earlier attempt drew, and no checkpoint that "
+                f"could be gone on from holds that: {damaged[0]}"
+            )

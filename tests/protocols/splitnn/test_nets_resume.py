@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 from splitnets import Net, Run, blobs, header
 
-from labelward.errors import FileFormatError, PeerError, PeerRestarted
+from labelward.defenses.noisy_gradients import NoisyGradients
+from labelward.errors import FileFormatError, PeerError, PeerRestarted, PolicyError
+from labelward.party.chain import PolicyChain
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
 from labelward.party.handshake import Offer, Sides, greet_active, greet_passives
@@ -80,6 +82,7 @@ def attempt(net: Net, folder: Path, cut: tuple[str, int] | None = None) -> tuple
     passed = Counter[str]()
 
     def context(party: str, end: Transport) -> Context:
+        policies = net.policies.get(party, ())
         return Context(
             CutEnd(end, cut[1] if cut and cut[0] == party else None, passed),
             active=net.active,
@@ -88,6 +91,7 @@ def attempt(net: Net, folder: Path, cut: tuple[str, int] | None = None) -> tuple
             seed=net.seed,
             timeout=120.0,
             checkpoints=Checkpoints(folder / party / "checkpoint", run={"run": "1"}),
+            policies=PolicyChain(policies if isinstance(policies, tuple) else (policies,)),
         )
 
     def lead(ctx: Context) -> Any:
@@ -179,3 +183,16 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     net.params = SplitNet(epochs=2, batch_size=20, width=6)
     with pytest.raises(FileFormatError, match="the stored weights do not fit the model"):
         attempt(net, tmp_path)
+
+
+def test_a_key_of_noise_that_is_lost_is_not_drawn_again(tmp_path: Path) -> None:
+    """A second draw on the same gradients would tell more of the labels; nothing leaves, however often it is tried."""
+    parts, y = blobs(4, 60, {"bank": 2, "telco": 3}, 2)
+    params = SplitNet(epochs=2, batch_size=20, width=5)
+    net = Net(parts=parts, labels=y, params=params, policies={"bank": NoisyGradients(scale=0.01)})
+    assert attempt(net, tmp_path, ("bank", 14)) is None
+    for path in (tmp_path / "bank" / "checkpoint").glob("*.lwc"):
+        path.write_bytes(b"torn")
+    for _ in range(2):
+        with pytest.raises(PolicyError, match=r"'noisy-gradients' may not draw again .*\.lwc: a damaged checkpoint"):
+            attempt(net, tmp_path)

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from labelward.errors import JobError, PeerError
 from labelward.messages.splitnn import NetReady, NetStart
-from labelward.party.chain import require_points
+from labelward.party.chain import require_points, require_undrawn
 from labelward.party.context import Context
 from labelward.party.handshake import Agreed
-from labelward.party.policy import Setup
+from labelward.party.policy import Policy, Setup
 from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.active import Fit, train_active
 from labelward.protocols.splitnn.behavior import Behavior, Honest
@@ -124,7 +124,7 @@ def run_active(ctx: Context, task: Task, held: Held, labels: Labels) -> ActiveOu
     width = int(np.prod(held.shape))
     setup = setup_of(params, classes=objective.classes, rows=rows, active_columns=width, passive=ctx.peers)
     require_points(ctx.policies.policies, VISITED, setup)
-    ctx.policies.begin(setup, ctx.protection)
+    _begin(ctx, setup, task.agreed.resume)
     number, kept = task.agreed.resume, None
     if number is not None:
         kept, _ = ctx.checkpoints.load(number, ActiveState)
@@ -161,6 +161,14 @@ def run_active(ctx: Context, task: Task, held: Held, labels: Labels) -> ActiveOu
     return ActiveOutcome(share=share, outputs=outputs, history=history)
 
 
+def _begin(ctx: Context, setup: Setup, resume: int | None) -> None:
+    """Tell the policies that a run begins; what they drew in an attempt that goes on is put back later."""
+    if resume is None:
+        drawing = [policy for policy in ctx.policies.policies if type(policy).begin is not Policy.begin]
+        require_undrawn(drawing, ctx.checkpoints.damaged)
+    ctx.policies.begin(setup, ctx.protection)
+
+
 def run_passive(ctx: Context, task: Task, held: Held, *, behavior: Behavior | None = None) -> PassiveOutcome:
     """Run a passive party's program; arguments and errors as for :func:`run_active`.
 
@@ -174,7 +182,7 @@ def run_passive(ctx: Context, task: Task, held: Held, *, behavior: Behavior | No
         raise JobError(f"party {ctx.party!r} has no columns; only the active party may have none")
     setup = setup_of(params, classes=0, rows=rows, active_columns=0, passive=(ctx.party,))
     require_points(ctx.policies.policies, VISITED_PASSIVE, setup)
-    ctx.policies.begin(setup, ctx.protection)
+    _begin(ctx, setup, task.agreed.resume)
     start = ctx.recv(ctx.active, NetStart, _STEP)
     bottom = make_bottom(ctx.party, held, params, start.outputs, seed=ctx.seed, behavior=behavior)
     ctx.send(ctx.active, NetReady(bottom.outputs), _STEP)

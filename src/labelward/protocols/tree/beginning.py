@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
 from labelward.messages.base import Array
+from labelward.party.chain import require_undrawn
 from labelward.party.context import Context
 from labelward.party.policy import Schedule, Targets
 from labelward.protocols.tree.columns import Columns, Labels
@@ -77,7 +78,7 @@ def begin_with(
         JobError: parameters do not fit the labels.
         PolicyError: a policy cannot act, or would draw anew what an earlier attempt drew.
     """
-    _require_undrawn(ctx)
+    require_undrawn(ctx.policies.at("before_targets"), ctx.checkpoints.damaged)
     policies, values, weights, classes = ctx.policies, labels.values, labels.weights, len(labels.classes)
     objective = fitted_objective(params, classes)
     if policies.purities and not classes and policies.bins is None:
@@ -112,13 +113,3 @@ def begin_with(
         weights=Array.pack(targets.weights),
         schedule=tuple(tuple(sorted(each)) for each in policies.schedule(everyone).participants),
     )
-
-
-def _require_undrawn(ctx: Context) -> None:
-    """Raise :class:`PolicyError` where noise may have been drawn already and is lost: a second draw tells more."""
-    drawing = ctx.policies.at("before_targets")
-    if drawing and ctx.checkpoints.damaged:
-        raise PolicyError(
-            f"defense {drawing[0].kind!r} may not draw again what an earlier attempt drew, and no checkpoint that "
-            f"could be gone on from holds that: {ctx.checkpoints.damaged[0]}"
-        )
