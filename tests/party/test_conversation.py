@@ -243,7 +243,7 @@ def test_a_silent_peer_ends_the_run() -> None:
     ("error", "words"),
     [
         (KeyboardInterrupt(), "it was interrupted by its user"),
-        (OutputError("/home/anna/run: cannot be written"), "it cannot write its files"),
+        (OutputError("/data/run: cannot be written"), "it cannot write its files"),
         (ValueError("age 42 of row c00017"), "ValueError"),
     ],
 )

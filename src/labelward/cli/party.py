@@ -16,6 +16,7 @@ from labelward.cli._output import counted, insecure_warning, warn
 
 if TYPE_CHECKING:
     from labelward.evaluate.party_record import PartyRecord
+    from labelward.job import Job
 
 __all__ = ["party"]
 
@@ -51,36 +52,58 @@ def party(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
 ) -> None:
     """Take part in a training, or in a prediction, as one party; the same command goes on where it was cut off."""
-    from labelward.cli.audit import insecure_reasons, unless_missing
     from labelward.evaluate.folder import PARTY_LOG
-    from labelward.evaluate.network import join
-    from labelward.evaluate.participate import participate
-    from labelward.evaluate.party_predict import predict_as
     from labelward.job import load_job
-    from labelward.report.party import write_party_report
 
     job = load_job(job_file)
     folder = out or job_file.with_name(f"{job_file.stem}-{name}")
-    if rows is None:
-        insecure_warning(insecure_reasons(job))
     if predictions is not None:
         refuse_existing(predictions, force=force, ending=".parquet")
     with Journal(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as journal, _ending(journal), naming(job_file):
         if rows is not None:
-            number = predict_as(job, name, folder, rows, predictions, join=join, log=journal, mode=mode, warn=warn)
-            typer.echo(f"predicted {counted(number, 'row')}" if predictions is None else f"wrote {predictions}")
+            _predict(job, name, folder, (rows, predictions), mode, journal)
             return
-        record = participate(
-            job,
-            name,
-            folder,
-            seed=job.run.seeds[0] if seed is None else seed,
-            join=join,
-            variant=defense,
-            force=force,
-            log=journal,
-            progress=journal.progress,
-        )
+        chosen = job.run.seeds[0] if seed is None else seed
+        _train(job, name, folder, journal, seed=chosen, variant=defense, force=force)
+
+
+def _predict(
+    job: Job,
+    name: str,
+    folder: Path,
+    tables: tuple[Path, Path | None],
+    mode: Literal["one-round", "levels"],
+    journal: Journal,
+) -> None:
+    """Predict the rows of the first table; the active party writes the second."""
+    from labelward.evaluate.network import join
+    from labelward.evaluate.party_predict import predict_as
+
+    rows, out = tables
+    number = predict_as(job, name, folder, rows, out, join=join, log=journal, mode=mode, warn=warn)
+    typer.echo(f"predicted {counted(number, 'row')}" if out is None else f"wrote {out}")
+
+
+def _train(job: Job, name: str, folder: Path, journal: Journal, *, seed: int, variant: str | None, force: bool) -> None:
+    """Take part in the training, and say what it came to."""
+    from labelward.cli.audit import insecure_reasons, unless_missing
+    from labelward.evaluate.network import join
+    from labelward.evaluate.participate import participate
+    from labelward.report.party import write_party_report
+
+    insecure_warning(insecure_reasons(job))
+    record = participate(
+        job,
+        name,
+        folder,
+        seed=seed,
+        join=join,
+        variant=variant,
+        force=force,
+        log=journal,
+        progress=journal.progress,
+    )
+    journal.rest()
     _tell(record)
     page = unless_missing(partial(write_party_report, folder), folder)
     typer.echo(f"wrote {folder}{'' if page is None else f', with {page.name}'}")
