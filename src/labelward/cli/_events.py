@@ -22,6 +22,9 @@ __all__ = ["Journal"]
 _TELLING = (CertificateError, HandshakeError, OutputError, PeerError)
 """Errors whose text holds names, files and numbers only; the texts of others may hold values of a table."""
 
+_PARTING = ("saved", "done", "predicted")
+"""From here on a peer that leaves is no news."""
+
 _REPORTED_EVERY = 30.0  # seconds
 
 _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
@@ -107,7 +110,7 @@ class Journal:
         """Take one piece of news; ``told`` holds no private value."""
         with self._lock:
             line = self._keep(event, told)
-            self._over = self._over or event in ("done", "predicted")
+            self._over = event in _PARTING or (self._over and event != "attempt")
             known = event in _SENTENCES and not (self._over and event == "disconnected")
             sentence = _SENTENCES[event](told) if known else ""
             if self._voice is None or not (self._json or sentence) or (not self._json and sentence == self._last):
