@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from companies import Case, Companies, companies
+from companies import PATIENCE, Case, Companies, companies
 from undisturbed import Undisturbed, differences, end_of
 
 pytestmark = pytest.mark.network
@@ -197,3 +200,39 @@ def test_a_run_that_has_ended_is_not_run_again(tmp_path: Path) -> None:
         again = made.start("telco")
         assert again.wait() == 2
         assert "holds a party's run of another job: model.depth differ" in again.errors
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
+def test_a_killed_party_leaves_no_process_behind(tmp_path: Path) -> None:
+    """Nor does an ended one: workers of the encryption end with whoever started them."""
+    case = Case(parties=TWO.parties, rows=60, encryption="bits = 512\ninsecure = true\nworkers = 2")
+    with companies(tmp_path / "run", case) as made:
+        processes = made.start_all()
+        made.wait_for("bank", "trees", count=2)
+        left = [each for each in processes.values() if each.popen.poll() is None]
+        for each in left:
+            each.kill()
+        for each in processes.values():
+            wait_until(lambda each=each: not members_of(each.popen.pid))  # type: ignore[misc]
+        made.start_all()
+        made.ended(bank=0, telco=0)
+        for each in made.processes:
+            wait_until(lambda each=each: not members_of(each.popen.pid))  # type: ignore[misc]
+
+
+def members_of(session: int) -> list[int]:
+    """Return the processes of a session; each party has one of its own."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session and fields[0] != "Z":
+                found.append(int(path.parent.name))
+    return found
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
