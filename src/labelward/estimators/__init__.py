@@ -1,11 +1,14 @@
-"""The scikit-learn face: federated boosted trees and random forests, every party in one process."""
+"""The scikit-learn face: federated boosted trees, random forests and split networks, every party in one process."""
 
 from labelward.estimators.boosting import SecureBoostClassifier, SecureBoostRegressor
 from labelward.estimators.forest import FederatedForestClassifier, FederatedForestRegressor
+from labelward.estimators.nets import SplitNetClassifier, SplitNetRegressor
 
 __all__ = [
     "FederatedForestClassifier",
     "FederatedForestRegressor",
     "SecureBoostClassifier",
     "SecureBoostRegressor",
+    "SplitNetClassifier",
+    "SplitNetRegressor",
 ]

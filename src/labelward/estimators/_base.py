@@ -28,7 +28,7 @@ from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.roles import Held
 from labelward.protocols.tree.share import ModelShare
 
-__all__ = ["FederatedTrees", "Parties"]
+__all__ = ["FederatedTrees", "Parties", "plain", "policies_of", "seed_of", "validation_pair", "whole_or_as_before"]
 
 Floats = NDArray[np.float64]
 Parties = Mapping[str, Iterable[str | int]]
@@ -83,7 +83,7 @@ class FederatedTrees(FittedTrees):
             ValueError: a parameter or a value cannot be used; the message names it.
             ProtocolError: a conversation between the parties went wrong.
         """
-        with _whole_or_as_before(self.__dict__), value_errors(self._keys()):
+        with whole_or_as_before(self.__dict__), value_errors(self._keys()):
             plan, before = self._going_on(self._plan())
             given = read(self, X, reset=True)
             if y is None:
@@ -128,10 +128,10 @@ class FederatedTrees(FittedTrees):
     def _plan(self) -> Plan:
         """Check all parameters before anything else."""
         for name in ("warm_start", "verbose"):
-            if not isinstance(value := _plain(getattr(self, name)), int) or value not in (0, 1):
+            if not isinstance(value := plain(getattr(self, name)), int) or value not in (0, 1):
                 raise UnfitInputError(f"{name}: must be True or False but got {value!r}")
-        values = {key: _plain(getattr(self, name)) for key, name in self.names.items()}
-        section = EncryptionSection(**{key: _plain(getattr(self, name)) for key, name in _ENGINE.items()})
+        values = {key: plain(getattr(self, name)) for key, name in self.names.items()}
+        section = EncryptionSection(**{key: plain(getattr(self, name)) for key, name in _ENGINE.items()})
         params = self.model(**{key: value for key, value in values.items() if value is not None})
         if params.objective not in self.objectives:
             told = ", ".join(map(repr, self.objectives[1:]))
@@ -140,7 +140,8 @@ class FederatedTrees(FittedTrees):
         for name in self.idle:
             if name in known and getattr(self, name) != known[name].default:
                 raise UnfitInputError(f"{name}: means nothing for {type(self).__name__}, so it must be left out")
-        return Plan(params=params, encryption=section, policies=self._policies(), seed=_seed(self.random_state))
+        policies, seed = policies_of(self.defenses), seed_of(self.random_state)
+        return Plan(params=params, encryption=section, policies=policies, seed=seed)
 
     def _going_on(self, plan: Plan) -> tuple[Plan, Mapping[str, ModelShare] | None]:
         """Return what is still to be trained, and the shares that it goes on from, if any."""
@@ -177,33 +178,20 @@ class FederatedTrees(FittedTrees):
         if next(iter(before.values())).classes != self._class_names():
             raise UnfitInputError("y: its classes are not those of the model that goes on")
 
-    def _policies(self) -> tuple[Policy, ...]:
-        chain = self.defenses or ()
-        if isinstance(chain, str | Mapping) or not all(isinstance(one, Mapping) and "kind" in one for one in chain):
-            raise UnfitInputError(f"defenses: must be a list of dictionaries with a kind but got {chain!r}")
-        return tuple(DEFENSES.make(one["kind"], {key: one[key] for key in one if key != "kind"}) for one in chain)
-
     def _validation(
         self, eval_set: Any, weight: Any, held: Mapping[str, Columns], places: Mapping[str, Sequence[int]]
     ) -> tuple[dict[str, Floats], Floats, Floats] | None:
         """Return the validation rows: each party's columns, labels, weights."""
-        if eval_set is None:
-            if getattr(self, "early_stopping_rounds", None):
-                raise UnfitInputError("early_stopping_rounds: needs an eval_set to measure the rounds on")
-            if weight is not None:
-                raise UnfitInputError("eval_sample_weight: needs an eval_set, of whose rows these are the weights")
+        stops = bool(getattr(self, "early_stopping_rounds", None))
+        pair = validation_pair(eval_set, weight, "early_stopping_rounds", stops)
+        if pair is None:
             return None
-        pair = eval_set[0] if isinstance(eval_set, list) and len(eval_set) == 1 else eval_set
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            raise UnfitInputError("eval_set: must be (X, y), or a list of one such pair")
-        if isinstance(weight, list) and len(weight) == 1 and np.ndim(weight[0]) == 1:
-            weight = weight[0]
         given = read(self, pair[0], reset=False)
         check_consistent_length(given, pair[1])
         blocks = {
             party: code_columns(own.names, places[party], own.category_names(), given) for party, own in held.items()
         }
-        values, weights = self._targets(pair[1]), weights_of(weight, len(given), "eval_sample_weight")
+        values, weights = self._targets(pair[1]), weights_of(pair[2], len(given), "eval_sample_weight")
         self._check_validation(values[weights > 0])
         return blocks, values, weights
 
@@ -238,7 +226,7 @@ class FederatedTrees(FittedTrees):
 
 
 @contextmanager
-def _whole_or_as_before(attributes: dict[str, Any]) -> Iterator[None]:
+def whole_or_as_before(attributes: dict[str, Any]) -> Iterator[None]:
     """Set attributes back to what they were before, if anything fails or is interrupted meanwhile."""
     before = dict(attributes)
     try:
@@ -257,16 +245,47 @@ def _columns(columns: Coded, places: Sequence[int], directions: Mapping[int, int
     return Columns(names, np.ascontiguousarray(columns.x[:, list(places)]), categories, monotone)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return numbers of NumPy, as grids of parameters hold them, as numbers of Python."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _seed(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
     """Return the seed of the learning draws: a whole number as it is, else a number drawn."""
-    plain = _plain(random_state)
-    if isinstance(plain, int) and not isinstance(plain, bool):
-        if not 0 <= plain < 2**32:
-            raise UnfitInputError(f"random_state: must lie between 0 and 2**32 - 1 but got {plain}")
-        return plain
+    number = plain(random_state)
+    if isinstance(number, int) and not isinstance(number, bool):
+        if not 0 <= number < 2**32:
+            raise UnfitInputError(f"random_state: must lie between 0 and 2**32 - 1 but got {number}")
+        return number
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def policies_of(defenses: Any) -> tuple[Policy, ...]:
+    """Return the policies of a list of dictionaries with ``kind`` and parameters, new ones on each call."""
+    chain = defenses or ()
+    if isinstance(chain, str | Mapping) or not all(isinstance(one, Mapping) and "kind" in one for one in chain):
+        raise UnfitInputError(f"defenses: must be a list of dictionaries with a kind but got {chain!r}")
+    return tuple(DEFENSES.make(one["kind"], {key: one[key] for key in one if key != "kind"}) for one in chain)
+
+
+def validation_pair(eval_set: Any, weight: Any, stopping: str, stops: bool) -> tuple[Any, Any, Any] | None:
+    """Return X, y and weights of the validation rows; None where there are none.
+
+    Args:
+        eval_set: ``(X, y)``, or a list of one such pair.
+        weight: of its rows, or a list of such weights.
+        stopping: the parameter that needs an ``eval_set``.
+        stops: whether it was given.
+    """
+    if eval_set is None:
+        if stops:
+            raise UnfitInputError(f"{stopping}: needs an eval_set to measure the rounds on")
+        if weight is not None:
+            raise UnfitInputError("eval_sample_weight: needs an eval_set, of whose rows these are the weights")
+        return None
+    pair = eval_set[0] if isinstance(eval_set, list) and len(eval_set) == 1 else eval_set
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise UnfitInputError("eval_set: must be (X, y), or a list of one such pair")
+    if isinstance(weight, list) and len(weight) == 1 and np.ndim(weight[0]) == 1:
+        weight = weight[0]
+    return (*pair, weight)

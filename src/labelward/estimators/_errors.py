@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from labelward.errors import EncryptionError, InputError, PolicyError
+from labelward.errors import DependencyError, EncryptionError, InputError, PolicyError
 
 __all__ = ["UnfitInputError", "value_errors"]
 
@@ -26,6 +26,8 @@ def value_errors(names: Mapping[str, str]) -> Iterator[None]:
     """
     try:
         yield
+    except DependencyError:
+        raise
     except (InputError, PolicyError, EncryptionError) as error:
         if isinstance(error, ValueError):
             raise

@@ -155,6 +155,10 @@ class FittedTrees(BaseEstimator):  # type: ignore[misc]
         estimator: Self = _saved.load(cls, Path(folder))
         return estimator
 
+    @staticmethod
+    def _load_share(folder: Path) -> ModelShare:
+        return ModelShare.load(folder)
+
     @property
     def parties_(self) -> dict[str, list[Any]]:
         """Columns of each party, by name, or by position where X has no names; the active party first."""

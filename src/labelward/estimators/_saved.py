@@ -8,25 +8,23 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from labelward.errors import FileFormatError, OutputError
 from labelward.estimators._errors import UnfitInputError
-from labelward.protocols.tree.share import FILE_NAME as SHARE_NAME
-from labelward.protocols.tree.share import ModelShare
-
-if TYPE_CHECKING:
-    from labelward.estimators._fitted import FittedTrees
+from labelward.protocols.tree.share import FILE_NAME as TREE_SHARE
 
 __all__ = ["load", "save"]
 
 FILE_NAME = "estimator.json"
 _FORMAT = 1
 _JOB_NAME, _JOB_MARK = "job.toml", b"# Written by labelward "
-_LEARNED = ("evals_result_", "best_iteration_", "best_score_")
+_LEARNED = ("evals_result_", "best_iteration_", "best_score_", "loss_curve_")
+_SHARE_NAMES = (TREE_SHARE, "share.lwn")
+"""Files of shares: of trees, and of networks, whose module needs torch."""
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +33,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         estimator: name of the class.
         places: for each party, the active one first, the positions of its columns in X.
-        features: number of columns of X.
+        features: number of columns of X; 0 where X was given by party.
         feature_names: their names, if any.
         classes: the values of the label, if any, and their type.
         learned: further attributes by name.
@@ -51,7 +49,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     learned: dict[str, Any]
 
 
-def save(estimator: FittedTrees, folder: Path, *, overwrite: bool) -> Path:
+def save(estimator: Any, folder: Path, *, overwrite: bool) -> Path:
     """Write shares and file; see :meth:`FittedTrees.save`."""
     text = _text(estimator)
     target = folder.resolve()
@@ -79,12 +77,12 @@ def save(estimator: FittedTrees, folder: Path, *, overwrite: bool) -> Path:
     return folder
 
 
-def _text(estimator: FittedTrees) -> bytes:
+def _text(estimator: Any) -> bytes:
     """Return the file's contents; :class:`UnfitInputError` where a parameter cannot stand in a file."""
     classes = getattr(estimator, "classes_", None)
     names = getattr(estimator, "feature_names_in_", None)
     parameters = estimator.get_params()
-    if isinstance(directions := parameters["monotone_constraints"], Mapping):
+    if isinstance(directions := parameters.get("monotone_constraints"), Mapping):
         parameters["monotone_constraints"] = list(directions.items())  # keys of JSON are texts, and positions are not
     for name, value in parameters.items():
         try:
@@ -95,7 +93,7 @@ def _text(estimator: FittedTrees) -> bytes:
         estimator=type(estimator).__name__,
         parameters=parameters,
         places=estimator._places,
-        features=estimator.n_features_in_,
+        features=getattr(estimator, "n_features_in_", 0),
         feature_names=None if names is None else tuple(map(str, names)),
         classes=None if classes is None else (classes.dtype.str, classes.tolist()),
         learned={name: getattr(estimator, name) for name in _LEARNED if hasattr(estimator, name)},
@@ -123,7 +121,8 @@ def _check_place(folder: Path, target: Path, *, overwrite: bool) -> None:
     if not (target / FILE_NAME).is_file():
         raise OutputError(f"{folder}: holds other files, and no saved estimator; save elsewhere")
     stored = _read(target / FILE_NAME)
-    ours = {target / FILE_NAME, *(target / party / "model" / SHARE_NAME for party in stored.places)}
+    ours = {target / FILE_NAME}
+    ours |= {target / party / "model" / name for party in stored.places for name in _SHARE_NAMES}
     strange = [path for path in target.rglob("*") if path not in ours and (path.is_symlink() or not path.is_dir())]
     if strange:
         told = str(min(strange).relative_to(target))
@@ -148,7 +147,8 @@ def load(cls: type[Any], folder: Path) -> Any:
         stored.parameters["monotone_constraints"] = dict(directions)
     estimator = cls(**stored.parameters)
     estimator._places = stored.places
-    estimator.n_features_in_ = stored.features
+    if stored.features:
+        estimator.n_features_in_ = stored.features
     if stored.feature_names is not None:
         estimator.feature_names_in_ = np.array(stored.feature_names, dtype=object)
     if stored.classes is not None:
@@ -156,7 +156,7 @@ def load(cls: type[Any], folder: Path) -> Any:
         estimator.n_classes_ = len(estimator.classes_)
     for name, value in stored.learned.items():
         setattr(estimator, name, value)
-    shares = {party: ModelShare.load(folder / party / "model") for party in stored.places}
+    shares = {party: cls._load_share(folder / party / "model") for party in stored.places}
     for party, share in shares.items():
         if share.party != party or share.model != next(iter(shares.values())).model:
             raise FileFormatError(f"{folder / party}: a share of another party or model than {path} tells of")

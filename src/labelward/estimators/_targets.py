@@ -15,31 +15,13 @@ from labelward.estimators._errors import UnfitInputError
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.predict import expected
 
-__all__ = ["Classifying", "Quantifying"]
+__all__ = ["ClassTargets", "Classifying", "Quantifying", "QuantityTargets"]
 
 Floats = NDArray[np.float64]
 
 
-class Classifying(ClassifierMixin, FederatedTrees):  # type: ignore[misc]
-    """Targets are classes."""
-
-    objectives: ClassVar[tuple[str, ...]] = ("auto", "binary:logistic", "multi:softprob")
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the likeliest class of each row: [rows], values of ``classes_``."""
-        likelihood = self._ask(X)
-        chosen = likelihood[:, 0] > 0 if likelihood.shape[1] == 1 else likelihood.argmax(axis=1)
-        labels: NDArray[Any] = self.classes_[chosen.astype(np.int64)]
-        return labels
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class: float64 [rows, classes], in the order of ``classes_``."""
-        return expected(self._lead, self._ask(X))
-
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Return the logarithm of :meth:`predict_proba`; -inf where it is 0."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+class ClassTargets:
+    """Labels that are classes: learned as numbers, in the order of their values."""
 
     def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
         values = _labels(y)
@@ -66,25 +48,40 @@ class Classifying(ClassifierMixin, FederatedTrees):  # type: ignore[misc]
                 f"eval_set: no row of positive weight is of class {label!r}, but each class needs one"
             )
 
+    def _class_names(self) -> tuple[str, ...]:
+        return tuple(str(label) for label in self.classes_.tolist())
+
+
+class Classifying(ClassifierMixin, ClassTargets, FederatedTrees):  # type: ignore[misc]
+    """Targets are classes."""
+
+    objectives: ClassVar[tuple[str, ...]] = ("auto", "binary:logistic", "multi:softprob")
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the likeliest class of each row: [rows], values of ``classes_``."""
+        likelihood = self._ask(X)
+        chosen = likelihood[:, 0] > 0 if likelihood.shape[1] == 1 else likelihood.argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[chosen.astype(np.int64)]
+        return labels
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class: float64 [rows, classes], in the order of ``classes_``."""
+        return expected(self._lead, self._ask(X))
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return the logarithm of :meth:`predict_proba`; -inf where it is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
     def _several_outputs(self, params: TreeModel) -> str:
         if params.kind == "forest":
             return "a forest has one for each class"
         several = self.n_classes_ > 2 or params.objective == "multi:softprob"
         return f"boosting of {self.n_classes_} classes has one for each" if several else ""
 
-    def _class_names(self) -> tuple[str, ...]:
-        return tuple(str(label) for label in self.classes_.tolist())
 
-
-class Quantifying(RegressorMixin, FederatedTrees):  # type: ignore[misc]
-    """Targets are quantities."""
-
-    objectives: ClassVar[tuple[str, ...]] = ("auto", "reg:squarederror", "count:poisson", "reg:tweedie")
-    idle: ClassVar[tuple[str, ...]] = ("scale_pos_weight", "multi_strategy")
-
-    def predict(self, X: Any) -> Floats:
-        """Return the mean that is expected for each row: float64 [rows]."""
-        return expected(self._lead, self._ask(X))
+class QuantityTargets:
+    """Labels that are quantities."""
 
     def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
         return self._targets(y)[rows]
@@ -94,6 +91,17 @@ class Quantifying(RegressorMixin, FederatedTrees):  # type: ignore[misc]
             column_or_1d(y, warn=True), ensure_2d=False, dtype=np.float64, input_name="y", estimator=self
         )
         return values
+
+
+class Quantifying(RegressorMixin, QuantityTargets, FederatedTrees):  # type: ignore[misc]
+    """Targets are quantities."""
+
+    objectives: ClassVar[tuple[str, ...]] = ("auto", "reg:squarederror", "count:poisson", "reg:tweedie")
+    idle: ClassVar[tuple[str, ...]] = ("scale_pos_weight", "multi_strategy")
+
+    def predict(self, X: Any) -> Floats:
+        """Return the mean that is expected for each row: float64 [rows]."""
+        return expected(self._lead, self._ask(X))
 
 
 def _labels(y: ArrayLike) -> NDArray[Any]:

@@ -1,0 +1,164 @@
+"""What can be asked of a split network that is fitted: predictions, bottom models, files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import check_is_fitted
+
+from labelward.estimators import _saved
+from labelward.estimators._columns import code_columns
+from labelward.estimators._columns import read_columns as read
+from labelward.estimators._errors import UnfitInputError, value_errors
+
+if TYPE_CHECKING:
+    from labelward.party.view import View
+    from labelward.protocols.splitnn.share import NetShare
+
+__all__ = ["FittedNets"]
+
+Floats = NDArray[np.float64]
+
+
+class FittedNets(BaseEstimator):  # type: ignore[misc]
+    """A split network of which all parties' shares and rows are at hand.
+
+    Attributes:
+        shares_: each party's part of the model, the active party's first.
+        views_: what each party saw in training.
+    """
+
+    bottom: Any
+    top_model: Any
+    n_features_in_: int
+    shares_: dict[str, NetShare]
+    views_: dict[str, View]
+    _places: dict[str, tuple[int, ...]]
+    _names: dict[str, tuple[str, ...]]
+
+    def held_by(self, party: str, X: Any) -> NDArray[Any]:
+        """Return what a party holds of these rows, coded as in training.
+
+        This is what an attack on the party's view takes as its own features.
+
+        Raises:
+            ValueError: no such party, or other columns than in training.
+        """
+        check_is_fitted(self)
+        if party not in self.shares_:
+            raise UnfitInputError(f"there is no party {party!r}, only {', '.join(self.shares_)}")
+        with value_errors({}):
+            return self._block(self._given(X, reset=False)[0], party, self._coded())
+
+    def bottom_of(self, party: str) -> Any:
+        """Return a copy of a party's trained bottom model, a ``torch.nn.Module``; None for a party without columns."""
+        check_is_fitted(self)
+        share = self.shares_[party]
+        return None if share.bottom is None else share.bottom.module(share.settings, self._modules().get(party))
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Save the estimator, as :meth:`SecureBoostClassifier.save` does; models that were handed in cannot be saved.
+
+        Raises:
+            OutputError: the folder may not or cannot be written.
+            ValueError: a parameter that a file cannot hold, such as a module.
+        """
+        check_is_fitted(self)
+        return _saved.save(self, Path(folder), overwrite=overwrite)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Return an estimator that was saved; it predicts as before, and has no ``views_``.
+
+        Raises:
+            FileFormatError: a file is missing, damaged, of another version, class or model.
+            DependencyError: torch is not installed.
+        """
+        estimator: Self = _saved.load(cls, Path(folder))
+        estimator._names = {party: share.columns for party, share in estimator.shares_.items()}
+        return estimator
+
+    @staticmethod
+    def _load_share(folder: Path) -> NetShare:
+        from labelward.protocols.splitnn.share import NetShare
+
+        return NetShare.load(folder)
+
+    @property
+    def parties_(self) -> dict[str, list[Any]]:
+        """Columns of each party, by name, or by position where X has no names; the active party first."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", range(getattr(self, "n_features_in_", 0)))
+        return {party: [names[place] for place in places] for party, places in self._places.items()}
+
+    @property
+    def n_iter_(self) -> int:
+        """Epochs of the training."""
+        return self._lead.epochs
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "shares_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    @property
+    def _lead(self) -> NetShare:
+        check_is_fitted(self)
+        return next(iter(self.shares_.values()))
+
+    def _modules(self) -> dict[str, Any]:
+        """Return the modules that were handed in: by party, and the top model as ``""``."""
+        found = {} if isinstance(self.bottom, str) else dict(self.bottom)
+        return found if isinstance(self.top_model, str) else {**found, "": self.top_model}
+
+    def _given(self, X: Any, *, reset: bool) -> tuple[Any, int]:
+        """Return X as it is read, by party or as one table, and its number of rows."""
+        if isinstance(X, Mapping) and not issparse(X):  # some sparse matrices are dictionaries
+            blocks = {party: np.asarray(own) for party, own in X.items()}
+            if not reset and set(blocks) != set(self._places):
+                raise UnfitInputError(
+                    f"X: the rows of {', '.join(self._places)} are needed, not of {', '.join(blocks)}"
+                )
+            for party, own in blocks.items():
+                if own.ndim < 2 or own.dtype.kind not in "fiub":
+                    raise UnfitInputError(f"X: the rows of {party!r} must be an array of numbers, one row each")
+            check_consistent_length(*blocks.values())
+            return blocks, len(next(iter(blocks.values()))) if blocks else 0
+        found = read(self, X, reset=reset)
+        return found, len(found)
+
+    def _coded(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        return {party: dict(share.categories) for party, share in self.shares_.items()}
+
+    def _block(self, x: Any, party: str, coded: Mapping[str, Mapping[str, tuple[str, ...]]]) -> NDArray[Any]:
+        if isinstance(x, dict):
+            block: NDArray[Any] = x[party]
+            return block
+        if not hasattr(self, "n_features_in_"):
+            raise UnfitInputError("X: must be a dictionary with each party's rows, as it was in training")
+        return code_columns(self._names[party], self._places[party], coded[party], x)
+
+    def _ask(self, X: Any) -> Floats:
+        check_is_fitted(self)
+        from labelward.estimators._nets import ask
+
+        with value_errors({}):
+            x, _ = self._given(X, reset=False)
+            coded = self._coded()
+            return ask(self.shares_, {party: self._block(x, party, coded) for party in self.shares_}, self._modules())
+
+    def _expected(self, X: Any) -> Floats:
+        outputs = self._ask(X)
+        from labelward.protocols.splitnn.predict import expected
+
+        return expected(self._lead, outputs)

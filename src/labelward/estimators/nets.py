@@ -1,0 +1,359 @@
+"""Split networks with scikit-learn's interface. Fitting needs torch (``labelward[nets]``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import check_consistent_length
+
+from labelward.errors import unknown_name
+from labelward.estimators._base import Parties, plain, policies_of, seed_of, validation_pair, whole_or_as_before
+from labelward.estimators._columns import deal_columns, learn_columns
+from labelward.estimators._errors import UnfitInputError, value_errors
+from labelward.estimators._fitted_nets import FittedNets
+from labelward.estimators._progress import progress_bar
+from labelward.estimators._targets import ClassTargets, QuantityTargets
+from labelward.estimators._weights import weights_of
+from labelward.protocols.splitnn.params import MODULE, SplitNet
+
+if TYPE_CHECKING:
+    from labelward.estimators._nets import Plan
+
+__all__ = ["SplitNetClassifier", "SplitNetRegressor"]
+
+Floats = NDArray[np.float64]
+Blocks = dict[str, NDArray[Any]]
+
+_SAME = (
+    "top",
+    "embedding",
+    "width",
+    "buckets",
+    "vocabulary",
+    "standardize",
+    "epochs",
+    "optimizer",
+    "learning_rate",
+    "momentum",
+    "weight_decay",
+    "schedule",
+    "step_epochs",
+    "step_factor",
+    "dtype",
+    "wire_dtype",
+    "patience",
+    "device",
+)
+
+
+class _SplitNets(FittedNets):
+    """The parameters of both; they are described in :class:`SplitNetClassifier`."""
+
+    def __init__(
+        self,
+        *,
+        parties: Parties | None = None,
+        active: str | None = None,
+        top: bool = True,
+        bottom: str | Mapping[str, Any] = "mlp",
+        top_model: Any = "fcnn-4",
+        embedding: int | None = None,
+        width: int = 64,
+        buckets: int = 4096,
+        vocabulary: int = 30522,
+        standardize: bool = True,
+        epochs: int = 30,
+        batch_size: int = 128,
+        optimizer: Literal["sgd", "adam"] = "sgd",
+        learning_rate: float = 0.05,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        schedule: Literal["constant", "step", "cosine"] = "constant",
+        step_epochs: int = 10,
+        step_factor: float = 0.1,
+        loss: str = "auto",
+        class_weights: Sequence[float] | None = None,
+        dtype: Literal["float32", "float64"] = "float32",
+        wire_dtype: Literal["same", "float16"] = "same",
+        patience: int = 0,
+        device: str = "cpu",
+        random_state: Any = None,
+        defenses: Sequence[Mapping[str, Any]] | None = None,
+        behaviors: Mapping[str, Mapping[str, Any]] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.parties = parties
+        self.active = active
+        self.top = top
+        self.bottom = bottom
+        self.top_model = top_model
+        self.embedding = embedding
+        self.width = width
+        self.buckets = buckets
+        self.vocabulary = vocabulary
+        self.standardize = standardize
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+        self.schedule = schedule
+        self.step_epochs = step_epochs
+        self.step_factor = step_factor
+        self.loss = loss
+        self.class_weights = class_weights
+        self.dtype = dtype
+        self.wire_dtype = wire_dtype
+        self.patience = patience
+        self.device = device
+        self.random_state = random_state
+        self.defenses = defenses
+        self.behaviors = behaviors
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        parties: Parties | None = None,
+        active: str | None = None,
+        sample_weight: ArrayLike | None = None,
+        eval_set: Any = None,
+        eval_sample_weight: Any = None,
+    ) -> Self:
+        """Train, every party in a thread of this process, with the messages that separate machines would exchange.
+
+        Args:
+            X: rows × columns, as :meth:`SecureBoostClassifier.fit` takes it; or a dictionary with each party's rows:
+                tables of numbers, images [rows, channels, height, width], or texts as token numbers [rows, tokens].
+            y: the labels, held by the active party.
+            parties: names (or positions) of each party's columns, in place of the constructor's.
+            active: the party that holds the labels, in place of the constructor's.
+            sample_weight: the rows' weights, at least 0. Rows of weight 0 take no part.
+            eval_set: ``(X, y)``, or a list of one such pair: rows on which each epoch is measured.
+            eval_sample_weight: their weights, or a list of them.
+
+        A fit that fails or is interrupted leaves the estimator as it was.
+
+        Raises:
+            ValueError: a parameter or a value cannot be used; the message names it.
+            DependencyError: torch is not installed.
+            ProtocolError: a conversation between the parties went wrong.
+        """
+        with whole_or_as_before(self.__dict__), value_errors({}):
+            seed = seed_of(self.random_state)
+            pair = validation_pair(eval_set, eval_sample_weight, "patience", bool(self.patience))
+            x, count = self._given(X, reset=True)
+            if y is None:
+                raise UnfitInputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+            weights = weights_of(sample_weight, count, "sample_weight")
+            rows = np.flatnonzero(weights)
+            check_consistent_length(np.empty(count), y)
+            values, weights = self._learn_targets(y, rows), weights[rows]
+            wanted = (self.parties, self.active) if parties is None else (parties, None)
+            blocks, coded = self._learn(x, rows, wanted[0], active or wanted[1])
+            if len(rows) < 2:
+                raise UnfitInputError("X: a network needs two rows at least to learn from, and there is 1 sample")
+            plan, validation = self._plan(len(rows), seed), 0
+            if pair is not None:
+                more, validation = self._given(pair[0], reset=False)
+                check_consistent_length(np.empty(validation), pair[1])
+                blocks = {
+                    party: np.concatenate([own, self._block(more, party, coded)]) for party, own in blocks.items()
+                }
+                values = np.concatenate([values, self._targets(pair[1])])
+                weights = np.concatenate([weights, weights_of(pair[2], validation, "eval_sample_weight")])
+            self._train(plan, blocks, coded, (values, weights), validation)
+            self.train_rows_ = rows
+        return self
+
+    # what the mixin of the targets brings
+    def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
+        raise NotImplementedError
+
+    def _targets(self, y: ArrayLike) -> Floats:
+        raise NotImplementedError
+
+    def _class_names(self) -> tuple[str, ...]:
+        return ()
+
+    def _plan(self, rows: int, seed: int) -> Plan:
+        from labelward.estimators._nets import Plan
+        from labelward.protocols.splitnn.behavior import MaliciousOptimizer
+
+        batch = plain(self.batch_size)
+        if isinstance(batch, int):
+            batch = min(batch, rows)
+        params = SplitNet(
+            bottom=self.bottom if isinstance(self.bottom, str) else MODULE,
+            top_model=self.top_model if isinstance(self.top_model, str) else MODULE,
+            batch_size=batch,
+            loss=self.loss,  # type: ignore[arg-type]
+            class_weights=tuple(self.class_weights or ()),
+            **{name: plain(getattr(self, name)) for name in _SAME},
+        )
+        behaviors = {}
+        for party, told in (self.behaviors or {}).items():
+            if party not in list(self._places)[1:]:
+                raise UnfitInputError(f"behaviors: {unknown_name('passive party', str(party), list(self._places)[1:])}")
+            if told.get("kind") != MaliciousOptimizer.kind:
+                raise UnfitInputError(
+                    f"behaviors: {unknown_name('kind', str(told.get('kind')), [MaliciousOptimizer.kind])}"
+                )
+            behaviors[party] = MaliciousOptimizer(**{key: value for key, value in told.items() if key != "kind"})
+        return Plan(params=params, policies=policies_of(self.defenses), behaviors=behaviors, seed=seed)
+
+    def _learn(
+        self, x: Any, rows: NDArray[np.int64], parties: Parties | None, active: str | None
+    ) -> tuple[Blocks, dict[str, dict[str, tuple[str, ...]]]]:
+        """Return each party's training rows, the active party's first, and the categories of its columns."""
+        if isinstance(x, dict):
+            if parties is not None:
+                raise UnfitInputError("parties: X says by itself what each party holds, so it must be left out")
+            dealt = deal_columns({party: [at] for at, party in enumerate(x)}, active, list(x), named=False)
+            self._places = dict.fromkeys(dealt, ())
+            for name in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(name, None)
+            return {party: x[party][rows] for party in dealt}, {party: {} for party in dealt}
+        coded = learn_columns(self, x, rows)
+        self._places = deal_columns(parties, active, coded.names, named=hasattr(self, "feature_names_in_"))
+        blocks = {party: np.ascontiguousarray(coded.x[:, list(own)]) for party, own in self._places.items()}
+        names = {party: [coded.names[place] for place in own] for party, own in self._places.items()}
+        self._names = {party: tuple(own) for party, own in names.items()}
+        return blocks, {
+            party: {name: coded.categories[name] for name in own if name in coded.categories}
+            for party, own in names.items()
+        }
+
+    def _train(
+        self,
+        plan: Plan,
+        blocks: Blocks,
+        coded: Mapping[str, Mapping[str, tuple[str, ...]]],
+        told: tuple[Floats, Floats],
+        validation: int,
+    ) -> None:
+        from labelward.estimators._nets import train
+        from labelward.protocols.splitnn.held import Held, Labels
+
+        given, active = self._modules(), next(iter(blocks))
+        names = self._names if hasattr(self, "n_features_in_") else dict.fromkeys(blocks, ())
+        held = {
+            party: Held(
+                train=own,
+                test=own[:0],
+                validation=validation,
+                names=names[party],
+                categories={names[party].index(name): len(each) for name, each in coded[party].items()},
+                bottom=given.get(party),
+                top=given.get("") if party == active else None,
+            )
+            for party, own in blocks.items()
+        }
+        labels = Labels(values=told[0], weights=told[1], classes=self._class_names())
+        with progress_bar(bool(self.verbose)) as progress:
+            ended = train(plan, held, coded, labels, progress)
+        self.shares_ = {
+            party: msgspec.structs.replace(share, categories=dict(coded[party]))
+            for party, share in ended.shares.items()
+        }
+        self.views_ = ended.views
+        self.loss_curve_ = [epoch.train.loss for epoch in ended.history]
+        self.__dict__.pop("evals_result_", None)
+        if validation:
+            losses = [epoch.validation.loss for epoch in ended.history if epoch.validation is not None]
+            self.evals_result_ = {"validation_0": {"loss": losses}}
+
+
+class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ignore[misc]
+    """A split network for two or more classes: each party has a bottom model, the active party a top model or none.
+
+    All parties live in this process; nothing is encrypted: the active party reads all embeddings, and each passive
+    party the gradients that come back. Fitting needs torch.
+
+    Args:
+        parties: for each party the names of its columns (positions where X has no names); as
+            :class:`SecureBoostClassifier` has it. Not with an X that is a dictionary by party.
+        active: the party that holds the labels; None: the one called ``"active"``, else the first one.
+        top: whether there is a top model over the joined embeddings; without it the parties' outputs add up.
+        bottom: preset of all bottom models, or for each party with columns a ``torch.nn.Module`` of its own, which is
+            copied.
+        top_model: preset, or a ``torch.nn.Module``.
+        embedding: numbers a row that a bottom preset gives.
+        width: of hidden layers.
+        buckets: of ``"hashed"``.
+        vocabulary: of a BERT.
+        standardize: whether columns are centered and scaled.
+        epochs: times that all rows are gone through.
+        batch_size: rows a batch, at most all.
+        optimizer: ``"sgd"`` or ``"adam"``.
+        learning_rate: of every party.
+        momentum: of ``"sgd"``.
+        weight_decay: L2 penalty.
+        schedule: ``"constant"``, ``"step"`` or ``"cosine"``.
+        step_epochs: for ``"step"``.
+        step_factor: for ``"step"``.
+        loss: ``"auto"``, ``"cross_entropy"``, ``"weighted"`` or ``"nll"``.
+        class_weights: for ``"weighted"``, in the order of ``classes_``.
+        dtype: of the model.
+        wire_dtype: ``"same"``, or ``"float16"`` for embeddings and gradients on their way.
+        patience: how many epochs the loss of ``eval_set`` may fail to improve; the best epoch's weights are kept.
+        device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+        random_state: seed of all learning draws.
+        defenses: what decides what leaves the active party: dictionaries with ``kind`` and parameters.
+        behaviors: how passive parties train, where not as agreed: by party a dictionary with ``kind``
+            (``"malicious-optimizer"``) and parameters.
+        verbose: whether a bar on stderr shows the progress.
+
+    Attributes:
+        classes_: values of the label, sorted.
+        n_classes_: how many.
+        n_features_in_: columns of X, where X is a table.
+        feature_names_in_: their names, where all are texts.
+        n_iter_: epochs of the training.
+        loss_curve_: mean loss of the training rows in each epoch.
+        evals_result_: the loss of ``eval_set`` after each epoch.
+        parties_: columns of each party, the active one first.
+        train_rows_: positions in X of the rows that were trained on.
+        shares_: each party's part of the model (:class:`~labelward.protocols.splitnn.share.NetShare`).
+        views_: what each party saw in training (:class:`~labelward.party.view.View`). Treat them as you treat the data.
+    """
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the likeliest class of each row: [rows], values of ``classes_``."""
+        chosen = self._ask(X).argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[chosen]
+        return labels
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class: float64 [rows, classes], in the order of ``classes_``."""
+        return self._expected(X)
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return the logarithm of :meth:`predict_proba`; -inf where it is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the logits: float64 [rows, classes]; for two classes their difference, [rows]."""
+        outputs = self._ask(X)
+        return outputs[:, 1] - outputs[:, 0] if self.n_classes_ == 2 else outputs
+
+
+class SplitNetRegressor(RegressorMixin, QuantityTargets, _SplitNets):  # type: ignore[misc]
+    """A split network for quantities, fitted to squared error.
+
+    Parameters and attributes are those of :class:`SplitNetClassifier`, but for those about classes; ``loss`` is
+    ``"auto"`` or ``"mse"``.
+    """
+
+    def predict(self, X: Any) -> Floats:
+        """Return the mean that is expected for each row: float64 [rows]."""
+        return self._expected(X)
