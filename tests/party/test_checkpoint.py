@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelward.errors import FileFormatError, InputError, OutputError
+from labelward.party import checkpoint
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
 from labelward.party.transcript import Header, Transcript
@@ -134,6 +135,18 @@ def test_an_attempt_forgets_what_came_after(tmp_path: Path) -> None:
     assert (again.numbers(), list(tmp_path.iterdir())) == ((), [])
     with pytest.raises(FileFormatError, match="no checkpoint 7"):
         again.discard(7)
+
+
+def test_what_an_attempt_forgets_stays_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut must not bring a checkpoint back that another attempt wrote under the same number."""
+    kept, flushed = filled(tmp_path), list[list[str]]()
+    monkeypatch.setattr(
+        checkpoint, "_flush", lambda folder: flushed.append(sorted(each.name for each in folder.glob("*.lwc")))
+    )
+    kept.discard(3)
+    assert flushed == [["000000.lwc", "000003.lwc"]]
+    kept.discard(3)
+    assert len(flushed) == 1
 
 
 def test_an_attempt_from_the_start_names_no_earlier_block(tmp_path: Path) -> None:

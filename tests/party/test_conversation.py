@@ -504,6 +504,18 @@ def test_versions() -> None:
     assert "'left' runs 0.0.1" in str(raised["active"])
 
 
+def test_what_a_peer_says_of_itself_is_safe_to_print() -> None:
+    """It goes to the terminal and to the log, and on to all other parties."""
+    raised = with_left(says(hello("left", "9\x1b[2J\n" + "9" * 100_000)))
+    assert "'left' runs 9?[2J?999" in str(raised["active"])
+    assert len(str(raised["active"])) < 1000
+    job = {f"key{number}\x1b": "\x1b" * 1000 for number in range(1000)}
+    raised = with_left(says(Hello(version("labelward"), "left", job, 3, b"")))
+    assert str(raised["active"]).isprintable()
+    assert str(raised["active"]).endswith("more")
+    assert len(str(raised["active"])) < 10_000
+
+
 def test_a_peer_under_another_name() -> None:
     raised = with_left(says(hello("right")))
     assert "'left' calls itself 'right'" in str(raised["active"])

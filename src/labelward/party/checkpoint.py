@@ -195,7 +195,10 @@ class Checkpoints:
             raise FileFormatError(f"there is no checkpoint {after} in {self.folder}")
         self._blocks = self._known[after].blocks if after is not None else {}
         try:
-            self._forget([number for number in self._known if after is None or number > after])
+            forgotten = [number for number in self._known if after is None or number > after]
+            self._forget(forgotten)
+            if forgotten:  # a power cut must not bring back what an earlier attempt wrote under these numbers
+                _flush(self.folder)
         except OSError as error:
             raise OutputError(f"a checkpoint in {self.folder} cannot be removed: {error.strerror}") from error
 

@@ -8,12 +8,14 @@ without which no role can be called.
 which bucket the id lies, and each bucket's digests, sorted, are digested once more. There is one bucket for every 64
 rows, at most 256. So the active party can say how many rows differ at least, not only that some do.
 
-What is learned from that: a passive party learns of ids only whether the run goes on. The active party holds the key,
+What is learned from that: all parties hear whether the run goes on, and where it does not, between whom at least how
+many rows differ; a passive party learns no more of ids. The active party holds the key,
 so it can *test guesses*: whether the peer's ids in one bucket, 64 of them in the mean and more where there are over
 16,384 rows, are exactly those that it thinks of. Where a bucket agrees, these are its own ids. Where a few ids of a
 bucket differ, it can try its own without one of them, and others in their place: so it may find out which of its ids
 the peer lacks, and which ids the peer has instead, if it can list them. An id that it cannot list stays unknown to it,
-and so does any id of a bucket of whose other ids it has no list. The one digest over all rows, which is sent besides
+and so does any id of a bucket of whose other ids it has no list. Each attempt of a run is a greeting under another key,
+so that ids lie in other buckets, and the tests add up. The one digest over all rows, which is sent besides
 because it fixes their order, would answer such questions about all differences together only.
 """
 
@@ -36,6 +38,7 @@ __all__ = ["Agreed", "Offer", "Sides", "continuing", "greet_active", "greet_pass
 
 _STEP = (0,)
 _ROWS_PER_BUCKET, _MOST_BUCKETS = 64, 256
+_LONGEST, _MOST_TOLD = 200, 20  # characters of what a peer wrote, and keys, in one message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,18 +207,27 @@ def _joined(nonce: bytes, kind: bytes, digests: Sequence[bytes]) -> bytes:
 
 def _compare(party: str, peer: str, mine: Hello, theirs: Hello) -> None:
     if theirs.party != peer:
-        raise HandshakeError(f"the peer at {peer!r} calls itself {theirs.party!r}")
+        raise HandshakeError(f"the peer at {peer!r} calls itself {_shown(theirs.party)!r}")
     if mine.version != theirs.version:
-        raise HandshakeError(f"{party!r} runs labelward {mine.version} and {peer!r} runs {theirs.version}")
+        raise HandshakeError(f"{party!r} runs labelward {mine.version} and {peer!r} runs {_shown(theirs.version)}")
     differing = sorted(key for key in mine.job.keys() | theirs.job.keys() if mine.job.get(key) != theirs.job.get(key))
     if differing:
         told = "; ".join(
-            f"{key} is {mine.job.get(key, 'absent')} at {party!r} and {theirs.job.get(key, 'absent')} at {peer!r}"
-            for key in differing
+            f"{_shown(key)} is {mine.job.get(key, 'absent')} at {party!r} and "
+            f"{_shown(theirs.job.get(key, 'absent'))} at {peer!r}"
+            for key in differing[:_MOST_TOLD]
         )
+        if len(differing) > _MOST_TOLD:
+            told += f"; and {len(differing) - _MOST_TOLD} more"
         raise HandshakeError(f"the parties disagree on the job: {told}")
     if mine.rows != theirs.rows:
         raise HandshakeError(f"{party!r} holds {mine.rows} rows and {peer!r} {theirs.rows}; all must hold the same")
+
+
+def _shown(text: str) -> str:
+    """Return what a peer wrote, safe to print, to log and to pass on: one line, printable, short."""
+    short = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+    return "".join(char if char.isprintable() else "?" for char in short)
 
 
 def _compare_ids(party: str, peer: str, rows: int, mine: Ready, theirs: Ready) -> None:

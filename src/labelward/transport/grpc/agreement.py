@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from labelward.errors import CodecError, HandshakeError
+from labelward.transport.grpc.envelope import plain
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -57,7 +58,7 @@ class Core(msgspec.Struct, frozen=True, array_like=True):
         if (self.source, self.target) != (source, target):
             raise HandshakeError(f"a greeting of {self.source!r} to {self.target!r}, not of {source!r} to {target!r}")
         if self.run != run:
-            raise HandshakeError(f"{source!r} takes part in another run ({self.run[:12]}, not {run[:12]})")
+            raise HandshakeError(f"{source!r} takes part in another run ({plain(self.run)}; not {run})")
         if len(self.incarnation) != INCARNATION or len(self.ephemeral) != 32:
             raise HandshakeError(f"{source!r} sent a greeting that is damaged")
 
