@@ -97,8 +97,8 @@ def test_what_is_for_networks_is_refused_for_trees(
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ({"bottom": "resnet-20"}, "[model] bottom: tables of columns need one of 'linear', 'mlp', 'fcnn-3', 'hashed'"),
-        ({"bottom": "module"}, "[model] bottom: tables of columns need one of"),
+        ({"bottom": "resnet-20"}, "[model] height: 'resnet-20' needs it"),
+        ({"bottom": "module"}, "[model] bottom: a job can name one of"),
         ({"top_model": "module"}, "[model] top_model: a job has no module to hand in"),
         ({"batch_size": 456}, "[model] batch_size: 456 is more than the 455 training rows"),
         ({"patience": 2}, "[model] patience: needs validation rows"),

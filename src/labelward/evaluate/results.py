@@ -11,7 +11,6 @@ with ``kind`` and all parameters beside it; one without a value is null.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ import msgspec
 
 from labelward.errors import FileFormatError, JobError, OutputError
 from labelward.evaluate.deviation import Deviation
+from labelward.evaluate.figures import Metrics, check_beside, check_finite, check_metrics
 from labelward.evaluate.names import brief, brief_variant
 from labelward.evaluate.private import replacing
 from labelward.job.kinds import Kind, Variant
@@ -54,9 +54,6 @@ RUN_FILE = "run.json"
 
 Configured = dict[str, Any]
 """A model, defense or attack: ``kind`` and its parameters in one object."""
-
-Metrics = dict[str, float | dict[str, Any] | str]
-"""Values by metric name, objects with the same names to compare them with, and the name of the ``primary`` metric."""
 
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,10 +133,10 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ValueError("an attack has no attacking party")
         if self.leakage is not None:
             known = {name: value for name, value in self.leakage.items() if name != "beside"}
-            _check_metrics("leakage", known, ("chance", "without_view"))
-            _check_beside(self.leakage.get("beside", {}))
-        _check_metrics("utility", self.utility, ("alone", "joined"), may_be_empty=True)
-        _check_finite("cost.seconds", self.cost.seconds)
+            check_metrics("leakage", known, ("chance", "without_view"))
+            check_beside(self.leakage.get("beside", {}))
+        check_metrics("utility", self.utility, ("alone", "joined"), may_be_empty=True)
+        check_finite("cost.seconds", self.cost.seconds)
 
 
 class WireFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -393,35 +390,3 @@ def _decode(data: bytes, kind: type[Stored], where: str) -> Stored:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{where}: damaged: {error}") from error
-
-
-def _check_metrics(name: str, metrics: Metrics, beside: tuple[str, ...], *, may_be_empty: bool = False) -> None:
-    """Require finite values, one of them primary, and the objects ``beside`` them with the same metric names."""
-    own = {key: value for key, value in metrics.items() if key not in (*beside, "primary")}
-    primary = metrics.get("primary")
-    if not isinstance(primary, str):
-        raise ValueError(f"{name} names no primary metric")
-    for key, value in own.items():
-        _check_finite(f"{name}.{key}", value)
-    if primary not in own:
-        raise ValueError(f"the primary metric {primary!r} of {name} has no value")
-    for key in beside:
-        other = metrics.get(key)
-        if not isinstance(other, dict) or (other.keys() != own.keys() and (other or not may_be_empty)):
-            raise ValueError(f"{name}.{key} must have the metrics {', '.join(sorted(own))}")
-        for metric, value in other.items():
-            _check_finite(f"{name}.{key}.{metric}", value)
-
-
-def _check_beside(beside: Any) -> None:
-    """Require finite values in the objects of other ways to the labels."""
-    if not isinstance(beside, dict) or not all(isinstance(each, dict) for each in beside.values()):
-        raise ValueError("leakage.beside must hold objects of metrics")
-    for name, metrics in beside.items():
-        for metric, value in metrics.items():
-            _check_finite(f"leakage.beside.{name}.{metric}", value)
-
-
-def _check_finite(name: str, value: Any) -> None:
-    if not isinstance(value, float | int) or not math.isfinite(value):
-        raise ValueError(f"{name} is not a finite number: {value}")

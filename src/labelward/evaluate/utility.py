@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.data import Rehearsal
+from labelward.evaluate.figures import Metrics
 from labelward.evaluate.programs import Programs
-from labelward.evaluate.results import Metrics
 
 __all__ = ["Baselines", "baselines", "class_scores", "quantity_scores", "scores", "utility"]
 
