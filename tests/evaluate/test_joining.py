@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from labelward.evaluate.network import join
+from labelward.evaluate.network import identity, join
 from labelward.job import load_job
 from labelward.transport.certificates import new_authority, new_party
 
@@ -72,3 +72,12 @@ def test_two_active_parties_do_not_wait_for_each_other(tmp_path: Path) -> None:
     assert refused[0]["peer"] == "telco"
     words = "it takes part in another run (train: telco (active), bank; not train: bank (active), telco)"
     assert refused[0]["reason"] == words
+
+
+def test_what_tells_runs_apart() -> None:
+    assert identity("train", ("bank", "telco", "shop"), None) == "train: bank (active), shop, telco"
+    assert identity("train", ("bank", "shop", "telco"), "march") == "train march: bank (active), shop, telco"
+    long = tuple(f"{letter * 60}" for letter in "abc")
+    cut = identity("train", long, "m" * 60)
+    assert len(cut) == 100
+    assert cut != identity("train", long[::-1], "m" * 60)

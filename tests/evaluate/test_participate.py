@@ -45,11 +45,25 @@ class Meeting:
 
     def __init__(self, cut: Mapping[int, tuple[str, int]] | None = None, *, last: int = 100) -> None:
         self.cut, self.last, self.failed = dict(cut or {}), last, dict[str, str]()
-        self.barrier = threading.Barrier(len(PARTIES), action=self._begin)
+        self.changed, self.here, self.broken = threading.Condition(), 0, False
         self.number, self.ends = 0, connect(PARTIES)
 
-    def _begin(self) -> None:
-        self.number, self.ends = self.number + 1, connect(PARTIES)
+    def gather(self) -> None:
+        """Wait until all are here; an error where one will not come any more."""
+        with self.changed:
+            self.here, mine = self.here + 1, self.number + 1
+            if self.here == len(PARTIES):
+                self.here, self.number, self.ends = 0, mine, connect(PARTIES)
+                self.changed.notify_all()
+            assert self.changed.wait_for(lambda: self.number == mine or self.broken, PATIENCE)
+            if self.number != mine:
+                raise PeerError("bank", "has ended")
+
+    def leave(self) -> None:
+        """Somebody will not come any more."""
+        with self.changed:
+            self.broken = True
+            self.changed.notify_all()
 
     def join(self, job: Job, party: str, purpose: str, log: Any) -> tuple[Any, str]:
         assert purpose in ("train", "predict")
@@ -61,7 +75,7 @@ class _Here:
         self.meeting, self.party = meeting, party
 
     def attempt(self, *, finished: bool = False) -> Transport:
-        self.meeting.barrier.wait(PATIENCE)
+        self.meeting.gather()
         if self.meeting.number > self.meeting.last:
             raise PeerError("bank", "away")
         party, messages = self.meeting.cut.get(self.meeting.number, ("", 0))
@@ -173,7 +187,7 @@ def together(company: Path, meeting: Meeting, run: Callable[[str, Job, Path], An
             found[party] = run(party, load_job(company / f"{party}.toml"), company / f"run-{party}")
         except Exception as error:
             found[party] = error
-            meeting.barrier.abort()
+            meeting.leave()
 
     threads = [threading.Thread(target=live, args=(party,)) for party in PARTIES]
     for thread in threads:
@@ -303,6 +317,15 @@ def test_the_active_party_tells_of_the_end_until_all_know(company: Path) -> None
     for alone, stage in ((Alone("telco"), "finished"), (Alone(), "closed")):
         assert again(company, "bank", alone).stage == stage
         assert alone.told == [True]
+
+
+def test_a_party_that_comes_back_again_and_again_ends_the_run(company: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("labelward.evaluate.attempts._MOST_IN_VAIN", 3)
+    meeting = Meeting(dict.fromkeys(range(1, 9), ("telco", 0)))
+    raised = trained(company, meeting)
+    assert meeting.number == 3
+    for party in PARTIES:
+        assert re.search(r"came back 3 times in a row without the run getting any further", str(raised[party]))
 
 
 def test_the_first_line_of_a_log_says_what_protects_nothing(company: Path) -> None:

@@ -271,7 +271,7 @@ def test_data_elsewhere_need_a_network() -> None:
         (
             {**MEET, "adress": "x:1"},
             "[network] unknown key 'adress' (did you mean 'address'?); known: address, "
-            "certificates, heartbeat, listen, listener, message_limit, silence, timeout",
+            "certificates, heartbeat, listen, listener, message_limit, run, silence, timeout",
         ),
     ],
 )

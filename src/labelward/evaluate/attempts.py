@@ -35,6 +35,9 @@ __all__ = ["Join", "Log", "Network", "Outcome", "Run", "Side", "lived", "until_l
 
 T = TypeVar("T")
 
+_MOST_IN_VAIN = 100
+"""Attempts without a new checkpoint; more is a party that cannot run, or does not want to."""
+
 Log = Callable[[str, Mapping[str, Any]], None]
 """Called with what happened and its particulars; none of them is a private value."""
 
@@ -178,10 +181,11 @@ class Run:
         again, until all have heard.
 
         Raises:
-            PeerError: besides what ends an attempt, the active party is in another run, which is finished: this party
-                has no share of it.
+            PeerError: besides what ends an attempt, a party came back again and again without any progress; or the
+                active party is in another run, which is finished: this party has no share of it.
         """
         private_folder(self.folder)
+        vain, kept = 0, self._newest()
         while record.stage != "finished" or self._leads:
             transport = self.network.attempt(finished=record.stage in self._over())
             if transport is None:
@@ -194,6 +198,12 @@ class Run:
                 break
             except PeerRestarted as error:
                 self.log("restarted", {"peer": error.peer})
+                vain, before, kept = vain + 1, kept, self._newest()
+                vain = vain if kept == before else 0
+                if vain == _MOST_IN_VAIN:
+                    reason = f"came back {vain} times in a row without the run getting any further"
+                    self.network.fail(f"party {error.peer!r} {reason}")
+                    raise PeerError(error.peer, reason) from error
             except OutputError:
                 self.network.fail("it cannot write its files")
                 raise
@@ -201,6 +211,10 @@ class Run:
         record = self._store(record, stage="finished" if self.network.uninformed() else "closed")
         self.log("done", {"model": record.model, "attempts": record.attempts})
         return record
+
+    def _newest(self) -> int:
+        """Return the number of the newest checkpoint; -1 for none."""
+        return max(self._checkpoints().numbers(), default=-1)
 
     @property
     def _leads(self) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from labelward.evaluate.attempts import Log, Network
 from labelward.job import Job
 
-__all__ = ["join"]
+__all__ = ["identity", "join"]
+
+_LONGEST = 100
+"""Characters of what tells runs apart."""
 
 
 def join(job: Job, party: str, purpose: str, log: Log) -> tuple[Network, str]:
@@ -39,11 +43,24 @@ def join(job: Job, party: str, purpose: str, log: Log) -> tuple[Network, str]:
         message_limit=section.message_limit,
         heartbeat=section.heartbeat,
     )
-    return Grpc(endpoint, credentials, run=_identity(purpose, parties), log=log), fingerprint(credentials.certificate)
+    return Grpc(
+        endpoint,
+        credentials,
+        run=identity(purpose, parties, section.run),
+        log=log,
+    ), fingerprint(credentials.certificate)
 
 
-def _identity(purpose: str, parties: tuple[str, ...]) -> str:
+def identity(purpose: str, parties: tuple[str, ...], name: str | None) -> str:
     """Return what tells runs apart on the wire: what for, who, and who of them is active, since two would wait for each
-    other; all else is compared in the greeting, by name."""
+    other; all else is compared in the greeting, by name.
+
+    Args:
+        parties: the active one first.
+        name: of the run, where the same parties have several.
+    """
     active, *passive = parties
-    return f"{purpose}: {', '.join([f'{active} (active)', *sorted(passive)])}"
+    told = f"{purpose}{f' {name}' if name else ''}: {', '.join([f'{active} (active)', *sorted(passive)])}"
+    if len(told) <= _LONGEST:
+        return told
+    return f"{told[: _LONGEST - 18]}… {hashlib.sha256(told.encode()).hexdigest()[:16]}"

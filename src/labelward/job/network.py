@@ -32,6 +32,7 @@ class NetworkSection:
         silence: seconds that a peer that is there may leave a message unsent before the run ends.
         message_limit: bytes of one message, from 1 MiB to 1 TiB.
         heartbeat: seconds between two signs of life; less than ``timeout``.
+        run: tells this run from others of the same parties over the same relay; all parties give the same.
     """
 
     address: str = ""
@@ -42,6 +43,7 @@ class NetworkSection:
     silence: float = 21600.0
     message_limit: int = 1 << 30
     heartbeat: float = 5.0
+    run: str | None = None
 
     def __post_init__(self) -> None:
         if self.address == "":
@@ -53,6 +55,8 @@ class NetworkSection:
             split_address("[network] listen", self.listen)
         if self.listener is not None:
             check.name("[network] listener", self.listener)
+        if self.run is not None:
+            check.name("[network] run", self.run)
         check.string("[network] certificates", self.certificates)
         for key in ("timeout", "silence", "heartbeat"):
             _seconds(f"[network] {key}", getattr(self, key))

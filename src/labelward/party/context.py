@@ -215,7 +215,8 @@ class Context:
         key = (sender, type(message).__name__, its_step)
         if key in self._waiting:
             raise PeerError(sender, "sent the same message twice", message=key[1], step=its_step)
-        self.transcript.append("received", sender, key[1], its_step, encode_fields(redacted(message, bulk=self._digests)))
+        kept = redacted(message, bulk=self._digests)
+        self.transcript.append("received", sender, key[1], its_step, encode_fields(kept))
         self._waiting[key] = message
 
 
