@@ -4,16 +4,22 @@
 ``version=V``: it calls itself another version.
 ``transport=V``: it speaks another version of the transport.
 ``heard=FILE``: a piece of each long message that it sends is written to the file, in hexadecimal, before it is sealed.
+``mangle=SEED``: as a relay it delivers some envelopes twice, late or never.
 ``fails=STEP``: an error that nobody foresaw, when so many trees are done.
 """
 
 from __future__ import annotations
 
+import random
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+TWICE, LATE, LOST = 0.05, 0.05, 0.02
+LATER = 3  # envelopes that overtake the late one
 
 
 def noise(path: str) -> None:
@@ -76,7 +82,37 @@ def heard(path: str) -> None:
     NetworkEnd.send = send  # type: ignore[method-assign]
 
 
-CHANGES = {"heard": heard, "noise": noise, "version": version, "transport": transport, "fails": fails}
+def mangle(seed: str) -> None:
+    """Deliver envelopes twice, late and never; each direction between two parties has draws of its own."""
+    from labelward.transport.grpc import envelope
+    from labelward.transport.grpc.hub import Hub
+
+    route, lock = Hub._route, threading.Lock()
+    draws: dict[tuple[str, str], random.Random] = {}
+    waiting: dict[tuple[str, str], list[tuple[int, tuple[Any, ...]]]] = {}
+
+    def _route(self: Hub, run: str, kind: int, source: str, target: str, raw: bytes) -> None:
+        way = (source, target)
+        with lock:
+            rng = draws.setdefault(way, random.Random(f"{seed} {source} {target}"))
+            late = waiting.setdefault(way, [])
+            draw = rng.random() if kind in (envelope.DATA, envelope.CONTROL) else 1.0
+            sent = [(run, kind, source, target, raw)]
+            if draw < LOST:
+                sent = []
+            elif draw < LOST + LATE:
+                late.append((rng.randint(1, LATER), sent.pop()))
+            elif draw < LOST + LATE + TWICE:
+                sent *= 2
+            due = [each for left, each in late if left <= 0]
+            waiting[way] = [(left - 1, each) for left, each in late if left > 0]
+        for each in [*sent, *due]:
+            route(self, *each)
+
+    Hub._route = _route  # type: ignore[method-assign]
+
+
+CHANGES = {"mangle": mangle, "heard": heard, "noise": noise, "version": version, "transport": transport, "fails": fails}
 
 
 def run(changes: Sequence[str], arguments: Sequence[str]) -> None:

@@ -233,8 +233,7 @@ class Play:
 
     def _start(self, party: str) -> None:
         if party == LISTENER:
-            mangle = (str(self.plan.seed),) if self.plan.mangled else ()
-            self.running[party] = self.made.start_relay(*mangle)
+            self.running[party] = self.made.start_relay(self.plan.seed if self.plan.mangled else None)
         else:
             self.running[party] = self.made.start(party)
 

@@ -30,7 +30,6 @@ from labelward.transport.certificates import Issued, new_authority, new_party
 
 PARTIES = ("bank", "telco", "shop")
 LISTENER = "relay"
-RELAYING = Path(__file__).with_name("relaying.py")
 PATIENCE = 240.0
 """Seconds for whatever takes a second or so on a machine that does nothing else."""
 
@@ -219,13 +218,17 @@ class Companies:
         child = nursery().start(arguments, self.folder, out, err, changes=changes, largest=largest)
         return self._started(Process(party, child, out, err))
 
-    def start_relay(self, *mangle: str) -> Process:
-        """Start the relay's process."""
+    def start_relay(self, mangle: int | None = None) -> Process:
+        """Start the relay's process; with a seed it mangles what it carries."""
         out, err = self._files(LISTENER)
-        parties, certificates = ",".join(self.case.parties), str(self.folder / f"certs-{LISTENER}")
-        command = [sys.executable, str(RELAYING), certificates, str(self.port), parties, *mangle]
         folder = self.folder / LISTENER
         folder.mkdir(exist_ok=True)
+        arguments = ["relay", "--listen", f"127.0.0.1:{self.port}", "--certificates", f"../certs-{LISTENER}"]
+        arguments += [word for party in self.case.parties for word in ("--party", party)]
+        if mangle is not None:
+            child = nursery().start(arguments, folder, out, err, changes=[f"mangle={mangle}"], largest=0)
+            return self._started(Process(LISTENER, child, out, err))
+        command = [sys.executable, "-m", "labelward", *arguments]
         environment = os.environ | {"TMPDIR": str(folder)}
         with out.open("wb") as stdout, err.open("wb") as stderr:
             popen = subprocess.Popen(

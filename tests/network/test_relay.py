@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -83,7 +82,8 @@ def test_a_relay_holds_nothing_of_a_run(tmp_path: Path, undisturbed: Undisturbed
         assert len(pieces(made)) >= PIECES
         assert not found_in(memory(relay.popen.pid), markers(made))
         assert not found_in(disk(relay.popen.pid, made.folder / LISTENER), markers(made))
-        assert os.path.getsize(relay.out) < 10_000
+        assert relay.out.stat().st_size + relay.err.stat().st_size < 10_000
+        assert not list((made.folder / LISTENER).iterdir())
         assert not differences(end_of(made), undisturbed.of(CASE))
 
 
