@@ -67,6 +67,26 @@ def ica(
 
 
 @study.command()
+def label_inference(
+    out: Out,
+    table: Tables = None,
+    figure: Numbers = None,
+    appendix: Annotated[bool, typer.Option("--appendix", help="Appendix E, breast cancer.")] = False,
+    datasets: Datasets = None,
+    seeds: Seeds = None,
+    jobs: Jobs = 1,
+    full: Annotated[bool, typer.Option("--full", help="The paper's networks; needs an accelerator.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Label inference on split networks: Tables 2, 3, 4, 6, Figures 2, 3, 5, Appendix E; without a name no figures."""
+    from labelward.evaluate.studies.label_inference import LABEL_INFERENCE, LABEL_INFERENCE_FULL
+
+    chosen = LABEL_INFERENCE_FULL if full else LABEL_INFERENCE
+    parts = _parts(table, figure) + (["appendix e"] if appendix else [])
+    _study(chosen, out, parts, datasets, seeds, jobs, quiet)
+
+
+@study.command()
 def options(
     out: Out,
     datasets: Datasets = None,

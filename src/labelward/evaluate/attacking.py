@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,12 @@ from labelward.attacks.passive_completion import Completion
 from labelward.data import PartyData, Rehearsal
 from labelward.errors import DataError
 from labelward.evaluate.beside import all_labels, boosted, logistic
-from labelward.evaluate.results import Metrics
+from labelward.evaluate.figures import Metrics
 from labelward.evaluate.scores import chance, chance_of_labels, score, score_labels
 from labelward.party.view import View
 
 __all__ = [
+    "FOLDS",
     "Attacked",
     "attack_and_score",
     "guess_labels",
@@ -31,6 +32,9 @@ __all__ = [
     "score_values",
     "score_without_view",
 ]
+
+FOLDS = 5
+"""Of the upper bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,12 +187,20 @@ def score_without_view(
 
 
 def score_beside(
-    attack: Attack, view: View, data: Rehearsal, *, seed: int, own: Own | None = None, folds: int = 5
+    attack: Attack,
+    view: View,
+    data: Rehearsal,
+    *,
+    seed: int,
+    own: Own | None = None,
+    folds: int = FOLDS,
+    kept: dict[Hashable, Guess] | None = None,
 ) -> dict[str, dict[str, float]]:
     """Return what else the known labels give, with the metric names of the attack; it does not depend on the run.
 
     Args:
         folds: of the upper bound; 0: it is left out.
+        kept: upper bounds of earlier calls for the same data and seed, which many attacks share; it is added to.
 
     Returns:
         ``"logistic"`` and ``"boosted"``: supervised models of the known labels on raw columns; ``"all labels"``: the
@@ -200,8 +212,12 @@ def score_beside(
         return {}
     found = {"logistic": logistic(own, aux), "boosted": boosted(own, aux)}
     if folds and isinstance(attack, Completion) and own.untrained is not None:
-        draws = rng.learning(seed, view.party, 0, "all labels")
-        found["all labels"] = all_labels(attack, own, data.train_labels, folds=folds, rng=draws)
+        kept = {} if kept is None else kept
+        key = (view.party, folds, attack.learning_rate, attack.shrink, attack.alpha, attack.mix)  # all it depends on
+        if key not in kept:
+            draws = rng.learning(seed, view.party, 0, "all labels")
+            kept[key] = all_labels(attack, own, data.train_labels, folds=folds, rng=draws)
+        found["all labels"] = kept[key]
     return {
         name: {metric: value for metric, value in _score(guess, data, aux).items() if metric != "chance"}
         for name, guess in found.items()

@@ -11,7 +11,7 @@ import dataclasses
 import os
 import platform
 import shutil
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -20,11 +20,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from labelward.attacks.contract import Attack, Own
+from labelward.attacks.contract import Attack, Guess, Own
 from labelward.data import Rehearsal, Source, load_source, prepare
 from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import DataError, JobError, OutputError, PolicyError
-from labelward.evaluate.attacking import attack_and_score, known_rows, own_of, score_beside, score_without_view
+from labelward.evaluate.attacking import (
+    FOLDS,
+    attack_and_score,
+    known_rows,
+    own_of,
+    score_beside,
+    score_without_view,
+)
 from labelward.evaluate.deviation import Deviation, behavior_of, deviations
 from labelward.evaluate.folder import check_output, claimed, store_data
 from labelward.evaluate.kinds import check_job, completed, make_attack, make_engine, make_policies, make_programs
@@ -134,7 +141,9 @@ class _Seed:
     seed: int
     data: Rehearsal
     beside: Baselines
+    upper_bound: bool
     comparisons: dict[tuple[str, Kind], dict[str, Any]] = field(default_factory=dict)
+    bounds: dict[Hashable, Guess] = field(default_factory=dict)
 
     def own(self, party: str) -> Own:
         """Return a party's columns, as its attacks take them."""
@@ -149,7 +158,8 @@ class _Seed:
         key = (view.party, name)
         if key not in self.comparisons:
             blind = score_without_view(attack, view, self.data, seed=self.seed, own=own)
-            beside = score_beside(attack, view, self.data, seed=self.seed, own=own)
+            folds = FOLDS if self.upper_bound else 0
+            beside = score_beside(attack, view, self.data, seed=self.seed, own=own, folds=folds, kept=self.bounds)
             self.comparisons[key] = {"without_view": blind} | ({"beside": beside} if beside else {})
         return self.comparisons[key]
 
@@ -250,7 +260,7 @@ class _Audit:
         counts = {make_attack(attack).labels_needed for attack in self.job.attacks}
         store_data(self.out, data, seed, [known_rows(data.train_labels, count, seed=seed) for count in sorted(counts)])
         beside = baselines(self.programs, data, seed=seed, precision=self.job.encryption.precision)
-        return _Seed(seed, data, beside)
+        return _Seed(seed, data, beside, self.job.leakage.upper_bound)
 
     def _train(self, at: _Seed, variant: Variant, deviation: Deviation | None) -> None:
         folder = run_folder(self.out, variant.as_list(), at.seed, "" if deviation is None else deviation.slug)

@@ -42,11 +42,13 @@ Floats = NDArray[np.float64]
 
 _TABLES = ("linear", "mlp", "fcnn-3", "hashed")
 """The bottom models that take columns."""
+_IMAGES, _TEXTS = ("resnet-20", "resnet-18"), ("bert-small", "bert-base")
+"""Those that take pixels and tokens, which may stand in columns."""
 _BEHAVIORS = {MaliciousOptimizer.kind: MaliciousOptimizer}
 
 
 class NetPrograms(Programs[NetShare]):
-    """Split networks over tables. Bottom models of images and texts, and modules of one's own, are for Python."""
+    """Split networks over tables, in which images and texts stand as columns. Modules of one's own are for Python."""
 
     encrypts: ClassVar[bool] = False
     metered: ClassVar[bool] = False
@@ -61,9 +63,7 @@ class NetPrograms(Programs[NetShare]):
         params, (active, *others) = self.params, data.parties
         rows = len(data.train_values)
         device_of(params)
-        if params.bottom not in _TABLES:
-            known = ", ".join(map(repr, _TABLES))
-            raise JobError(f"[model] bottom: tables of columns need one of {known}, not {params.bottom!r}")
+        _check_bottom(params, data.parties)
         if params.top_model == MODULE:
             raise JobError("[model] top_model: a job has no module to hand in; name a preset")
         if params.batch_size > rows:
@@ -169,6 +169,9 @@ class NetPrograms(Programs[NetShare]):
         if share.bottom is None:
             return own
         bottom, params = share.bottom, share.settings
+        if params.bottom in _TEXTS:
+            outside = None if own.outside is None else own.outside.astype(np.int64)
+            own = replace(own, features=own.features.astype(np.int64), outside=outside)
         seed = view.parameter("run.seed", 0)
         return replace(
             own,
@@ -193,6 +196,22 @@ class NetPrograms(Programs[NetShare]):
     def predict_passive(self, ctx: Context, share: NetShare, x: Floats) -> None:
         """See :meth:`Programs.predict_passive`."""
         predict_passive(ctx, share, x)
+
+
+def _check_bottom(params: SplitNet, parties: Sequence[PartyData]) -> None:
+    """Refuse a bottom model that a job cannot name, or that does not take what stands in the columns."""
+    if params.bottom in _IMAGES and not params.height:
+        raise JobError(f"[model] height: {params.bottom!r} needs it, to make images of a table's columns")
+    if params.bottom not in (*_TABLES, *_IMAGES, *_TEXTS):
+        known = ", ".join(map(repr, (*_TABLES, *_IMAGES, *_TEXTS)))
+        raise JobError(f"[model] bottom: a job can name one of {known}, not {params.bottom!r}")
+    for party in parties if params.bottom in _TEXTS else ():
+        for values in (party.train, party.validation, party.test):
+            if not ((values >= 0) & (values < params.vocabulary) & (values == np.floor(values))).all():
+                raise DataError(
+                    f"party {party.name!r}: {params.bottom!r} needs token numbers in its columns, whole numbers from 0 "
+                    f"to {params.vocabulary - 1}"
+                )
 
 
 def _check_labels(params: SplitNet, data: Rehearsal) -> None:

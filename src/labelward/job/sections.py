@@ -246,14 +246,18 @@ class LeakageSection:
         label_bins: in regression labels are guessed by bins of equal numbers of rows; how many, 2 to 100.
         meter: whether the active party measures while it trains what each passive party could know.
         budget: the V-measure that no passive party's communities may exceed, 0 to 1; none: no limit.
+        upper_bound: whether attacks that complete a network stand beside what all labels would give with the
+            attacker's columns, which takes longer than such an attack.
     """
 
     label_bins: int = 4
     meter: bool = True
     budget: float | None = None
+    upper_bound: bool = True
 
     def __post_init__(self) -> None:
         check.whole("[leakage] label_bins", self.label_bins, 2, 100)
+        check.boolean("[leakage] upper_bound", self.upper_bound)
         check.boolean("[leakage] meter", self.meter)
         budget = self.budget
         if budget is not None and (

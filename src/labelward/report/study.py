@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -10,12 +11,22 @@ import numpy as np
 
 from labelward.errors import DependencyError
 from labelward.evaluate.private import replacing
-from labelward.evaluate.studies.plan import NONE, SUMS, UTILITY, DataSet, Defended, Part, Place, Setting
+from labelward.evaluate.studies.plan import NONE, SUMS, UTILITY, Claim, DataSet, Defended, Part, Place, Setting
 from labelward.evaluate.studies.read import Figures, figures, information_by_tree, versions
 from labelward.evaluate.studies.run import Outcome
 from labelward.report.metrics import metric_name
 from labelward.report.numbers import count, decimals
-from labelward.report.study_cells import Cell, Grid, Section, figure, gain, rival_verdict, section, signed
+from labelward.report.study_cells import (
+    Cell,
+    Grid,
+    Section,
+    claim_verdict,
+    figure,
+    gain,
+    rival_verdict,
+    section,
+    signed,
+)
 from labelward.report.study_plots import Mark, curves, trade_off
 from labelward.report.summary import Spread
 
@@ -26,7 +37,12 @@ NOTHING = "–"
 NOTEWORTHY = 0.05
 """Differences from the paper above this get a sentence."""
 
-_MODELS = {"forest": "random forest", "secureboost": "XGBoost"}
+_MODELS = {
+    "forest": "random forest",
+    "secureboost": "XGBoost",
+    "top": "top model",
+    "sum": "no top model",
+}
 _ABSENT = "not run"
 _SHOWN_TREES = (1, 2, 3, 5, 10, 20, 30, 40, 50)
 
@@ -47,7 +63,7 @@ class StudyReport:
         self.outcome, self.study, self._out = outcome, outcome.study, out
         self._settings = {setting.name: setting for setting in self.study.settings}
         self._figures: Figures = figures(outcome, out)
-        self._judged: dict[Place, bool] = {}
+        self._judged: dict[Place | str, bool] = {}
         forms = {
             "grid": self._grid,
             "rates": self._rates,
@@ -56,7 +72,7 @@ class StudyReport:
             "information": self._information,
             "rivals": self._rivals,
         }
-        self.sections = tuple(forms[part.form](part) for part in outcome.parts)
+        self.sections = tuple(self._claimed(part, forms[part.form](part)) for part in outcome.parts)
 
     def cells(self) -> list[tuple[str, str, str, Cell]]:
         """Return part, row, column and cell of all figures that the paper or the reference has, too."""
@@ -72,7 +88,7 @@ class StudyReport:
     def verdict(self) -> str:
         """Say how many figures are within their tolerance, each counted once though several parts show it."""
         judged = self._judged.values()
-        if any(section.verdicts for section in self.sections):
+        if any(part.form == "rivals" for part in self.outcome.parts):
             return "None of these figures is printed in a paper: the verdicts say what each option brings."
         if not judged:
             return (
@@ -80,7 +96,9 @@ class StudyReport:
                 if self.outcome.seeds != self.study.seeds
                 else "There is no figure to be compared."
             )
-        return f"{sum(judged)} of {len(judged)} figures that have a tolerance are within it."
+        if not self.study.claims:
+            return f"{sum(judged)} of {len(judged)} figures that have a tolerance are within it."
+        return f"{sum(judged)} of {len(judged)} tolerances and claims hold."
 
     def _spread(self, setting: Setting, place: Place) -> Spread | None:
         values = self._figures.get((setting.name, place))
@@ -109,6 +127,30 @@ class StudyReport:
         self._judged[place] = round(abs(round(ours.mean, 3) - mean), 6) <= within
         return self._judged[place]
 
+    def _claimed(self, part: Part, shown: Section) -> Section:
+        """Return a section with what is claimed of its figures, judged where all seeds are there."""
+        told = [self._claim(part, each) for each in self.study.claims if each.part == part.name]
+        return replace(shown, verdicts=(*shown.verdicts, *(each for each in told if each)))
+
+    def _claim(self, part: Part, claim: Claim) -> str:
+        """Say whether a claim holds; nothing where a figure is missing."""
+        setting = part.settings[0]
+        groups = [[self._figures.get((setting, place), {}) for place in group] for group in claim.groups]
+        seeds = sorted(set.intersection(*(set(each) for group in groups for each in group)))
+        if not seeds:
+            return ""
+        values = [np.array([[each[seed] for seed in seeds] for each in group]) for group in groups]
+        if not claim.every:
+            values = [group.mean(axis=1, keepdims=True) for group in values]
+        told = claim_verdict(claim, values)
+        if len(seeds) != self.study.seeds:
+            return f"{told.words}; not judged on {len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'}."
+        self._judged[claim.words] = told.met
+        return f"{told.words}: {'yes ✓' if told.met else 'no ✗'}."
+
+    def _tables(self, part: Part) -> tuple[DataSet, ...]:
+        return self.study.shown(part, self.outcome.tables)
+
     def _models(self, part: Part) -> tuple[str, ...]:
         return tuple(model for model in self.study.models if not part.models or model in part.models)
 
@@ -117,7 +159,7 @@ class StudyReport:
 
     def _grid(self, part: Part) -> Section:
         setting, rows, told = self._settings[part.settings[0]], [], []
-        for table in self.outcome.tables:
+        for table in self._tables(part):
             for model in self._models(part):
                 cells = []
                 for column in (UTILITY, *part.columns):
@@ -125,7 +167,7 @@ class StudyReport:
                     cells.append(self._cell(part, setting, place))
                     told += self._difference(part, setting, table, place)
                 rows.append((f"{_title(table)}, {_MODELS[model]}", tuple(cells)))
-        header = (_utility(self.outcome.tables), *part.columns)
+        header = (_utility(self._tables(part)), *part.columns)
         grid = Grid(caption=f"{self.study.metric}, undefended", header=header, rows=tuple(rows))
         return section(part, (grid,), differences=told)
 
@@ -215,7 +257,7 @@ class StudyReport:
         settings = [self._settings[name] for name in part.settings]
         values = [self._value(part, setting) for setting in settings]
         grids, images = [], []
-        for table in self.outcome.tables:
+        for table in self._tables(part):
             for model in self._models(part):
                 places: list[Place] = [(table.name, model, NONE, column) for column in part.columns]
                 title = f"{_title(table)}, {_MODELS[model]}"
@@ -236,7 +278,7 @@ class StudyReport:
 
     def _trade_off(self, part: Part) -> Section:
         setting, grids, images = self._settings[part.settings[0]], [], []
-        for table in self.outcome.tables:
+        for table in self._tables(part):
             utility = metric_name(table.utility)
             for model in self._models(part):
                 defenses = self._defenses(part, setting, model)
@@ -282,7 +324,7 @@ class StudyReport:
     def _rivals(self, part: Part) -> Section:
         setting, first, rows = self._settings[part.settings[0]], part.columns[0], []
         gains: dict[str, dict[str, Spread]] = {name: {} for name in part.columns[1:]}
-        for table in self.outcome.tables:
+        for table in self._tables(part):
             for model in self._models(part):
                 title, cells = f"{_title(table)}, {_MODELS[model]}", []
                 cells.append(self._cell(part, setting, (table.name, model, NONE, first)))
@@ -301,7 +343,7 @@ class StudyReport:
 
     def _information(self, part: Part) -> Section:
         grids, images = [], []
-        for table in self.outcome.tables:
+        for table in self._tables(part):
             for model in self._models(part):
                 found = [
                     information_by_tree(task, job, self._out)

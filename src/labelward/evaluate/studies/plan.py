@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from labelward.errors import InputError, unknown_name
-from labelward.job import DataSection, EncryptionSection, Job, Kind, PartySection, RunSection, Variant
+from labelward.job import DataSection, EncryptionSection, Job, Kind, LeakageSection, PartySection, RunSection, Variant
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +21,7 @@ __all__ = [
     "NONE",
     "SUMS",
     "UTILITY",
+    "Claim",
     "Column",
     "DataSet",
     "Defended",
@@ -55,7 +56,14 @@ class DataSet:
         image: width of the images whose pixels the columns are, row by row; the attacker gets the left of them.
         reason: why its figures differ from the paper's, where that is known.
         utility: the metric that the paper takes.
-        generate: makes the table of a seed, for sets that are drawn anew for each.
+        generate: makes the table of a seed, for sets that are drawn anew for each, or made of another.
+        table: its name in the catalogue, or that of the set of which it is made, where that is another than its own.
+        columns: by party, where they are not dealt out by shares.
+        test_size: share of the rows that are tested on, where it is not the study's.
+        model: parameters of the models that differ from the study's.
+        leakage: the metric of leakage that the paper takes; ``*`` in a column's.
+        completion: parameters of the attacks that complete a model.
+        bounded: whether the upper bound of these is worked out, where a column shows it.
     """
 
     name: str
@@ -66,15 +74,32 @@ class DataSet:
     reason: str = ""
     utility: str = "auc"
     generate: Callable[[int], pa.Table] | None = None
+    table: str = ""
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    test_size: float | None = None
+    model: Mapping[str, Any] = field(default_factory=dict)
+    leakage: str = "accuracy"
+    completion: Mapping[str, Any] = field(default_factory=dict)
+    bounded: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A measure of leakage: an attack, and one of the metrics by which it is scored."""
+    """A measure of leakage: an attack, and one of the metrics by which it is scored.
+
+    Attributes:
+        title: above it.
+        attack: how it is configured, but for what a data set says of completions.
+        metric: of the leakage; ``*`` in it is the data set's.
+        of: of which guess: ``""``: the attack's; ``"without view"``: the same without the view; or the name of what
+            stands beside it (``"logistic"``, ``"boosted"``, ``"all labels"``). ``"model"``: it is no leakage, but what
+            the model of the attacked run is worth.
+    """
 
     title: str
     attack: Kind
     metric: str = "v_measure"
+    of: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +137,8 @@ class Setting:
         defenses: beside the undefended run, by model.
         attacked: whether the attacks are run; else only views are kept.
         reference: whether reference figures were measured so.
+        columns: titles of those that are measured; none: all.
+        parties: how many there are; the attacker is the last of them.
     """
 
     name: str
@@ -122,6 +149,8 @@ class Setting:
     defenses: Mapping[str, tuple[Defended, ...]] = field(default_factory=dict)
     attacked: bool = True
     reference: bool = False
+    columns: tuple[str, ...] = ()
+    parties: int = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +168,8 @@ class Part:
         reason: what sets all of its figures apart from the paper's.
         defenses: families that it shows; empty: all.
         models: names that it shows; empty: all.
+        tables: names of data sets that it shows; empty: all.
+        asked: whether it is run only where it is named.
     """
 
     name: str
@@ -151,6 +182,8 @@ class Part:
     reason: str = ""
     defenses: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+    asked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +207,25 @@ class Expected:
     mean: float
     std: float | None = None
     within: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """An order of figures that must come out, judged on as many seeds as the study has.
+
+    Attributes:
+        part: where it stands.
+        words: what is claimed.
+        groups: of places. All figures of a group are above all of the next; a single group's are above 0.
+        least: by how much, at least; above 0 in any case.
+        every: whether it must hold for each seed; else for the means.
+    """
+
+    part: str
+    words: str
+    groups: tuple[tuple[Place, ...], ...]
+    least: float = 0.0
+    every: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +263,8 @@ class Study:
         expected: by place: the reference figures.
         order: defenses of which the sums must lie on the same side of the undefended ones as the paper's.
         metric: what the columns hold, in words.
+        claims: orders that must come out.
+        remarks: what the page says of the whole.
     """
 
     name: str
@@ -228,14 +282,16 @@ class Study:
     expected: Mapping[Place, Expected] = field(default_factory=dict)
     order: tuple[str, ...] = ()
     metric: str = "V-measure"
+    claims: tuple[Claim, ...] = ()
+    remarks: str = ""
 
     def chosen(self, names: Sequence[str]) -> tuple[Part, ...]:
-        """Return the parts of these names, all for none of them; :class:`InputError` for an unknown one."""
+        """Return the parts of these names, for none all that need not be named; :class:`InputError` for an unknown."""
         known = {part.name: part for part in self.parts}
         for name in names:
             if name not in known:
                 raise InputError(f"study {self.name!r}: {unknown_name('part', name, known)}")
-        return tuple(part for part in self.parts if not names or part.name in names)
+        return tuple(part for part in self.parts if part.name in names or not (names or part.asked))
 
     def data(self, names: Sequence[str]) -> tuple[DataSet, ...]:
         """Return the data sets of these names, all for none of them; :class:`InputError` for an unknown one."""
@@ -245,20 +301,32 @@ class Study:
                 raise InputError(f"study {self.name!r}: {unknown_name('data set', name, [*known, *self.absent])}")
         return tuple(table for table in self.tables if not names or table.name in names)
 
+    def shown(self, part: Part, tables: Sequence[DataSet]) -> tuple[DataSet, ...]:
+        """Return the data sets that a part shows."""
+        return tuple(table for table in tables if not part.tables or table.name in part.tables)
+
     def tasks(self, parts: Sequence[Part], tables: Sequence[DataSet], seeds: int) -> tuple[Task, ...]:
         """Return what the parts need, in the order in which it is run."""
-        wanted: dict[str, set[str]] = {}
-        for part in parts:
-            for setting in part.settings:
-                wanted.setdefault(setting, set()).update(part.models or self.models)
+        wanted = {
+            (setting, table.name, model)
+            for part in parts
+            for setting in part.settings
+            for table in self.shown(part, tables)
+            for model in part.models or self.models
+        }
         return tuple(
             Task(setting=setting, table=table, model=model, seed=seed)
             for setting in self.settings
             for table in tables
             for model in self.models
             for seed in range(self.first, self.first + seeds)
-            if model in wanted.get(setting.name, ())
+            if (setting.name, table.name, model) in wanted
         )
+
+    def attack(self, column: Column, table: DataSet) -> Kind:
+        """Return the attack of a column as a data set's jobs have it."""
+        kind, params = column.attack.kind, column.attack.params
+        return Kind(kind, {**table.completion, **params}) if kind.endswith("-completion") else column.attack
 
     def job(self, task: Task, source: str, columns: Sequence[str] = ()) -> Job:
         """Return the job of a task.
@@ -268,27 +336,42 @@ class Study:
             source: the table, as a job names it.
             columns: of the table in order, where it holds images.
         """
-        setting, model = task.setting, self.models[task.model]
-        share = 1.0 - task.table.active if setting.attacker is None else setting.attacker
-        parties = [PartySection(name="active", share=1.0 - share), PartySection(name=ATTACKER, share=share)]
-        if task.table.image:
-            left = [name for at, name in enumerate(columns) if at % task.table.image < round(share * task.table.image)]
-            rest = tuple(name for name in columns if name not in set(left))
-            parties = [PartySection(name="active", columns=rest), PartySection(name=ATTACKER, columns=tuple(left))]
-        data: dict[str, Any] = {"partition": "random" if task.table.image else setting.partition}
+        setting, table, model = task.setting, task.table, self.models[task.model]
+        data: dict[str, Any] = {"partition": "random" if table.image else setting.partition}
+        measured = [each for each in self.columns if not setting.columns or each.title in setting.columns]
+        attacks = dict.fromkeys(self.attack(each, table) for each in measured) if setting.attacked else {}
         return Job(
             data=DataSection(
                 table=source,
                 label="label",
-                test_size=self.test_size,
+                test_size=self.test_size if table.test_size is None else table.test_size,
                 split="reference",
                 categories="dummies",
                 **data,
             ),
-            parties=tuple(parties),
-            model=Kind(model.kind, {**model.params, **setting.model}),
-            encryption=EncryptionSection(engine="plain", insecure=True, workers=1),
+            parties=_parties(setting, table, columns),
+            model=Kind(model.kind, {**model.params, **table.model, **setting.model}),
+            encryption=EncryptionSection() if model.kind == "splitnn" else _PLAIN,
             defenses=tuple(Variant(each.chain) for each in setting.defenses.get(task.model, ())),
-            attacks=tuple(dict.fromkeys(each.attack for each in self.columns)) if setting.attacked else (),
+            attacks=tuple(attacks),
+            leakage=LeakageSection(upper_bound=table.bounded and any(each.of == "all labels" for each in measured)),
             run=RunSection(seeds=(task.seed,)),
         )
+
+
+_PLAIN = EncryptionSection(engine="plain", insecure=True, workers=1)
+
+
+def _parties(setting: Setting, table: DataSet, columns: Sequence[str]) -> tuple[PartySection, ...]:
+    """Return who holds what: listed columns, halves of images, or shares."""
+    if table.columns:
+        return tuple(PartySection(name=name, columns=held) for name, held in table.columns.items())
+    share = 1.0 - table.active if setting.attacker is None else setting.attacker
+    if table.image:
+        left = [name for at, name in enumerate(columns) if at % table.image < round(share * table.image)]
+        rest = tuple(name for name in columns if name not in set(left))
+        return PartySection(name="active", columns=rest), PartySection(name=ATTACKER, columns=tuple(left))
+    if setting.parties > 2:
+        names = ["active", *(f"party{number}" for number in range(2, setting.parties)), ATTACKER]
+        return tuple(PartySection(name=name, share=1 / setting.parties) for name in names)
+    return PartySection(name="active", share=1.0 - share), PartySection(name=ATTACKER, share=share)

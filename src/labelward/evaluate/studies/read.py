@@ -19,7 +19,7 @@ from labelward.job import Job
 from labelward.kernels.information import joint_information
 from labelward.party.view import View
 
-from .plan import ATTACKER, NONE, SUMS, UTILITY, Place, Study, Task
+from .plan import ATTACKER, NONE, SUMS, UTILITY, Column, Place, Study, Task
 from .run import Outcome
 
 __all__ = ["Figures", "figures", "information_by_tree", "versions"]
@@ -79,11 +79,26 @@ def information_by_tree(task: Task, job: Job, out: Path) -> NDArray[np.float64]:
 
 
 def _told(study: Study, task: Task, row: ResultRow, attacks: Mapping[bytes, Any]) -> dict[str, float]:
-    told: dict[str, Any] = {UTILITY: row.utility[task.table.utility], SUMS: row.cost.logical_sums}
-    if row.attack is not None and row.leakage is not None:
+    """Return the figures of a row by column; of a run in which a party deviates only the attack's."""
+    told: dict[str, Any] = {}
+    if row.behavior is None:
+        told = {UTILITY: row.utility[task.table.utility], SUMS: row.cost.logical_sums}
+    if row.attack is not None and row.leakage is not None and row.party == ATTACKER:
         attack = attacks[_key(row.attack)]
-        told |= {each.title: row.leakage[each.metric] for each in study.columns if each.attack == attack}
-    return {column: float(value) for column, value in told.items()}
+        for each in study.columns:
+            if study.attack(each, task.table) == attack:
+                told[each.title] = _measured(each, task, row).get(each.metric.replace("*", task.table.leakage))
+    return {column: float(value) for column, value in told.items() if value is not None}
+
+
+def _measured(column: Column, task: Task, row: ResultRow) -> Mapping[str, Any]:
+    """Return the metrics from which a column takes its one."""
+    leakage: Mapping[str, Any] = row.leakage or {}
+    if column.of == "model":
+        return {task.table.leakage: row.utility[task.table.utility]}
+    if column.of == "without view":
+        return dict(leakage["without_view"])
+    return dict(leakage.get("beside", {}).get(column.of, {})) if column.of else leakage
 
 
 def _key(configured: Any) -> bytes:

@@ -137,18 +137,19 @@ def _name(marker: Path) -> str | None:
 
 
 def _columns(table: DataSet) -> tuple[str, ...]:
-    """Return the columns of a data set, none of one that is generated; :class:`DataError` where it is missing."""
-    if table.generate is not None:
+    """Return the columns of a data set, none of one that is made of nothing; :class:`DataError` where it is missing."""
+    if table.generate is not None and not table.table:
         return ()
-    if table.name not in entries():
+    name = table.table or table.name
+    if name not in entries():
         raise DataError(_UNKNOWN)
-    return tuple(load(table.name).column_names[:-1])
+    return tuple(load(name).column_names[:-1])
 
 
 def _source(out: Path, task: Task) -> str:
     """Return the table of a task as a job names it; a generated one is written first, where it is not there yet."""
     if task.table.generate is None:
-        return task.table.name
+        return task.table.table or task.table.name
     import pyarrow.parquet as pq
 
     path = private_folder(out / _TABLES).resolve() / f"{task.table.name}-{task.seed}.parquet"

@@ -177,6 +177,7 @@ def make_bottom(
         width=params.width,
         buckets=params.buckets,
         vocabulary=params.vocabulary,
+        image=(params.channels, params.height) if params.height else (),
         categories=dict(held.categories),
     )
     device_of(params)

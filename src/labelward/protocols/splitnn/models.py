@@ -37,6 +37,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
         width: of hidden layers.
         buckets: of ``"hashed"``.
         vocabulary: of a BERT.
+        image: channels and height of the images that rows of columns are; empty where rows are no images, or are them.
         categories: for a table, by position, how many categories a column has; their codes are one-hot encoded.
     """
 
@@ -46,6 +47,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     width: int = 64
     buckets: int = 4096
     vocabulary: int = 30522
+    image: tuple[int, ...] = ()
     categories: dict[int, int] = {}
 
 
@@ -56,10 +58,15 @@ def build(spec: ModelSpec, generator: torch.Generator, dtype: torch.dtype) -> nn
         JobError: rows of this shape do not fit the preset.
     """
     make, axes = _PRESETS[spec.preset]
+    pixels = spec.image and axes == 3 and len(spec.inputs) == 1
+    if pixels:
+        spec = msgspec.structs.replace(spec, inputs=_image(spec.inputs[0], spec.image))
     if len(spec.inputs) != axes or 0 in spec.inputs:
         shape = " x ".join(map(str, spec.inputs)) or "nothing"
         raise JobError(f"[model] {spec.preset!r} takes rows of {_AXES[axes]}, not of {shape}")
     module = make(spec).to(dtype)
+    if pixels:
+        module = nn.Sequential(nn.Unflatten(1, spec.inputs), module)
     module = module.to_empty(device="cpu")
     initialize(module, generator)
     return module
@@ -81,6 +88,17 @@ def initialize(module: nn.Module, generator: torch.Generator) -> None:
                 part.reset_parameters()
             elif isinstance(part, Hashed):
                 part.weight.normal_(0.0, 1 / math.sqrt(part.columns), generator=generator)
+
+
+def _image(columns: int, image: tuple[int, ...]) -> tuple[int, ...]:
+    """Return channels, height and width of an image whose pixels are columns."""
+    channels, height = image
+    width, left = divmod(columns, channels * height)
+    if left or not width:
+        raise JobError(
+            f"[model] height: {columns} columns are no image of {channels} channel(s) and a height of {height} pixels"
+        )
+    return channels, height, width
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:

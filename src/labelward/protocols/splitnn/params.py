@@ -43,6 +43,8 @@ class SplitNet:
         width: of the hidden layers of ``"mlp"``, ``"fcnn-3"`` and ``"hashed"``.
         buckets: how many columns ``"hashed"`` folds a party's columns to.
         vocabulary: how many tokens a BERT knows.
+        height: of images whose pixels are columns, channel by channel and row by row, for a ResNet; 0: rows are images.
+        channels: of such images.
         standardize: whether columns of tables are centered and scaled by the training rows of their party.
         epochs: times that all training rows are gone through.
         batch_size: rows a batch; a last batch of one row joins the batch before it.
@@ -74,6 +76,8 @@ class SplitNet:
     width: int = 64
     buckets: int = 4096
     vocabulary: int = 30522
+    height: int = 0
+    channels: int = 1
     standardize: bool = True
     epochs: int = 30
     batch_size: int = 128
@@ -119,6 +123,8 @@ class SplitNet:
             raise JobError("[model] embedding: without a top model it is the number of outputs, so it must be left out")
         if not self.top and self.top_model != "fcnn-4":
             raise JobError("[model] top_model: means nothing with top = false, so it must be left out")
+        if not self.height and self.channels != 1:
+            raise JobError("[model] channels: is for images whose pixels are columns, with a height, only")
         if self.optimizer != "sgd" and self.momentum != 0.9:
             raise JobError("[model] momentum: is for optimizer 'sgd' only")
         if self.schedule != "step" and (self.step_epochs, self.step_factor) != (10, 0.1):
@@ -152,6 +158,8 @@ class SplitNet:
 _WHOLE = (
     ("width", 1),
     ("buckets", 1),
+    ("height", 0),
+    ("channels", 1),
     ("vocabulary", 1),
     ("epochs", 1),
     ("batch_size", 2),

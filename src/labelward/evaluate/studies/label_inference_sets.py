@@ -1,0 +1,185 @@
+"""The data sets of the label inference study, and the networks that are trained on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from .made import CIFAR, DIGITS, FASHION, TOKENS, VOCABULARY, cifar, credit, fashion, texts
+from .plan import ATTACKER, DataSet
+
+__all__ = ["CONFIGURED", "FULL", "SETS"]
+
+_SIZE = ("radius", "perimeter", "area")
+_FEATURES = ("texture", "smoothness", "compactness", "concavity", "concave points", "symmetry", "fractal dimension")
+_ERRORS = tuple(f"{name} error" for name in ("radius", "texture", "perimeter", "area", *_FEATURES[1:]))
+_WORST = tuple(f"worst {name}" for name in ("radius", "texture", "perimeter", "area", *_FEATURES[1:]))
+_SHAPE = tuple(f"mean {name}" for name in _FEATURES)
+
+_PUBLISHED = {
+    "active": (*_ERRORS[7:], *_WORST, "mean radius", "mean perimeter"),
+    ATTACKER: (*_SHAPE, *_ERRORS[:7]),
+}
+_PAPER = {
+    "active": (*_ERRORS[6:], *_WORST),
+    ATTACKER: ("mean texture", "mean perimeter", "mean area", *_SHAPE[1:], *_ERRORS[:6]),
+}
+
+CONFIGURED: Mapping[str, Any] = {"top": False}
+"""Of the model without a top model; its bottom models give one number for each class."""
+
+_THREE: Mapping[str, Any] = {"bottom": "fcnn-3", "batch_size": 32, "learning_rate": 0.05, "epochs": 20}
+_BREAST: Mapping[str, Any] = {**_THREE, "top_model": "fcnn-3", "embedding": 2, "epochs": 60}
+_PIXELS: Mapping[str, Any] = {**_THREE, "width": 128, "epochs": 10}
+_BERT: Mapping[str, Any] = {
+    "bottom": "bert-small",
+    "vocabulary": VOCABULARY,
+    "batch_size": 32,
+    "optimizer": "adam",
+    "learning_rate": 5e-4,
+    "epochs": 4,
+}
+_CLICKS: Mapping[str, Any] = {"bottom": "hashed", "top_model": "fcnn-3", "batch_size": 64, "epochs": 5}
+_RESNET: Mapping[str, Any] = {
+    "bottom": "resnet-20",
+    "batch_size": 32,
+    "learning_rate": 0.1,
+    "weight_decay": 5e-4,
+    "schedule": "step",
+    "step_epochs": 40,
+    "epochs": 100,
+    "device": "cuda",
+}
+_BERT_BASE: Mapping[str, Any] = {**_BERT, "bottom": "bert-base", "learning_rate": 5e-5, "device": "cuda"}
+_STEPS = 1024 * 25
+_HALVES = {
+    "active": tuple(f"first{place}" for place in range(TOKENS)),
+    ATTACKER: tuple(f"second{place}" for place in range(TOKENS)),
+}
+
+SETS = (
+    DataSet(
+        name="breast_cancer_published",
+        title="BCW, split of the published code, 40 labels",
+        table="breast_cancer",
+        utility="accuracy",
+        columns=_PUBLISHED,
+        test_size=0.25,
+        model=_BREAST,
+    ),
+    DataSet(
+        name="breast_cancer_published_20",
+        title="BCW, split of the published code, 20 labels",
+        table="breast_cancer",
+        utility="accuracy",
+        columns=_PUBLISHED,
+        test_size=0.25,
+        model=_BREAST,
+        completion={"auxiliary": 20},
+    ),
+    DataSet(
+        name="breast_cancer_paper",
+        title="BCW, split of the paper, 40 labels",
+        table="breast_cancer",
+        utility="accuracy",
+        columns=_PAPER,
+        test_size=0.25,
+        model=_BREAST,
+    ),
+    DataSet(name="digits", title="digits (not in the paper)", image=DIGITS, utility="accuracy", model=_THREE),
+    DataSet(
+        name="fashion_mnist",
+        title="Fashion-MNIST (not in the paper)",
+        table="fashion_mnist_train",
+        generate=partial(fashion, rows=10_000),
+        image=FASHION,
+        utility="accuracy",
+        model=_PIXELS,
+    ),
+    DataSet(
+        name="cifar10",
+        title="CIFAR-10",
+        substitute="8,000 training and 2,000 test images of 50,000 and 10,000, and networks without convolutions",
+        table="cifar10_10k",
+        generate=cifar,
+        image=CIFAR,
+        utility="accuracy",
+        model=_PIXELS,
+    ),
+    DataSet(
+        name="criteo_8k",
+        title="Criteo",
+        substitute="8,000 of 100,000 rows; each party hashes the columns that it holds, to 4,096",
+        utility="accuracy",
+        model=_CLICKS,
+        completion={"auxiliary": 100},
+    ),
+    DataSet(
+        name="ag_news",
+        title="Yahoo Answers",
+        substitute="AG News, 4 classes and 7,600 texts; a BERT of two layers that has read nothing before; words by "
+        "their checksums",
+        table="ag_news_7600",
+        generate=partial(texts, name="ag_news_7600"),
+        columns=_HALVES,
+        utility="accuracy",
+        model=_BERT,
+        bounded=False,
+    ),
+    DataSet(
+        name="dbpedia",
+        title="Yahoo Answers",
+        substitute="DBpedia, 14 classes and 14,000 texts; a BERT of two layers that has read nothing before; words by "
+        "their checksums",
+        table="dbpedia_14k",
+        generate=partial(texts, name="dbpedia_14k"),
+        columns=_HALVES,
+        utility="accuracy",
+        model=_BERT,
+        bounded=False,
+        completion={"auxiliary": 140},
+    ),
+    DataSet(
+        name="credit_default",
+        title="BHI",
+        substitute="6,000 clients of the credit default table, no images; columns are shared out between the parties",
+        table="credit_default",
+        generate=partial(credit, rows=6_000),
+        utility="f1",
+        leakage="f1",
+        model={**_THREE, "epochs": 10},
+        completion={"auxiliary": 70},
+    ),
+)
+"""What two cores do."""
+
+_LARGE: dict[str, dict[str, Any]] = {
+    "fashion_mnist": {
+        "generate": partial(fashion, rows=60_000),
+        "model": {**_RESNET, "height": FASHION},
+    },
+    "cifar10": {
+        "substitute": "8,000 training and 2,000 test images of 50,000 and 10,000",
+        "model": {**_RESNET, "bottom": "resnet-18", "height": CIFAR, "channels": 3},
+    },
+    "ag_news": {"model": _BERT_BASE},
+    "dbpedia": {"model": _BERT_BASE},
+    "credit_default": {
+        "substitute": "the credit default table, no images; columns are shared out between the parties",
+        "generate": partial(credit, rows=29_998),
+        "model": {**_THREE, "epochs": 30},
+    },
+}
+
+FULL = tuple(
+    replace(
+        each,
+        bounded=each.name not in ("fashion_mnist", "cifar10", "ag_news", "dbpedia"),
+        **_LARGE.get(each.name, {}),
+        completion={**each.completion, "steps": _STEPS} if each.table != "breast_cancer" else each.completion,
+    )
+    for each in SETS
+)
+"""The paper's networks and epochs; images and texts need an accelerator."""

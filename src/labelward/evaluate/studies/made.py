@@ -1,0 +1,99 @@
+"""Tables of images, texts and rows drawn from larger sets, made of those of the catalogue.
+
+A job reads columns, so that an image is a column for each pixel, channel by channel and row by row, and a text one for
+each place, in which the number of a token stands.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.data.catalogue import load
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["CIFAR", "DIGITS", "FASHION", "TOKENS", "VOCABULARY", "cifar", "credit", "fashion", "halves", "texts"]
+
+DIGITS, FASHION, CIFAR = 8, 28, 32
+"""Width of the images."""
+TOKENS = 32
+"""Places of a text's half."""
+VOCABULARY = 8192
+
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+def fashion(seed: int, *, rows: int) -> pa.Table:
+    """Return Fashion-MNIST training images, drawn by seed, as many of each class, with pixels from 0 to 1."""
+    return _scaled(_drawn(load("fashion_mnist_train"), seed, rows))
+
+
+def credit(seed: int, *, rows: int) -> pa.Table:
+    """Return rows of the credit default table, drawn by seed."""
+    return _drawn(load("credit_default"), seed, rows)
+
+
+def cifar(seed: int) -> pa.Table:
+    """Return the CIFAR-10 subset, pixels of each channel as columns, from 0 to 1; the same for any seed."""
+    import pyarrow as pa
+
+    table = load("cifar10_10k")
+    pixels = np.frombuffer(b"".join(table["image"].to_pylist()), np.uint8).reshape(-1, CIFAR, CIFAR, 3)
+    flat = pixels.transpose(0, 3, 1, 2).reshape(len(pixels), -1) / np.float32(255)
+    names = [f"{color}{row}_{column}" for color in "rgb" for row in range(CIFAR) for column in range(CIFAR)]
+    return pa.table({**dict(zip(names, flat.T.copy(), strict=True)), "label": table["label"]})
+
+
+def texts(seed: int, *, name: str) -> pa.Table:
+    """Return texts of the catalogue, each cut into two halves of tokens; the same for any seed."""
+    import pyarrow as pa
+
+    table = load(name)
+    columns = [table[column].to_pylist() for column in table.column_names[:-1]]
+    rows = [halves(" ".join(str(part or "") for part in row), TOKENS, VOCABULARY) for row in zip(*columns, strict=True)]
+    tokens = np.stack(rows).reshape(len(rows), 2 * TOKENS)
+    names = [f"{side}{place}" for side in ("first", "second") for place in range(TOKENS)]
+    return pa.table({**dict(zip(names, tokens.T.copy(), strict=True)), "label": table["label"]})
+
+
+def halves(text: str, places: int, vocabulary: int) -> NDArray[np.int64]:
+    """Return int64 [2, places]: token numbers of the first and the second half of a text's words, 0 where none is left.
+
+    A token is a word or number in small letters; its number is a checksum of it, from 1 to ``vocabulary - 1``, so that
+    no vocabulary has to be learned or fetched and different words may have the same number.
+    """
+    words = _WORD.findall(text.lower())
+    middle = (len(words) + 1) // 2
+    return np.stack([_numbers(words[:middle], places, vocabulary), _numbers(words[middle:], places, vocabulary)])
+
+
+def _numbers(words: Sequence[str], places: int, vocabulary: int) -> NDArray[np.int64]:
+    numbers = np.zeros(places, np.int64)
+    for place, word in enumerate(words[:places]):
+        numbers[place] = 1 + zlib.crc32(word.encode()) % (vocabulary - 1)
+    return numbers
+
+
+def _drawn(table: pa.Table, seed: int, rows: int) -> pa.Table:
+    """Return rows drawn by seed, of each class its share, in the order of the table."""
+    from sklearn.model_selection import train_test_split
+
+    labels = table["label"].to_numpy(zero_copy_only=False)
+    kept, _ = train_test_split(np.arange(len(labels)), train_size=rows, random_state=seed, stratify=labels)
+    return table.take(np.sort(kept))
+
+
+def _scaled(table: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    columns = {
+        name: (table[name].to_numpy() / 255).astype(np.float32) for name in table.column_names if name != "label"
+    }
+    return pa.table({**columns, "label": table["label"]})

@@ -1,0 +1,196 @@
+"""The study of label inference: its jobs, its tables of images and texts, what its columns read, what it claims."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from labelward.evaluate.kinds import check_job, completed
+from labelward.evaluate.studies import made
+from labelward.evaluate.studies.label_inference import LABEL_INFERENCE, LABEL_INFERENCE_FULL
+from labelward.evaluate.studies.plan import NONE, SUMS, UTILITY, Claim, Study, Task
+from labelward.evaluate.studies.read import figures
+from labelward.evaluate.studies.run import run_study
+from labelward.job import Kind, parse_job
+from labelward.report.study import StudyReport, write_study
+from labelward.report.study_cells import claim_verdict
+
+PIXELS = [f"p{at}" for at in range(64)]
+
+
+def _tasks(study: Study) -> list[Task]:
+    return list(study.tasks(study.parts, study.tables, 1))
+
+
+@pytest.mark.parametrize("study", [LABEL_INFERENCE, LABEL_INFERENCE_FULL], ids=lambda study: study.name)
+def test_every_job_can_be_run(study: Study) -> None:
+    for task in _tasks(study):
+        job = study.job(task, "any.parquet", PIXELS)
+        check_job(completed(job))
+        assert completed(parse_job(completed(job).to_toml())) == completed(job)
+
+
+def test_every_figure_to_compare_with_has_its_place() -> None:
+    study = LABEL_INFERENCE
+    tables = {table.name for table in study.tables}
+    columns = {column.title for column in study.columns} | {UTILITY, SUMS}
+    claimed = [place for claim in study.claims for group in claim.groups for place in group]
+    for table, model, defense, column in [*study.expected, *(place for _, place in study.printed), *claimed]:
+        defenses = {each.name for one in study.settings for each in one.defenses.get(model, ())} | {NONE}
+        assert table in tables
+        assert model in study.models
+        assert defense in defenses
+        assert column in columns
+    parts = {part.name: part for part in study.parts}
+    for part, (table, model, _, column) in study.printed:
+        assert table in parts[part].tables
+        assert model in parts[part].models
+        assert column in (*parts[part].columns, UTILITY)
+    for claim in study.claims:
+        for table, _, _, column in (place for group in claim.groups for place in group):
+            assert table in parts[claim.part].tables
+            assert column in (*parts[claim.part].columns, UTILITY)
+
+
+def test_figures_are_run_only_where_they_are_named() -> None:
+    named = [part.name for part in LABEL_INFERENCE.chosen([])]
+    assert named == ["table 2", "table 3", "table 4", "table 6", "appendix e"]
+    assert [part.name for part in LABEL_INFERENCE.chosen(["figure 3"])] == ["figure 3"]
+
+
+def test_splits_of_breast_cancer() -> None:
+    """The published attacker holds 14 columns without radius, perimeter and area; the paper's has two of these."""
+    held = {table.name: table.columns for table in LABEL_INFERENCE.tables if table.table == "breast_cancer"}
+    published, paper = held["breast_cancer_published"], held["breast_cancer_paper"]
+    assert (len(published["telco"]), len(paper["telco"])) == (14, 15)
+    assert not {"mean radius", "mean perimeter", "mean area"} & set(published["telco"])
+    assert {"mean perimeter", "mean area"} <= set(paper["telco"])
+    assert "mean radius" not in (*paper["telco"], *paper["active"])
+    assert "mean area" not in (*published["telco"], *published["active"])
+    for columns in (published, paper):
+        assert len({*columns["telco"], *columns["active"]}) == 29
+
+
+def test_halves_of_images() -> None:
+    task = next(each for each in _tasks(LABEL_INFERENCE) if each.table.name == "digits")
+    columns = [f"r{row}c{column}" for row in range(8) for column in range(8)]
+    active, attacker = LABEL_INFERENCE.job(task, "digits", columns).parties
+    assert set(attacker.columns or ()) == {f"r{row}c{column}" for row in range(8) for column in range(4)}
+    assert set(active.columns or ()) == set(columns) - set(attacker.columns or ())
+
+
+def test_parties_share_the_columns_alike() -> None:
+    task = next(each for each in _tasks(LABEL_INFERENCE) if each.setting.name == "parties-10")
+    parties = LABEL_INFERENCE.job(task, "credit_default").parties
+    assert [party.name for party in parties] == ["active", *(f"party{at}" for at in range(2, 10)), "telco"]
+    assert {party.share for party in parties} == {0.1}
+
+
+def test_texts_become_numbers_of_their_words() -> None:
+    first, second = made.halves("The fox; the DOG's fox", 4, 100)  # the fox the | dog s fox
+    assert first[0] == first[2]
+    assert first[1] == second[2]
+    assert first[3] == second[3] == 0
+    assert set(first[:3]) | set(second[:3]) <= set(range(1, 100))
+    cut, _ = made.halves("one two three four", 1, 100)
+    assert len(cut) == 1
+    assert not made.halves("", 3, 100).any()
+
+
+def test_texts_are_cut_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"title": ["Red fox", None], "body": ["runs far", "alone"], "label": [1, 2]})
+    monkeypatch.setattr(made, "load", lambda name: table)
+    found = made.texts(1, name="any")
+    assert found.column_names == [*(f"{side}{at}" for side in ("first", "second") for at in range(32)), "label"]
+    words = made.halves("red fox runs far", 32, made.VOCABULARY)
+    assert [found[f"first{at}"][0].as_py() for at in range(32)] == words[0].tolist()
+    assert [found[f"second{at}"][0].as_py() for at in range(32)] == words[1].tolist()
+    assert found["second0"][1].as_py() == 0  # a single word has no second half
+
+
+def test_color_images_are_columns_by_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    table = pa.table({"image": [each.tobytes() for each in pixels], "split": ["train", "test"], "label": [3, 7]})
+    monkeypatch.setattr(made, "load", lambda name: table)
+    found = made.cifar(1)
+    assert found.num_columns == 3 * 32 * 32 + 1
+    for color, channel in zip("rgb", range(3), strict=True):
+        assert found[f"{color}5_9"][1].as_py() == pytest.approx(pixels[1, 5, 9, channel] / 255)
+    assert found.column_names[: 32 + 1][-1] == "r1_0"  # row by row
+
+
+def test_drawn_rows_are_those_of_their_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.arange(200)
+    table = pa.table({"p0": values, "label": values % 4})
+    monkeypatch.setattr(made, "load", lambda name: table)
+    found = made.fashion(1, rows=40)
+    assert found.equals(made.fashion(1, rows=40))
+    assert not found.equals(made.fashion(2, rows=40))
+    assert np.unique(found["label"].to_numpy(), return_counts=True)[1].tolist() == [10] * 4
+    assert found["p0"].to_numpy().max() <= 1
+    assert made.credit(1, rows=8).num_rows == 8
+
+
+@pytest.mark.parametrize(
+    ("groups", "claim", "met"),
+    [
+        ([[[0.9, 0.9], [0.8, 0.8]], [[0.7, 0.6]]], {}, True),  # the least of the upper group counts
+        ([[[0.9, 0.9], [0.6, 0.6]], [[0.7, 0.6]]], {}, False),
+        ([[[0.9, 0.5]], [[0.6, 0.6]]], {"every": True}, False),  # one seed of two
+        ([[[0.9, 0.8]], [[0.6, 0.6]]], {"every": True, "least": 0.2}, True),
+        ([[[0.5]], [[0.5]]], {}, False),  # equal is not above
+        ([[[0.93]]], {"least": 0.93}, True),
+        ([[[0.5]], [[0.4]], [[0.3]]], {}, True),  # a chain
+        ([[[0.5]], [[0.2]], [[0.3]]], {}, False),
+    ],
+)
+def test_claims_are_judged_by_their_order(groups: list[list[list[float]]], claim: dict[str, object], met: bool) -> None:
+    made_of = Claim(part="p", words="w", groups=(), **claim)  # type: ignore[arg-type]
+    assert claim_verdict(made_of, [np.array(group) for group in groups]).met is met
+
+
+QUICK = replace(
+    LABEL_INFERENCE,
+    tables=tuple(
+        replace(table, model={**table.model, "epochs": 1}, completion={"steps": 20})
+        for table in LABEL_INFERENCE.tables
+        if table.name in ("breast_cancer_published", "digits")
+    ),
+    settings=tuple(
+        replace(each, defenses={name: chain[::8] for name, chain in each.defenses.items()})
+        for each in LABEL_INFERENCE.settings
+    ),
+    seeds=1,
+)
+
+
+@pytest.mark.slow
+def test_a_quick_study_fills_its_page(tmp_path: Path) -> None:
+    parts = ["table 2", "table 4", "table 6", "appendix e"]
+    outcome = run_study(QUICK, tmp_path / "study", parts=parts)
+    assert not outcome.failed
+    found = figures(outcome, tmp_path / "study")
+    digits = "digits", "top", NONE
+    for column in (*QUICK.parts[0].columns, "model under active attack", UTILITY):
+        assert 0 <= found["default", (*digits, column)][1] <= 1
+    honest, attacked = (found["default", (*digits, name)][1] for name in (UTILITY, "model under active attack"))
+    assert honest != attacked  # of two trainings
+    assert found["direct", ("digits", "sum", NONE, "least number")][1] == 1.0
+    assert ("appendix-e", ("digits", "top", NONE, "λ_U 1")) not in found
+    report = StudyReport(outcome, tmp_path / "study")
+    page = write_study(report, tmp_path / "study").read_text(encoding="utf-8")
+    assert "published split: federated accuracy" in page
+    assert "Sizes, networks and epochs fit two cores" in page
+    assert "tolerances and claims hold" in report.verdict()
+
+
+def test_a_column_takes_the_parameters_of_its_data_set() -> None:
+    table = replace(LABEL_INFERENCE.tables[0], completion={"auxiliary": 20, "steps": 7})
+    columns = {column.title: column for column in LABEL_INFERENCE.columns}
+    passive = LABEL_INFERENCE.attack(columns["passive, 120"], table)
+    assert passive == Kind("passive-completion", {"steps": 7, "fine_tune": True, "auxiliary": 120})
+    assert LABEL_INFERENCE.attack(columns["first negative"], table) == Kind("direct", {"rule": "first-negative"})
