@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from companies import LISTENER, PATIENCE, Case, Companies, Process, companies
-from proxy import Proxy, Weather
+from troubled import Proxy, Weather
 from undisturbed import DRAWS, Undisturbed, differences, end_of
 
 TWO = ("bank", "telco")

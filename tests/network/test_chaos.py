@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from chaos import CASES, MOMENTS, Fault, Plan, draw, play
-from proxy import Weather
+from troubled import Weather
 from undisturbed import Undisturbed
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
