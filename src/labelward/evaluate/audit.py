@@ -33,6 +33,7 @@ from labelward.evaluate.attacking import (
     score_without_view,
 )
 from labelward.evaluate.deviation import Deviation, behavior_of, deviations
+from labelward.evaluate.explained import Explainer
 from labelward.evaluate.folder import check_output, claimed, store_data
 from labelward.evaluate.kinds import check_job, completed, make_attack, make_engine, make_policies, make_programs
 from labelward.evaluate.metering import metered, readings_of
@@ -64,7 +65,13 @@ __all__ = ["audit", "library_versions", "processor"]
 
 
 def audit(
-    job: Job, out: Path, *, force: bool = False, watch: Watch = silent, protections: Protections = Protection
+    job: Job,
+    out: Path,
+    *,
+    force: bool = False,
+    watch: Watch = silent,
+    protections: Protections = Protection,
+    explained: bool = True,
 ) -> list[ResultRow]:
     """Run what a job asks for, or what is missing of it, and return all rows.
 
@@ -73,6 +80,7 @@ def audit(
         force: clear a folder of an audit of any job first.
         watch: hears how far it is.
         protections: where keys come from; a seeded source is refused.
+        explained: look at what the bottom models of the first seed's runs learned, where the model has any.
 
     Raises:
         InputError: of any kind, before anything is written.
@@ -91,7 +99,7 @@ def audit(
     with claimed(out, job, force=force):
         engine = make_engine(job.encryption)
         try:
-            _Audit(job, out, source, engine, watch, protections).run()
+            _Audit(job, out, source, engine, watch, protections, explained).run()
         finally:
             engine.close()
         return read_rows(out)
@@ -142,6 +150,7 @@ class _Seed:
     data: Rehearsal
     beside: Baselines
     upper_bound: bool
+    explainer: Explainer
     comparisons: dict[tuple[str, Kind], dict[str, Any]] = field(default_factory=dict)
     bounds: dict[Hashable, Guess] = field(default_factory=dict)
 
@@ -186,6 +195,7 @@ class _Audit:
     engine: Engine
     watch: Watch
     protections: Protections
+    explained: bool
     done: set[str] = field(default_factory=set)
 
     def run(self) -> None:
@@ -260,7 +270,7 @@ class _Audit:
         counts = {make_attack(attack).labels_needed for attack in self.job.attacks}
         store_data(self.out, data, seed, [known_rows(data.train_labels, count, seed=seed) for count in sorted(counts)])
         beside = baselines(self.programs, data, seed=seed, precision=self.job.encryption.precision)
-        return _Seed(seed, data, beside, self.job.leakage.upper_bound)
+        return _Seed(seed, data, beside, self.job.leakage.upper_bound, Explainer(self.programs, data, seed))
 
     def _train(self, at: _Seed, variant: Variant, deviation: Deviation | None) -> None:
         folder = run_folder(self.out, variant.as_list(), at.seed, "" if deviation is None else deviation.slug)
@@ -292,6 +302,9 @@ class _Audit:
                 )
         run = _Run(at, variant, deviation, folder, ended, views)
         rows, accounts = self._attack(run)
+        if self.explained and at.seed == self.job.run.seeds[0]:
+            self.watch("explanations", 0, 0, detail)
+            at.explainer.explain(folder, self._passive if deviation is None else (deviation.party,))
         write_run(self.out, self._details(run, accounts))
         for row in rows:
             if row.key() not in self.done:

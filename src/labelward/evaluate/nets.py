@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from labelward.attacks.contract import Own
 from labelward.data import PartyData, Rehearsal
 from labelward.errors import DataError, JobError, unknown_name
-from labelward.evaluate.programs import Ended, PredictMode, Programs, Watched, refuse_weightless
+from labelward.evaluate.programs import Ended, ImageMaps, PredictMode, Programs, Watched, refuse_weightless
 from labelward.evaluate.results import Seen
 from labelward.he import Counts, Engine
 from labelward.messages.splitnn import BatchEmbeddings, BatchGradients, EpochOrder
@@ -25,16 +25,19 @@ from labelward.party.context import Context
 from labelward.party.handshake import Agreed
 from labelward.party.policy import Policy
 from labelward.party.view import View
+from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.behavior import Behavior, MaliciousOptimizer
 from labelward.protocols.splitnn.cores import shared_cores
 from labelward.protocols.splitnn.held import Held, Labels
-from labelward.protocols.splitnn.local import device_of, seeded
+from labelward.protocols.splitnn.local import device_of, embedded, seeded
 from labelward.protocols.splitnn.losses import Objective, objective_of
+from labelward.protocols.splitnn.maps import class_maps, image_shape
 from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.protocols.splitnn.pooled import train_pooled
 from labelward.protocols.splitnn.predict import predict_active, predict_passive
 from labelward.protocols.splitnn.roles import VISITED, Task, run_active, run_passive, setup_of
 from labelward.protocols.splitnn.share import NetShare
+from labelward.protocols.splitnn.wire import as_array, as_tensor
 
 __all__ = ["NetPrograms"]
 
@@ -44,6 +47,8 @@ _TABLES = ("linear", "mlp", "fcnn-3", "hashed")
 """The bottom models that take columns."""
 _IMAGES, _TEXTS = ("resnet-20", "resnet-18"), ("bert-small", "bert-base")
 """Those that take pixels and tokens, which may stand in columns."""
+_EXPLAINED = 32
+"""Images that are explained at once: their features are kept at all layers."""
 _BEHAVIORS = {MaliciousOptimizer.kind: MaliciousOptimizer}
 
 
@@ -179,6 +184,31 @@ class NetPrograms(Programs[NetShare]):
             untrained=lambda: bottom.untrained(params, seeded(seed, view.party, "bottom")),
         )
 
+    def embeddings(
+        self, share: NetShare, held: PartyData, rows: NDArray[np.int64], *, seed: int
+    ) -> tuple[Floats, Floats] | None:
+        """See :meth:`Programs.embeddings`."""
+        if share.bottom is None:
+            return None
+        params = share.settings
+        device = device_of(params)
+        x = as_tensor(held.train[rows], params, device)
+        trained = share.bottom.module(params)
+        untrained = share.bottom.untrained(params, seeded(seed, held.name, "bottom"))
+        first, second = (
+            np.concatenate([as_array(piece) for piece in embedded(module.to(device), x, params)]).astype(np.float64)
+            for module in (trained, untrained)
+        )
+        return first, second
+
+    def class_maps(
+        self, shares: Mapping[str, NetShare], data: Rehearsal, rows: NDArray[np.int64]
+    ) -> dict[str, ImageMaps]:
+        """See :meth:`Programs.class_maps`; for a quantity it is the only output."""
+        if self.params.bottom not in _IMAGES:
+            return {}
+        return _class_maps(shares, data, rows)
+
     def load(self, folder: Path) -> NetShare:
         """See :meth:`Programs.load`."""
         return NetShare.load(folder)
@@ -223,6 +253,29 @@ def _check_labels(params: SplitNet, data: Rehearsal) -> None:
         ("test", data.test_values, data.test_weights),
     ):
         refuse_weightless(side, values, weights, data.classes)
+
+
+def _class_maps(shares: Mapping[str, NetShare], data: Rehearsal, rows: NDArray[np.int64]) -> dict[str, ImageMaps]:
+    active = shares[data.parties[0].name]
+    params = active.settings
+    device = device_of(params)
+    bottoms = {name: share.bottom.module(params).to(device) for name, share in shares.items() if share.bottom}
+    top = None if active.top is None else active.top.module(params).to(device)
+    x = {party.name: party.test[rows] for party in data.parties if party.name in bottoms}
+    outputs = torch.from_numpy(data.test_labels[rows] if data.classes else np.zeros(len(rows), np.int64)).to(device)
+    maps: dict[str, list[Floats]] = {name: [] for name in x}
+    for start in range(0, len(rows), _EXPLAINED):
+        piece = slice(start, start + _EXPLAINED)
+        parts = [as_tensor(x[name][piece], params, device) for name in x]
+        found = class_maps([bottoms[name] for name in x], top, parts, outputs[piece])
+        for name, values in zip(x, found, strict=True):
+            maps[name].append(as_array(values).astype(np.float64))
+    return {
+        name: ImageMaps(
+            pixels=x[name].reshape(-1, *image_shape(bottoms[name], x[name].shape[1:])), maps=np.concatenate(maps[name])
+        )
+        for name in x
+    }
 
 
 def _behavior(told: Mapping[str, Any]) -> Behavior:

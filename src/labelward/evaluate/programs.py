@@ -26,7 +26,7 @@ from labelward.party.handshake import Agreed
 from labelward.party.policy import Policy
 from labelward.party.view import View
 
-__all__ = ["Ended", "PredictMode", "Programs", "Share", "Watched", "refuse_weightless"]
+__all__ = ["Ended", "ImageMaps", "PredictMode", "Programs", "Share", "Watched", "refuse_weightless"]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -105,6 +105,19 @@ class Ended(Generic[S]):
     watched: Watched | None = None
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ImageMaps:
+    """One party's part of some images, and on what of it the joined model's answers rest.
+
+    Attributes:
+        pixels: float64 [rows, channels, height, width].
+        maps: float64 [rows, h, w], at least 0; of a row those of all parties have one scale.
+    """
+
+    pixels: Floats
+    maps: Floats
+
+
 class Programs(ABC, Generic[S]):
     """One model, with its parameters, as the evaluation runs it.
 
@@ -181,6 +194,30 @@ class Programs(ABC, Generic[S]):
             FileFormatError: the share is missing or damaged.
         """
         return own
+
+    def embeddings(self, share: S, held: PartyData, rows: Labels, *, seed: int) -> tuple[Floats, Floats] | None:
+        """Return what a party's part of the model makes of its columns, as it was trained and as it was before.
+
+        Args:
+            share: of a passive party.
+            held: its columns.
+            rows: positions of training rows.
+            seed: of the run.
+
+        Returns:
+            float64 [rows, numbers] twice; None where the model makes no embeddings.
+        """
+        return None
+
+    def class_maps(self, shares: Mapping[str, S], data: Rehearsal, rows: Labels) -> dict[str, ImageMaps]:
+        """Return by party on what of an image the joined model's output for its true label rests; empty if no images.
+
+        Args:
+            shares: of all parties.
+            data: of all parties.
+            rows: positions of test rows.
+        """
+        return {}
 
     @property
     @abstractmethod

@@ -13,6 +13,7 @@ import msgspec
 from labelward.errors import DependencyError, OutputError
 from labelward.evaluate.results import ResultRow
 from labelward.report import evidence
+from labelward.report.explained import evidence_table, explained_runs, neighbor_table
 from labelward.report.figures import Drawing, trade_off
 from labelward.report.meter import meter_images
 from labelward.report.metrics import figure, metric_name, spread_text
@@ -121,6 +122,10 @@ def _render(audit: StoredAudit) -> str:
         seen=[evidence.seen_table(label, found) for label, found in runs.items()],
         information=evidence.information_table(runs),
         meter=meter_images(runs),
+        explained=explained_runs(audit.explained),
+        neighbors=neighbor_table(audit.explained),
+        shares=evidence_table(audit.explained),
+        explaining=duration(sum(found.seconds for found in audit.explained.values())),
         keys=evidence.key_table(runs),
         phases=evidence.phase_table(runs[first]) if first else (),
         phase_label=first or "",

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from labelward.errors import FileFormatError, JobError
 from labelward.evaluate.deviation import Deviation
-from labelward.evaluate.results import ResultRow, RunDetails, defense_label, has_cut_off_row, read_rows, read_run
+from labelward.evaluate.explained import Explanations, read_explanations
+from labelward.evaluate.results import (
+    ResultRow,
+    RunDetails,
+    defense_label,
+    has_cut_off_row,
+    read_rows,
+    read_run,
+    run_folder,
+)
 from labelward.job.parse import parse_job
 
 __all__ = ["JOB_FILE", "StoredAudit", "read_audit"]
@@ -29,6 +38,8 @@ class StoredAudit:
         missing: of the finished ones, how many have no details.
         cut_off: whether the last row was lost to a kill.
         budget: the leakage budget of the job, if it has one.
+        explained: what the models of runs learned, by run in words, where it was looked at: undefended runs first, and
+            of those with the same defense the honest one.
     """
 
     job: str
@@ -40,6 +51,7 @@ class StoredAudit:
     cut_off: bool
     budget: float | None = None
     deviating: tuple[RunDetails, ...] = ()
+    explained: dict[str, Explanations] = field(default_factory=dict)
 
     @property
     def insecure(self) -> tuple[str, ...]:
@@ -89,6 +101,7 @@ def read_audit(folder: Path) -> StoredAudit:
         cut_off=has_cut_off_row(folder),
         budget=job.leakage.budget,
         deviating=_deviating(folder, rows),
+        explained=_explained(folder, rows),
     )
 
 
@@ -101,3 +114,15 @@ def _deviating(folder: Path, rows: Sequence[ResultRow]) -> tuple[RunDetails, ...
             if run is not None:
                 found[defense_label(row.defense), row.seed, slug] = run
     return tuple(found.values())
+
+
+def _explained(folder: Path, rows: Sequence[ResultRow]) -> dict[str, Explanations]:
+    found: dict[str, Explanations] = {}
+    for row in sorted(rows, key=lambda row: (bool(row.defense), defense_label(row.defense), row.behavior is not None)):
+        off = None if row.behavior is None or row.party is None else Deviation.of(row.party, row.behavior)
+        label = defense_label(row.defense) if off is None else f"{defense_label(row.defense)}, {off.label}"
+        if label not in found:
+            stored = read_explanations(run_folder(folder, row.defense, row.seed, "" if off is None else off.slug))
+            if stored is not None:
+                found[label] = stored
+    return found

@@ -201,7 +201,7 @@ def _audit(job: Job, folder: Path) -> str | None:
     Of its views only the attacker's are kept: the active party's, with all sums that it decrypted, fill a disk.
     """
     try:
-        audit(job, folder)
+        audit(job, folder, explained=False)
         for view in folder.glob(f"runs/*/*/{job.active.name}/{VIEW}"):
             with output_errors(view):
                 shutil.rmtree(view)
