@@ -27,7 +27,7 @@ from sklearn.datasets import make_classification
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "network"))
 from companies import authority, free_port  # type: ignore[import-not-found]
-from proxy import Proxy, Weather  # type: ignore[import-not-found]
+from troubled import Proxy, Weather  # type: ignore[import-not-found]
 
 from labelward.transport.certificates import new_party
 
