@@ -17,7 +17,7 @@ from labelward.evaluate.studies.read import figures
 from labelward.evaluate.studies.run import run_study
 from labelward.job import Kind, parse_job
 from labelward.report.study import StudyReport, write_study
-from labelward.report.study_cells import claim_verdict
+from labelward.report.study_verdicts import claim_verdict, contest_verdict
 
 PIXELS = [f"p{at}" for at in range(64)]
 
@@ -150,7 +150,7 @@ def test_drawn_rows_are_those_of_their_seed(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_claims_are_judged_by_their_order(groups: list[list[list[float]]], claim: dict[str, object], met: bool) -> None:
     made_of = Claim(part="p", words="w", groups=(), **claim)  # type: ignore[arg-type]
-    assert claim_verdict(made_of, [np.array(group) for group in groups]).met is met
+    assert claim_verdict(made_of, [np.array(group) for group in groups])[1] is met
 
 
 QUICK = replace(
@@ -194,3 +194,14 @@ def test_a_column_takes_the_parameters_of_its_data_set() -> None:
     passive = LABEL_INFERENCE.attack(columns["passive, 120"], table)
     assert passive == Kind("passive-completion", {"steps": 7, "fine_tune": True, "auxiliary": 120})
     assert LABEL_INFERENCE.attack(columns["first negative"], table) == Kind("direct", {"rule": "first-negative"})
+
+
+@pytest.mark.parametrize(
+    ("second", "word"), [([0.7, 0.71, 0.69], "it wins"), ([0.95, 0.6, 0.8], "no clear winner"), ([0.7], "one seed")]
+)
+def test_who_wins_is_told_only_beyond_chance(second: list[float], word: str) -> None:
+    best = np.array([0.8, 0.82, 0.81])[: len(second)]
+    told = contest_verdict("digits", {"worst": best - 0.5, "second": np.array(second), "best": best})
+    assert "the best is best (0.8" in told
+    assert "before second" in told
+    assert word in told

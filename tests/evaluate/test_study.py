@@ -38,7 +38,7 @@ from labelward.evaluate.studies.read import figures, information_by_tree, versio
 from labelward.evaluate.studies.run import STUDY_FILE, run_study
 from labelward.job import Kind, parse_job
 from labelward.report.study import StudyReport, write_study
-from labelward.report.study_cells import rival_verdict
+from labelward.report.study_verdicts import rival_verdict
 from labelward.report.summary import Spread
 
 SMALL = {"trees": 2, "depth": 3, "feature_fraction": 0.8}

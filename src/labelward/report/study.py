@@ -11,23 +11,14 @@ import numpy as np
 
 from labelward.errors import DependencyError
 from labelward.evaluate.private import replacing
-from labelward.evaluate.studies.plan import NONE, SUMS, UTILITY, Claim, DataSet, Defended, Part, Place, Setting
+from labelward.evaluate.studies.plan import NONE, SUMS, UTILITY, DataSet, Defended, Part, Place, Setting
 from labelward.evaluate.studies.read import Figures, figures, information_by_tree, versions
 from labelward.evaluate.studies.run import Outcome
 from labelward.report.metrics import metric_name
 from labelward.report.numbers import count, decimals
-from labelward.report.study_cells import (
-    Cell,
-    Grid,
-    Section,
-    claim_verdict,
-    figure,
-    gain,
-    rival_verdict,
-    section,
-    signed,
-)
+from labelward.report.study_cells import Cell, Grid, Section, figure, gain, section, signed
 from labelward.report.study_plots import Mark, curves, trade_off
+from labelward.report.study_verdicts import contest, judged, rival_verdict
 from labelward.report.summary import Spread
 
 __all__ = ["PAGE_FILE", "StudyReport", "write_study"]
@@ -129,24 +120,13 @@ class StudyReport:
 
     def _claimed(self, part: Part, shown: Section) -> Section:
         """Return a section with what is claimed of its figures, judged where all seeds are there."""
-        told = [self._claim(part, each) for each in self.study.claims if each.part == part.name]
-        return replace(shown, verdicts=(*shown.verdicts, *(each for each in told if each)))
-
-    def _claim(self, part: Part, claim: Claim) -> str:
-        """Say whether a claim holds; nothing where a figure is missing."""
-        setting = part.settings[0]
-        groups = [[self._figures.get((setting, place), {}) for place in group] for group in claim.groups]
-        seeds = sorted(set.intersection(*(set(each) for group in groups for each in group)))
-        if not seeds:
-            return ""
-        values = [np.array([[each[seed] for seed in seeds] for each in group]) for group in groups]
-        if not claim.every:
-            values = [group.mean(axis=1, keepdims=True) for group in values]
-        told = claim_verdict(claim, values)
-        if len(seeds) != self.study.seeds:
-            return f"{told.words}; not judged on {len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'}."
-        self._judged[claim.words] = told.met
-        return f"{told.words}: {'yes ✓' if told.met else 'no ✗'}."
+        told = []
+        for claim in (each for each in self.study.claims if each.part == part.name):
+            found = judged(claim, part.settings[0], self._figures, self.study.seeds)
+            if found.met is not None:
+                self._judged[claim.words] = found.met
+            told.append(found.words)
+        return replace(shown, verdicts=(*shown.verdicts, *filter(None, told)))
 
     def _tables(self, part: Part) -> tuple[DataSet, ...]:
         return self.study.shown(part, self.outcome.tables)
@@ -158,7 +138,7 @@ class StudyReport:
         return [each for each in setting.defenses.get(model, ()) if not part.defenses or each.family in part.defenses]
 
     def _grid(self, part: Part) -> Section:
-        setting, rows, told = self._settings[part.settings[0]], [], []
+        setting, rows, told, verdicts = self._settings[part.settings[0]], [], [], []
         for table in self._tables(part):
             for model in self._models(part):
                 cells = []
@@ -167,9 +147,13 @@ class StudyReport:
                     cells.append(self._cell(part, setting, place))
                     told += self._difference(part, setting, table, place)
                 rows.append((f"{_title(table)}, {_MODELS[model]}", tuple(cells)))
+                verdicts += [
+                    contest(table.name, (setting.name, (table.name, model, NONE)), each, self._figures)
+                    for each in part.contests
+                ]
         header = (_utility(self._tables(part)), *part.columns)
         grid = Grid(caption=f"{self.study.metric}, undefended", header=header, rows=tuple(rows))
-        return section(part, (grid,), differences=told)
+        return section(part, (grid,), differences=told, verdicts=[*filter(None, verdicts)])
 
     def _difference(self, part: Part, setting: Setting, table: DataSet, place: Place) -> list[str]:
         """Say where a figure differs from the printed one, and what is known of the reason."""

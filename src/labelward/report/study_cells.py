@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-
-from labelward.evaluate.studies.plan import Claim, Part
+from labelward.evaluate.studies.plan import Part
 from labelward.report.numbers import decimals
 from labelward.report.study_plots import Image
 from labelward.report.summary import Spread
 
-__all__ = [
-    "Cell",
-    "Grid",
-    "Section",
-    "Verdict",
-    "claim_verdict",
-    "figure",
-    "gain",
-    "rival_verdict",
-    "section",
-    "signed",
-]
+__all__ = ["Cell", "Grid", "Section", "figure", "gain", "section", "signed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,54 +81,6 @@ def figure(mean: float, std: float | None) -> str:
 def signed(value: float) -> str:
     """Return a number with its sign, three digits."""
     return f"{'+' if value > 0 else ''}{decimals(value, 3)}"
-
-
-def rival_verdict(gains: Sequence[Spread]) -> str:
-    """Say what an option brings, from its gain on each data set and model: wins, loses, or neither.
-
-    It wins where the mean gain is more than twice its standard error over data sets and models, and loses where it is
-    less than minus that: seeds of one data set have columns and rows in common, so that they do not count as so many
-    witnesses.
-    """
-    whole = Spread.of([each.mean for each in gains])
-    better = sum(each.mean > 0 for each in gains)
-    told = f"{gain(whole)} over {len(gains)} pairs of data set and model, better on {better} of them"
-    if whole.std is None:
-        return f"{told}; one pair says nothing of others."
-    error = whole.error
-    if abs(whole.mean) <= 2 * error:
-        return (
-            f"{told}; it neither wins nor loses: the mean is within twice its standard error of {decimals(error, 3)}."
-        )
-    outcome = "wins" if whole.mean > 0 else "loses"
-    return f"{told}; it {outcome}: the mean is beyond twice its standard error of {decimals(error, 3)}."
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What figures say of a claim, in words, and whether it holds."""
-
-    words: str
-    met: bool
-
-
-def claim_verdict(claim: Claim, groups: Sequence[NDArray[np.float64]]) -> Verdict:
-    """Judge a claim.
-
-    Args:
-        claim: what is claimed.
-        groups: float64 [places, seeds], or [places, 1] of means.
-    """
-    if len(groups) == 1:
-        found = groups[0].min(axis=0)
-    else:
-        found = np.min([upper.min(axis=0) - lower.max(axis=0) for upper, lower in pairwise(groups)], axis=0)
-    holds = (found > 0) & (np.round(found, 9) >= claim.least)
-    what = "least difference" if len(groups) > 1 else "figure"
-    if not claim.every:
-        return Verdict(f"{claim.words} ({what} {decimals(float(found[0]), 3)})", bool(holds[0]))
-    told = f"{what} {signed(float(found.min()))} to {signed(float(found.max()))}"
-    return Verdict(f"{claim.words}, in {int(holds.sum())} of {len(holds)} seeds ({told})", bool(holds.all()))
 
 
 def gain(difference: Spread) -> str:

@@ -63,6 +63,8 @@ _COLUMNS = (
     Column(title="every label", attack=_LIGHT, metric="accuracy", of="all labels"),
 )
 _TABLE_2 = tuple(each.title for each in _COLUMNS[:11])
+_FINE_TUNED = ("passive", "active", "untrained bottom")
+_HEAD_ONLY = tuple(f"{name}, head only" for name in _FINE_TUNED)
 _TABLE_3 = tuple(f"{name}, {count}" for count in _COUNTS for name in ("passive", "untrained"))
 _TABLE_4 = ("model under active attack",)
 _TABLE_6 = ("first negative", "least number")
@@ -125,6 +127,7 @@ _PARTS = (
         columns=_TABLE_2,
         models=(TOP,),
         tables=_REST,
+        contests=(_FINE_TUNED, _HEAD_ONLY, (*_FINE_TUNED, *_HEAD_ONLY, "logistic regression", "boosted trees")),
         about="The first number is the federated model's, on test rows. Untrained bottom is the paper's direct "
         "semi-supervised learning. Head only: the bottom model stays as it was trained, as in the published code; "
         "else it is fine-tuned, as the paper says. Logistic regression and boosted trees learn from the same known "

@@ -170,6 +170,7 @@ class Part:
         models: names that it shows; empty: all.
         tables: names of data sets that it shows; empty: all.
         asked: whether it is run only where it is named.
+        contests: groups of columns, of each of which the best is told.
     """
 
     name: str
@@ -184,6 +185,7 @@ class Part:
     models: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
     asked: bool = False
+    contests: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
