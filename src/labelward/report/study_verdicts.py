@@ -125,7 +125,7 @@ def contest_verdict(where: str, rivals: Mapping[str, Floats]) -> str:
     above = int((rivals[best] > rivals[second]).sum())
     means = {name: decimals(float(values.mean()), 3) for name, values in rivals.items()}
     told = (
-        f"{where}: of {', '.join(rivals)} the best is {best} ({means[best]}), before {second} ({means[second]}): "
+        f"{where}: of {'; '.join(rivals)} the best is {best} ({means[best]}), before {second} ({means[second]}): "
         f"{gain(lead)} seed by seed, above in {above} of {lead.seeds}"
     )
     if lead.std is None:
