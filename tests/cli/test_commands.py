@@ -346,7 +346,8 @@ def test_list_says_what_each_name_means(call: Call) -> None:
     for model in families["models"]:
         docs = {one["name"]: one["doc"] for one in model["parameters"]}
         assert len(set(docs.values())) == len(docs)  # none has the words of another
-    boosted, forest = ({one["name"] for one in model["parameters"]} for model in families["models"])
+    names = {model["kind"]: {one["name"] for one in model["parameters"]} for model in families["models"]}
+    boosted, forest = names["secureboost"], names["forest"]
     assert {"learning_rate", "objective"} <= boosted - forest
     assert forest - boosted == {"replace", "trees_at_once"}
     assert "insecure=True" not in call("list", "engines").stdout

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse.csgraph import connected_components
@@ -57,6 +57,7 @@ def test_a_long_chain_is_one_part():
 
 @settings(deadline=None)
 @given(shapes((1, 4), (1, 25), 4), st.integers(1, 4))
+@example(np.array([[0, 1], [1, 1], [1, 1]], dtype=np.int32), 2)  # an eigenvalue of -1, the least there is
 def test_points_are_eigenvectors_with_the_largest_eigenvalues(leaves, dimensions):
     """Of rows: by definition, and by the largest eigenvalues that a dense solver finds, as far as they are positive."""
     signatures = merge(leaves)

@@ -63,6 +63,7 @@ def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dic
     from labelward.report.summary import summary_table
 
     attacks = {kind_label(row.attack): row.attack for row in rows if row.attack is not None}
+    behaviors = {kind_label(row.behavior): row.behavior for row in rows if row.behavior is not None}
     figures = []
     for row in summary_table(rows):
         leakage = _figures(row.leakage) | {
@@ -84,6 +85,7 @@ def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dic
                 "defense": list(row.chain),
                 "party": row.party,
                 "attack": None if row.attack is None else attacks[row.attack],
+                "behavior": None if row.behavior is None else behaviors[row.behavior],
                 "leakage": None if row.attack is None else leakage,
                 "utility": utility,
                 "cost": _figures(row.cost),

@@ -144,11 +144,11 @@ def _shared(leaf: NDArray[np.int32], vector: Floats) -> Floats:
 def _product(
     leaf: NDArray[np.int32], root: Floats, own: Floats, part: NDArray[np.int32], known: Floats, vector: Floats
 ) -> Floats:
-    """Return the matrix over groups times a vector; the known eigenvectors have eigenvalue -1 in place of 1."""
+    """Return the matrix over groups times a vector; known eigenvectors have eigenvalue -2, below all others, for 1."""
     out = root * _shared(leaf, root * vector) - own * vector
     along = np.zeros(len(vector))
     for group in range(len(vector)):
         along[part[group]] += known[group] * vector[group]
     for group in range(len(vector)):
-        out[group] -= 2 * known[group] * along[part[group]]
+        out[group] -= 3 * known[group] * along[part[group]]
     return out

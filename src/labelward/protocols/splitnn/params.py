@@ -54,8 +54,8 @@ class SplitNet:
         weight_decay: L2 penalty of all weights, as torch's optimizers take it.
         schedule: ``"constant"``; ``"step"``: times ``step_factor`` after every ``step_epochs`` epochs; ``"cosine"``:
             down to 0 along half a cosine over all epochs.
-        step_epochs: for ``"step"`` only.
-        step_factor: for ``"step"`` only.
+        step_epochs: after how many epochs a ``"step"`` is taken; for that schedule only.
+        step_factor: what a ``"step"`` multiplies the rate by; for that schedule only.
         loss: ``"cross_entropy"``; ``"weighted"``: cross-entropy with a weight for each class; ``"nll"``: negative log
             likelihood of log-probabilities (with the log-softmax after the logits the same as cross-entropy);
             ``"mse"``, for quantities. ``"auto"`` is cross-entropy or mean squared error, whichever fits the labels.
