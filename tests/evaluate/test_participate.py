@@ -16,6 +16,7 @@ import pyarrow.parquet
 import pytest
 
 from labelward.errors import DataError, FileFormatError, HandshakeError, JobError, OutputError, PeerError, PeerRestarted
+from labelward.evaluate.names import brief_variant
 from labelward.evaluate.participate import participate
 from labelward.evaluate.party_predict import predict_as
 from labelward.evaluate.party_record import PARTY_FILE, PartyRecord, read_party_record, write_party_record
@@ -387,6 +388,14 @@ def test_the_folder_of_another_job_is_refused(company: Path) -> None:
         participate(load_job(path), "telco", company / "run-telco", seed=1, join=Meeting().join, log=silent)
 
 
+def test_the_folder_of_another_defense_is_refused(company: Path) -> None:
+    trained(company, Meeting())
+    bank: dict[str, Any] = {"job": load_job(company / "bank.toml"), "party": "bank", "out": company / "run-bank"}
+    (other,) = {brief_variant(each).slug for each in bank["job"].variants()} - {"none"}
+    with pytest.raises(OutputError, match=f"holds a run that is defended by none, not {other}; choose another folder"):
+        participate(**bank, seed=1, variant=other, join=Meeting().join, log=silent)
+
+
 def test_a_run_goes_on_with_other_addresses_and_patience(company: Path) -> None:
     """A network that failed may need them; what is trained is the same."""
     trained(company, Meeting())
@@ -435,6 +444,7 @@ def test_the_page_says_what_protected_the_run(company: Path) -> None:
     page = write_party_report(company / "run-bank").read_text()
     record = read_party_record(company / "run-bank")
     assert record is not None
-    for words in (record.key.fingerprint, "certificate of bank", "plain engine", "gone on with 1 times", "AUC"):
+    for words in (record.key.fingerprint, "certificate of bank", "plain engine", "AUC"):
         assert words in page
+    assert "gone on with once after an interruption." in page
     assert "no encryption (plain engine)" in page

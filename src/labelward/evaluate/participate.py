@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from labelward.data import OwnTable, Split, load_own, own_party, own_rehearsal
-from labelward.errors import JobError, unknown_name
+from labelward.errors import JobError, OutputError, unknown_name
 from labelward.evaluate.attempts import Join, Log, Outcome, Run, Side
 from labelward.evaluate.folder import claimed
 from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
@@ -58,6 +58,7 @@ def participate(
 
     Raises:
         InputError: of any kind, before anything is written.
+        OutputError: ``out`` cannot be written, or holds the run of another job or defense.
         HandshakeError: the parties disagree on job, rows or version.
         PeerError: a peer was away for too long, failed, or sent what cannot be; the same call goes on later.
         PolicyError: the defense does not fit model or data.
@@ -74,6 +75,11 @@ def participate(
     side = _active(job, own, seed, variant, progress) if party == job.active.name else _passive(job, party, own)
     with claimed(out, job, "party", force=force):
         record = read_party_record(out)
+        if record is not None and record.defense != side.defense:
+            raise OutputError(
+                f"{out}: holds a run that is defended by {record.defense}, not {side.defense}; choose another folder, "
+                "or --force to replace it"
+            )
         if record is not None and record.stage == "closed":
             log("done", {"model": record.model, "attempts": record.attempts})
             return record

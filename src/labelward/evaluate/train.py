@@ -140,7 +140,7 @@ def variant_of(job: Job, slug: str | None) -> Variant:
     variants = {brief_variant(variant).slug: variant for variant in job.variants()}
     if slug is None:
         if len(variants) > 1:
-            raise JobError(f"the job has several variants; choose one of {', '.join(variants)}")
+            raise JobError(f"the job has several variants; choose one of {', '.join(variants)} with --defense")
         return Variant()
     if slug not in variants:
         raise JobError(unknown_name("variant", slug, variants))

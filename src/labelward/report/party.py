@@ -76,8 +76,10 @@ class _Part:
 
 
 def _verdict(record: PartyRecord) -> str:
-    times = "" if record.attempts <= 1 else f" It was gone on with {record.attempts - 1} times after interruptions."
-    return f"Model {record.model or NOTHING}: {_STAGES[record.stage]}.{times}"
+    again = record.attempts - 1
+    times = "once after an interruption" if again == 1 else f"{again} times after interruptions"
+    went_on = f" It was gone on with {times}." if again > 0 else ""
+    return f"Model {record.model or NOTHING}: {_STAGES[record.stage]}.{went_on}"
 
 
 def _protection(record: PartyRecord) -> _Part:
