@@ -151,8 +151,11 @@ def test_own_tables_are_encoded_as_for_the_run(
     assert View.load(view).header.columns == columns
     trained = telco.filter(pc.is_in(telco["who"], value_set=stored["id"].combine_chunks()))
     assert attacked(view, trained, tmp_path, id_column="who") == attacked(view, stored, tmp_path)
+    assert attacked(view, telco, tmp_path, id_column="who") == attacked(view, stored, tmp_path)  # all rows of the run
+    with pytest.raises(DataError, match="has 79 rows, but the view of 'telco' speaks of 64"):
+        attacked(view, telco.slice(1), tmp_path, id_column="who")
     with pytest.raises(DataError, match="has 80 rows, but the view of 'telco' speaks of 64"):
-        attacked(view, telco, tmp_path, id_column="who")
+        attacked(view, telco.drop_columns(["who"]), tmp_path)
     with pytest.raises(DataError, match="it has besides 'who'"):
         attacked(view, trained, tmp_path)
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from labelward.attacks.contract import Aux, Guess, Own
-from labelward.data import encode_as, origin, read_ids, read_table
+from labelward.data import Split, encode_as, origin, read_ids, read_table
 from labelward.data.labels import encode_labels, encode_quantities, label_bins
 from labelward.data.tables import find_column
 from labelward.errors import DataError, FileFormatError, JobError
@@ -27,6 +27,7 @@ from labelward.evaluate.attacking import guess_labels, score_label_guess, score_
 from labelward.evaluate.kinds import make_attack
 from labelward.evaluate.private import replacing
 from labelward.job import Kind
+from labelward.messages.setup import Begin
 from labelward.party.transcript import ids_digest
 from labelward.party.view import View
 
@@ -93,8 +94,8 @@ def attack_view(
     Args:
         view_dir: folder of the view.
         features: table of the columns that the view's party had, of the training rows. Where it has row ids, they must
-            be the view's, in any order. Without ids only the number of rows is checked: they must be in the view's
-            order, and are numbered from 0.
+            be the view's, in any order; a passive party may bring all rows of the run. Without ids only the number of
+            rows is checked: they must be in the view's order, and are numbered from 0.
         kind: of the attack.
         params: of the attack.
         classes: number of classes that the attacker knows there to be; of quantities, of the bins to guess.
@@ -119,10 +120,13 @@ def attack_view(
         raise FileFormatError(f"{view_dir}: the view does not say which rows it speaks of")
     table = read_table(features, text=[id_column or "id"])
     place = f"table {str(features)!r}"
+    named = id_column is not None or "id" in table.column_names
+    if named and table.num_rows != view.rows:
+        table = _training_rows(view, table, id_column or "id", place)
     if table.num_rows != view.rows:
         raise DataError(f"{place}: has {table.num_rows} rows, but the view of {view.party!r} speaks of {view.rows}")
     ids = _ids(table, id_column, place)
-    if id_column is not None or "id" in table.column_names:
+    if named:
         order = _view_order(view, ids, place)
         table, ids = table.take(pa.array(order)), tuple(ids[row] for row in order)
     _check_columns(view, [name for name in table.column_names if name != (id_column or "id")], place)
@@ -332,6 +336,16 @@ def _view_order(view: View, ids: Sequence[str], place: str) -> Sequence[int]:
         f"{place}: its row ids are not those of the view of {view.party!r}, or are in another order; "
         "is it of another seed, or are these not the training rows?"
     )
+
+
+def _training_rows(view: View, table: pa.Table, column: str, place: str) -> pa.Table:
+    """Return the training rows of a table of all rows of a run, sorted by id, if it is one: the view says which."""
+    began = next(view.received(Begin), None)
+    if began is None or began.message.test.total != table.num_rows:
+        return table
+    begin = began.message
+    split = Split.of(begin.validation.unpack(table.num_rows), begin.test.unpack(table.num_rows))
+    return table.take(pa.array(np.argsort(read_ids(table, column, place))[split.train]))
 
 
 def _check_columns(view: View, held: Sequence[str], place: str) -> None:
