@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from labelward.cli._output import counted
 from labelward.cli._voice import Voice
 from labelward.errors import CertificateError, HandshakeError, OutputError, PeerError
 
@@ -22,16 +23,16 @@ __all__ = ["Journal"]
 _TELLING = (CertificateError, HandshakeError, OutputError, PeerError)
 """Errors whose text holds names, files and numbers only; the texts of others may hold values of a table."""
 
-_PARTING = ("saved", "done", "predicted")
+_PARTING = ("saved", "finished", "done")
 """From here on a peer that leaves is no news."""
 
 _REPORTED_EVERY = 30.0  # seconds
 
 _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "listening": lambda told: f"listening at {told['listen']}",
-    "connected": lambda told: f"{told['peer']} connects from {_plain(told['address'])}" if "peer" in told else "",
+    "connected": lambda told: f"{told['peer']} connects from {told['address']}" if "peer" in told else "",
     "session": lambda told: f"{told['peer']} is here (certificate {told['fingerprint'][:16]})",
-    "disconnected": lambda told: f"no connection to {told.get('peer') or _plain(told['address'])}: {told['reason']}",
+    "disconnected": lambda told: f"no connection to {told.get('peer') or told['address']}: {told['reason']}",
     "refused": lambda told: f"refused {told.get('peer') or told.get('address') or 'a message'}: {told['reason']}",
     "waiting": lambda told: f"waiting for {', '.join(told['for'])}",
     "away": lambda told: f"{told['peer']} is away: {told['reason']}",
@@ -47,11 +48,6 @@ _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "done": lambda told: f"all parties have their shares of model {told['model']}",
 }
 """What people are told of an event; of others nothing."""
-
-
-def _plain(address: str) -> str:
-    """Return an address without the kind that gRPC puts before it."""
-    return address.removeprefix("ipv4:").removeprefix("ipv6:")
 
 
 def _since(checkpoint: int | None) -> str:
@@ -141,7 +137,7 @@ class Journal:
         left = f", about {rest:.0f} s left" if rest < 100 else f", about {rest / 60:.0f} min left"
         with self._lock:
             if self._voice is not None:
-                self._voice(f"{done} of {total} {what}{left}" if total else f"{done} {what}")
+                self._voice(f"{done} of {total} {what}{left}" if total else counted(done, what.removesuffix("s")))
 
     def failed(self, error: Exception) -> None:
         """Take what ended the run; its text only where it can hold no value of a table."""

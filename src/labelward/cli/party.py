@@ -12,7 +12,7 @@ import typer
 
 from labelward.cli._events import Journal
 from labelward.cli._guard import LARGEST_SEED, end, naming, refuse_existing
-from labelward.cli._output import counted, insecure_warning, warn
+from labelward.cli._output import counted, warn
 
 if TYPE_CHECKING:
     from labelward.evaluate.party_record import PartyRecord
@@ -52,6 +52,7 @@ def party(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
 ) -> None:
     """Take part in a training, or in a prediction, as one party; the same command goes on where it was cut off."""
+    from labelward.cli.audit import insecure_reasons
     from labelward.evaluate.folder import PARTY_LOG
     from labelward.job import load_job
 
@@ -59,6 +60,9 @@ def party(
     folder = out or job_file.with_name(f"{job_file.stem}-{name}")
     if predictions is not None:
         refuse_existing(predictions, force=force, ending=".parquet")
+    reasons = insecure_reasons(job) if rows is None else []
+    if reasons and not json_log:  # whose first line tells it as well
+        typer.echo(f"INSECURE: {', '.join(reasons)}; this run protects nothing", err=True)
     with Journal(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as journal, _ending(journal), naming(job_file):
         if rows is not None:
             _predict(job, name, folder, (rows, predictions), mode, journal)
@@ -86,12 +90,11 @@ def _predict(
 
 def _train(job: Job, name: str, folder: Path, journal: Journal, *, seed: int, variant: str | None, force: bool) -> None:
     """Take part in the training, and say what it came to."""
-    from labelward.cli.audit import insecure_reasons, unless_missing
+    from labelward.cli.audit import unless_missing
     from labelward.evaluate.network import join
     from labelward.evaluate.participate import participate
     from labelward.report.party import write_party_report
 
-    insecure_warning(insecure_reasons(job))
     record = participate(
         job,
         name,

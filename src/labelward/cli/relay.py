@@ -16,16 +16,13 @@ __all__ = ["relay"]
 
 _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "listening": lambda told: f"listening at {told['listen']}",
-    "connected": lambda told: f"{told['peer']} connects from {_from(told)} (certificate {told['fingerprint'][:16]})",
+    "connected": lambda told: (
+        f"{told['peer']} connects from {told['address']} (certificate {told['fingerprint'][:16]})"
+    ),
     "disconnected": lambda told: f"{told['peer']} has left: {told['reason']}",
-    "refused": lambda told: f"refused {told['peer']} from {_from(told)}: {told['reason']}",
+    "refused": lambda told: f"refused {told['peer']} from {told['address']}: {told['reason']}",
     "stopped": lambda told: "stopped; parties connect again when the relay is back, and lose nothing",
 }
-
-
-def _from(told: Mapping[str, Any]) -> str:
-    """Return an address without the kind that gRPC puts before it."""
-    return str(told["address"]).removeprefix("ipv4:").removeprefix("ipv6:")
 
 
 def relay(

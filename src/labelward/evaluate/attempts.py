@@ -292,7 +292,7 @@ class Run:
             name: PeerRecord(
                 identity=peer.identity,
                 fingerprint=peer.fingerprint,
-                address=peer.address.removeprefix("ipv4:").removeprefix("ipv6:"),
+                address=peer.address,
                 tls=f"{peer.tls}, {peer.cipher}" if peer.tls else None,
                 sealed=peer.sealed,
             )

@@ -23,7 +23,7 @@ def join(job: Job, party: str, purpose: str, log: Log) -> tuple[Network, str]:
     Raises:
         CertificateError: a certificate, key or authority is missing or unfit; names the file.
         JobError: ``[network]`` lacks what this party needs.
-        OutputError: the listening address cannot be had.
+        InputError: the listening address cannot be had.
     """
     from labelward.transport.certificates import Credentials, fingerprint
     from labelward.transport.grpc import Endpoint

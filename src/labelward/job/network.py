@@ -25,7 +25,7 @@ class NetworkSection:
 
     Attributes:
         address: where the others reach the listener, ``"HOST:PORT"``; an IPv6 address stands in brackets.
-        listen: where the listener listens; None: on all IPv4 addresses of its machine, at the port of ``address``.
+        listen: where the listener listens; None: on all addresses of its machine, at the port of ``address``.
         listener: the name of who listens; None: the active party. A name that is no party's is a relay.
         certificates: folder with ``NAME.crt``, ``NAME.key`` and ``authority.crt``.
         timeout: seconds that a peer may be away before the run ends.

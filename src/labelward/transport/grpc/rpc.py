@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from labelward.errors import CertificateError, CodecError, InputError
 from labelward.transport.grpc import envelope
@@ -141,7 +142,7 @@ class Listener:
 
         found = context.auth_context()
         chain = b"".join(found.get("x509_pem_cert_chain") or found.get("x509_pem_cert") or [])
-        address = context.peer()
+        address = _plain(context.peer())
         try:
             certificate = verify_peer(chain, self._authority, None)
             party = party_of(certificate)
@@ -163,6 +164,11 @@ class Listener:
             pass
         finally:
             member.close("its connection was lost")
+
+
+def _plain(address: str) -> str:
+    """Return where a connection comes from as people write it: gRPC puts its kind before it, and escapes brackets."""
+    return unquote(address).removeprefix("ipv4:").removeprefix("ipv6:")
 
 
 def _end(context: Any, code: Any, reason: Refused) -> None:
