@@ -123,6 +123,17 @@ def test_color_images_are_columns_by_channel(monkeypatch: pytest.MonkeyPatch) ->
     assert found.column_names[: 32 + 1][-1] == "r1_0"  # row by row
 
 
+def test_clicks_are_hashed_by_name_and_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"I1": [3, None, -3], "C1": ["a", "a", None], "C2": ["a", "b", None], "label": [0, 1, 0]})
+    monkeypatch.setattr(made, "load", lambda name: table)
+    found = made.clicks(1, buckets=4096)
+    values = np.array([found[f"h{at}"].to_numpy() for at in range(4096)]).T
+    assert np.sort(values[0])[-3:] == pytest.approx([1, 1, np.log(4)])  # "a" of another column is another category
+    assert (values[0] * values[1]).sum() == 1  # C1 = a
+    assert values[1].sum() == 2
+    assert values[2].sum() == pytest.approx(-np.log(4))
+
+
 def test_drawn_rows_are_those_of_their_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.arange(200)
     table = pa.table({"p0": values, "label": values % 4})

@@ -194,9 +194,8 @@ _PARTS = (
         columns=("passive", "active", "all labels"),
         axis="columns of the attacker, %",
         models=(TOP,),
-        tables=("criteo_8k",),
-        about="The paper shares out hashed columns; here each party hashes the raw columns that it holds, as it would "
-        "in earnest.",
+        tables=("criteo",),
+        about="Hashed columns are shared out, as in the paper.",
         asked=True,
     ),
     Part(
@@ -218,7 +217,7 @@ _PARTS = (
         settings=("defended",),
         columns=("active",),
         models=(TOP,),
-        tables=("digits", "cifar10", "criteo_8k"),
+        tables=("digits", "cifar10", "criteo"),
         about="The paper shows it as a plot only. Some of its settings.",
         asked=True,
     ),

@@ -12,7 +12,7 @@ __all__ = ["EXPECTED", "PRINTED"]
 _TABLE_2 = {
     # passive and active on training rows, then on test rows
     "cifar10": (0.8024, 0.8484, 0.6299, 0.6342),
-    "criteo_8k": (0.6828, 0.6879, 0.6785, 0.6830),
+    "criteo": (0.6828, 0.6879, 0.6785, 0.6830),
     "credit_default": (0.7614, 0.7824, 0.7519, 0.7673),
 }
 _ORDER = ("passive", "active", "passive, test rows", "active, test rows")
@@ -23,7 +23,7 @@ _TABLE_3 = {
     120: (0.8406, 0.1866),
     320: (0.8544, 0.3286),
 }
-_TABLE_4 = {"cifar10": (0.8280, 0.8139), "criteo_8k": (0.7132, 0.7128), "credit_default": (0.8340, 0.8504)}
+_TABLE_4 = {"cifar10": (0.8280, 0.8139), "criteo": (0.7132, 0.7128), "credit_default": (0.8340, 0.8504)}
 _TABLE_6 = {
     # accuracy of the model, of the attack
     "noise 0.0001": (0.8347, 0.8063),

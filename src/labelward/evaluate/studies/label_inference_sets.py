@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from .made import CIFAR, DIGITS, FASHION, TOKENS, VOCABULARY, cifar, credit, fashion, texts
+from .made import CIFAR, DIGITS, FASHION, TOKENS, VOCABULARY, cifar, clicks, credit, fashion, texts
 from .plan import ATTACKER, DataSet
 
 __all__ = ["CONFIGURED", "FULL", "SETS"]
@@ -41,7 +41,7 @@ _BERT: Mapping[str, Any] = {
     "learning_rate": 5e-4,
     "epochs": 4,
 }
-_CLICKS: Mapping[str, Any] = {"bottom": "hashed", "top_model": "fcnn-3", "batch_size": 64, "epochs": 5}
+_CLICKS: Mapping[str, Any] = {**_THREE, "top_model": "fcnn-3", "standardize": False, "batch_size": 64, "epochs": 5}
 _RESNET: Mapping[str, Any] = {
     "bottom": "resnet-20",
     "batch_size": 32,
@@ -109,9 +109,11 @@ SETS = (
         model=_PIXELS,
     ),
     DataSet(
-        name="criteo_8k",
+        name="criteo",
         title="Criteo",
-        substitute="8,000 of 100,000 rows; each party hashes the columns that it holds, to 4,096",
+        substitute="8,000 of 100,000 rows, hashed to 1,024 columns in place of 8,192",
+        table="criteo_8k",
+        generate=partial(clicks, buckets=1_024),
         utility="accuracy",
         model=_CLICKS,
         completion={"auxiliary": 100},
@@ -164,6 +166,7 @@ _LARGE: dict[str, dict[str, Any]] = {
         "substitute": "8,000 training and 2,000 test images of 50,000 and 10,000",
         "model": {**_RESNET, "bottom": "resnet-18", "height": CIFAR, "channels": 3},
     },
+    "criteo": {"substitute": "8,000 of 100,000 rows", "generate": partial(clicks, buckets=8_192)},
     "ag_news": {"model": _BERT_BASE},
     "dbpedia": {"model": _BERT_BASE},
     "credit_default": {

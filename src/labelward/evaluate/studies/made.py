@@ -1,4 +1,4 @@
-"""Tables of images, texts and rows drawn from larger sets, made of those of the catalogue.
+"""Tables of images, texts, hashed columns and rows drawn from larger sets, made of those of the catalogue.
 
 A job reads columns, so that an image is a column for each pixel, channel by channel and row by row, and a text one for
 each place, in which the number of a token stands.
@@ -19,7 +19,19 @@ from labelward.data.catalogue import load
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CIFAR", "DIGITS", "FASHION", "TOKENS", "VOCABULARY", "cifar", "credit", "fashion", "halves", "texts"]
+__all__ = [
+    "CIFAR",
+    "DIGITS",
+    "FASHION",
+    "TOKENS",
+    "VOCABULARY",
+    "cifar",
+    "clicks",
+    "credit",
+    "fashion",
+    "halves",
+    "texts",
+]
 
 DIGITS, FASHION, CIFAR = 8, 28, 32
 """Width of the images."""
@@ -49,6 +61,25 @@ def cifar(seed: int) -> pa.Table:
     flat = pixels.transpose(0, 3, 1, 2).reshape(len(pixels), -1) / np.float32(255)
     names = [f"{color}{row}_{column}" for color in "rgb" for row in range(CIFAR) for column in range(CIFAR)]
     return pa.table({**dict(zip(names, flat.T.copy(), strict=True)), "label": table["label"]})
+
+
+def clicks(seed: int, *, buckets: int) -> pa.Table:
+    """Return the Criteo sample projected to so many columns by checksums, as the paper does; the same for any seed.
+
+    A category adds 1 to the column of its name and value, a number the sign-keeping logarithm of 1 + its size to the
+    column of its name, and what is missing adds nothing.
+    """
+    import pyarrow as pa
+
+    table = load("criteo_8k")
+    found = np.zeros((table.num_rows, buckets), np.float32)
+    for name in table.column_names[:-1]:
+        for row, value in enumerate(table[name].to_pylist()):
+            if isinstance(value, str):
+                found[row, zlib.crc32(f"{name}={value}".encode()) % buckets] += 1
+            elif value is not None:
+                found[row, zlib.crc32(name.encode()) % buckets] += np.sign(value) * np.log1p(abs(value))
+    return pa.table({**{f"h{at}": found[:, at] for at in range(buckets)}, "label": table["label"]})
 
 
 def texts(seed: int, *, name: str) -> pa.Table:

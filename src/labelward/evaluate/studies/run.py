@@ -94,10 +94,7 @@ def run_study(
             except DataError as error:
                 missing[table.title] = str(error)
         at_hand = tuple(table for table in wanted if table.name in columns)
-        made = {
-            task: study.job(task, _source(out, task), columns[task.table.name])
-            for task in study.tasks(chosen, at_hand, number)
-        }
+        made = {task: _job(study, out, task, columns) for task in study.tasks(chosen, at_hand, number)}
         failed = _run({out / task.path: job for task, job in made.items()}, jobs, watch)
     return Outcome(
         study=study,
@@ -144,6 +141,16 @@ def _columns(table: DataSet) -> tuple[str, ...]:
     if name not in entries():
         raise DataError(_UNKNOWN)
     return tuple(load(name).column_names[:-1])
+
+
+def _job(study: Study, out: Path, task: Task, columns: Mapping[str, tuple[str, ...]]) -> Job:
+    """Return the job of a task; a table that is made has columns of its own."""
+    source = _source(out, task)
+    if task.table.generate is None:
+        return study.job(task, source, columns[task.table.name])
+    import pyarrow.parquet as pq
+
+    return study.job(task, source, pq.read_schema(source).names[:-1])
 
 
 def _source(out: Path, task: Task) -> str:
