@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
-import threading
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -62,16 +63,33 @@ def relay(
         line = json.dumps({"time": now, "event": event, **told}) if json_log else _SENTENCES[event](told)
         voice(line)
 
-    stop, voice = threading.Event(), Voice()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    voice = Voice()
     try:
-        served = serve_relay(listen, credentials, tuple(party), log=log, heartbeat=heartbeat)
-        try:
-            stop.wait()
-        finally:
-            served.close()
+        with _told_to_stop() as stop:
+            served = serve_relay(listen, credentials, tuple(party), log=log, heartbeat=heartbeat)
+            try:
+                stop.recv(1)
+            finally:
+                served.close()
         log("stopped", {})
     finally:
         voice.close()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _told_to_stop() -> Iterator[socket.socket]:
+    """Give a socket from which a byte comes at SIGTERM or Ctrl-C.
+
+    Who waits for an event instead misses a signal that comes just before the waiting begins.
+    """
+    told, tells = socket.socketpair()
+    with told, tells:
+        tells.setblocking(False)
+        wakened = signal.set_wakeup_fd(tells.fileno())
+        before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield told
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(wakened)
