@@ -12,7 +12,7 @@ import pytest
 from small_jobs import Call, refused, write_table
 from typer.testing import Result
 
-PATIENCE = 1200  # seconds, on a machine that does much else
+PATIENCE = 300  # seconds, on a machine that does much else
 
 COLUMNS = {"bank": "a0", "telco": "t0"}
 JOB = """
