@@ -150,7 +150,7 @@ def test_an_active_party_without_columns_and_rows_without_ids(job: Jobs, tmp_pat
 
 class TestBadInput:
     def test_several_variants_need_a_choice(self, job: Jobs, tmp_path: Path) -> None:
-        with pytest.raises(JobError, match=r"choose one of none, id-lmid-xi-0\.4, local-trees-count-1$"):
+        with pytest.raises(JobError, match=r"choose one of none, id-lmid-xi-0\.4, local-trees-count-1 with --defense$"):
             train(job(), tmp_path / "out", seed=1)
         with pytest.raises(JobError, match=r"'local-tree'.*'local-trees-count-1'"):
             train(job(), tmp_path / "out", seed=1, variant="local-tree")
