@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from labelward.errors import PeerError, PeerRestarted
+from cutting import CutEnd, Killed
 from labelward.he import engine as make_engine
 from labelward.messages.base import Array
 from labelward.party.chain import PolicyChain
@@ -32,54 +31,12 @@ from wiring import Setting, header, offer
 RUN = {"run": "1"}
 
 
-class Killed(BaseException):
-    """Stands for SIGKILL: nothing but the file system remembers."""
-
-
 @dataclass(frozen=True)
 class Cut:
     """Where an attempt ends: the party, and the number of its message, sent or received, that does not happen."""
 
     party: str
     at: int
-
-
-class CutEnd(Transport):
-    """An end that dies at a message; the other ends then say that a peer came back as a new process."""
-
-    def __init__(self, inner: Transport, cut: Cut | None, passed: Counter[str]) -> None:
-        self.party, self._inner, self._cut, self._passed = inner.party, inner, cut, passed
-
-    def send(self, peer: str, frame: bytes) -> None:
-        self._step()
-        with _restarted():
-            self._inner.send(peer, frame)
-
-    def receive(self, timeout: float) -> tuple[str, bytes] | None:
-        with _restarted():
-            arrived = self._inner.receive(timeout)
-        if arrived is not None and arrived[1]:
-            self._step()
-        return arrived
-
-    def fail(self, reason: str) -> None:
-        self._inner.fail(reason)
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def _step(self) -> None:
-        if self._cut == Cut(self.party, self._passed[self.party]):
-            raise Killed
-        self._passed[self.party] += 1
-
-
-@contextlib.contextmanager
-def _restarted() -> Any:
-    try:
-        yield
-    except PeerError as error:
-        raise PeerRestarted(error.peer, "came back") from error
 
 
 @dataclass(frozen=True)
@@ -150,7 +107,7 @@ class Interrupted:
     def _context(self, party: str, cut: Cut | None, passed: Counter[str], end: Transport) -> Context:
         setting = self.setting
         ctx = self.contexts[party] = Context(
-            CutEnd(end, cut, passed),
+            CutEnd(end, cut.at if cut and cut.party == party else None, passed),
             active=setting.active,
             peers=tuple(other for other in setting.parts if other != party),
             transcript=Transcript(header(setting, party), self.folder / party / "view", resume=True, finished=True),

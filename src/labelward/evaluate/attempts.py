@@ -6,12 +6,13 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from labelward.errors import OutputError, PeerError, PeerRestarted
+from labelward.errors import JobError, OutputError, PeerError, PeerRestarted, unknown_name
 from labelward.evaluate.audit import library_versions
 from labelward.evaluate.kinds import make_programs
 from labelward.evaluate.party_record import PartyRecord, PeerRecord, write_party_record
@@ -31,7 +32,7 @@ from labelward.transport.base import Transport
 if TYPE_CHECKING:
     from labelward.transport.grpc import PeerInfo
 
-__all__ = ["Join", "Log", "Network", "Outcome", "Run", "Side", "lived", "until_lived"]
+__all__ = ["Join", "Log", "Network", "Outcome", "Run", "Side", "check_party", "lived", "until_lived"]
 
 T = TypeVar("T")
 
@@ -80,6 +81,13 @@ class Outcome:
     ended: Ended[Any]
     dates: tuple[str, ...]
     utility: dict[str, float] = field(default_factory=dict)
+
+
+def check_party(job: Job, party: str) -> None:
+    """Refuse a name, given with ``--as``, that no party of the job has; :class:`JobError` tells a near one."""
+    names = [each.name for each in job.parties]
+    if party not in names:
+        raise JobError(f"--as: {unknown_name('party', party, names)}")
 
 
 def lived(ctx: Context, program: Callable[[Context], T]) -> T:
@@ -207,14 +215,14 @@ class Run:
             except OutputError:
                 self.network.fail("it cannot write its files")
                 raise
-        self._checkpoints().purge()
+        self._checkpoints.purge()
         record = self._store(record, stage="finished" if self.network.uninformed() else "closed")
         self.log("done", {"model": record.model, "attempts": record.attempts})
         return record
 
     def _newest(self) -> int:
         """Return the number of the newest checkpoint; -1 for none."""
-        return max(self._checkpoints().numbers(), default=-1)
+        return max(self._checkpoints.numbers(), default=-1)
 
     @property
     def _leads(self) -> bool:
@@ -276,11 +284,13 @@ class Run:
             policies=self.side.policies(),
             progress=self.progress,
             timeout=self.job.connection().silence,
-            checkpoints=self._checkpoints(),
+            checkpoints=self._checkpoints,
             digests=self.job.run.record == "digests",
         )
 
+    @cached_property
     def _checkpoints(self) -> Checkpoints:
+        """The party's own of this run, read and checked once: while it runs nobody else writes into its folder."""
         run = self.offer().job | {"party": self.side.party, "defense": self.side.defense}
         checkpoints = Checkpoints(self.folder / CHECKPOINT, run=run | {"rows": ids_digest(self.side.ids)})
         for sentence in checkpoints.damaged:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from labelward.data import OwnTable, Split, load_own, own_party, own_rehearsal
-from labelward.errors import JobError, OutputError, unknown_name
-from labelward.evaluate.attempts import Join, Log, Outcome, Run, Side
+from labelward.errors import JobError, OutputError
+from labelward.evaluate.attempts import Join, Log, Outcome, Run, Side, check_party
 from labelward.evaluate.folder import claimed
 from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
 from labelward.evaluate.metering import metered
@@ -64,9 +64,7 @@ def participate(
         PolicyError: the defense does not fit model or data.
     """
     job = completed(replace(job, attacks=(), run=replace(job.run, seeds=(seed,))))
-    names = [each.name for each in job.parties]
-    if party not in names:
-        raise JobError(f"--as: {unknown_name('party', party, names)}")
+    check_party(job, party)
     job.connection()
     if variant is not None and party != job.active.name:
         raise JobError(f"--defense: the active party {job.active.name!r} alone defends, and tells nobody how")

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from labelward.errors import FileFormatError, JobError, unknown_name
-from labelward.evaluate.attempts import Join, Log, until_lived
+from labelward.errors import FileFormatError, JobError
+from labelward.evaluate.attempts import Join, Log, check_party, until_lived
 from labelward.evaluate.kinds import completed, make_programs
 from labelward.evaluate.party_record import PARTY_FILE, read_party_record
 from labelward.evaluate.predict import write_predictions
@@ -56,9 +56,7 @@ def predict_as(
         PeerError: a peer was away for too long, failed, or sent what cannot be.
     """
     job = completed(job)
-    names = [each.name for each in job.parties]
-    if party not in names:
-        raise JobError(f"--as: {unknown_name('party', party, names)}")
+    check_party(job, party)
     if (out is None) != (party != job.active.name):
         raise JobError(f"only the active party {job.active.name!r} learns the predictions, and says where they go")
     programs = make_programs(job.model)

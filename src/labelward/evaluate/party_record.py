@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from labelward.errors import FileFormatError
-from labelward.evaluate.private import replacing
 from labelward.evaluate.results import Cost, KeyInfo
+from labelward.evaluate.stored import read_stored, write_stored
 
 __all__ = ["FORMAT", "PARTY_FILE", "PartyRecord", "PeerRecord", "read_party_record", "write_party_record"]
 
@@ -76,8 +75,7 @@ class PartyRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 def write_party_record(folder: Path, record: PartyRecord) -> None:
     """Write ``party.json``; :class:`~labelward.errors.OutputError` where that is impossible."""
-    with replacing(folder / PARTY_FILE) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+    write_stored(folder / PARTY_FILE, record)
 
 
 def read_party_record(folder: Path) -> PartyRecord | None:
@@ -87,15 +85,4 @@ def read_party_record(folder: Path) -> PartyRecord | None:
         FileFormatError: it is damaged or of another format version.
     """
     path = folder / PARTY_FILE
-    if not path.exists():
-        return None
-    try:
-        found: Any = msgspec.json.decode(path.read_bytes())
-        version = found.get("format") if isinstance(found, dict) else None
-        if version != FORMAT:
-            raise FileFormatError(f"{path}: a record of format {version!r}; this version reads format {FORMAT}")
-        return msgspec.convert(found, PartyRecord)
-    except OSError as error:
-        raise FileFormatError(f"{path}: cannot be read ({error.strerror})") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path}: damaged ({error})") from error
+    return read_stored(path, PartyRecord, FORMAT) if path.exists() else None

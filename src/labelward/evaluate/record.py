@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from labelward.data import Rehearsal
-from labelward.errors import FileFormatError
 from labelward.evaluate.folder import TRAINING_FILE
-from labelward.evaluate.private import replacing
 from labelward.evaluate.results import Cost
+from labelward.evaluate.stored import read_stored, write_stored
 from labelward.party.transcript import ids_digest
 
 __all__ = ["FORMAT", "Rows", "TrainingRecord", "Validation", "content_digest", "read_record", "write_record"]
@@ -104,8 +102,7 @@ def content_digest(data: Rehearsal) -> str:
 
 def write_record(folder: Path, record: TrainingRecord) -> None:
     """Write ``training.json``; :class:`~labelward.errors.OutputError` where that is impossible."""
-    with replacing(folder / TRAINING_FILE) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+    write_stored(folder / TRAINING_FILE, record)
 
 
 def read_record(run: Path) -> TrainingRecord:
@@ -114,14 +111,4 @@ def read_record(run: Path) -> TrainingRecord:
     Raises:
         FileFormatError: it is missing, damaged or of another format version.
     """
-    path = run / TRAINING_FILE
-    try:
-        found: Any = msgspec.json.decode(path.read_bytes())
-        version = found.get("format") if isinstance(found, dict) else None
-        if version != FORMAT:
-            raise FileFormatError(f"{path}: a record of format {version!r}; this version reads format {FORMAT}")
-        return msgspec.convert(found, TrainingRecord)
-    except OSError as error:
-        raise FileFormatError(f"{path}: cannot be read ({error.strerror})") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path}: is damaged ({error})") from error
+    return read_stored(run / TRAINING_FILE, TrainingRecord, FORMAT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -14,8 +13,9 @@ import numpy as np
 import pytest
 from splitnets import Net, Run, blobs, header
 
+from cutting import CutEnd, Killed
 from labelward.defenses.noisy_gradients import NoisyGradients
-from labelward.errors import FileFormatError, PeerError, PeerRestarted, PolicyError
+from labelward.errors import FileFormatError, PolicyError
 from labelward.party.chain import PolicyChain
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
@@ -28,48 +28,6 @@ from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.roles import Task, run_active, run_passive
 from labelward.protocols.splitnn.state import PassiveState
 from labelward.transport.base import Transport
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: nothing but the file system remembers."""
-
-
-class CutEnd(Transport):
-    """An end that dies at a message; the other ends then say that a peer came back as a new process."""
-
-    def __init__(self, inner: Transport, at: int | None, passed: Counter[str]) -> None:
-        self.party, self._inner, self._at, self._passed = inner.party, inner, at, passed
-
-    def send(self, peer: str, frame: bytes) -> None:
-        self._step()
-        with _restarted():
-            self._inner.send(peer, frame)
-
-    def receive(self, timeout: float) -> tuple[str, bytes] | None:
-        with _restarted():
-            arrived = self._inner.receive(timeout)
-        if arrived is not None and arrived[1]:
-            self._step()
-        return arrived
-
-    def fail(self, reason: str) -> None:
-        self._inner.fail(reason)
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def _step(self) -> None:
-        if self._passed[self.party] == self._at:
-            raise Killed
-        self._passed[self.party] += 1
-
-
-@contextlib.contextmanager
-def _restarted() -> Any:
-    try:
-        yield
-    except PeerError as error:
-        raise PeerRestarted(error.peer, "came back") from error
 
 
 def offer(net: Net) -> Offer:

@@ -1,0 +1,57 @@
+"""Ends of a transport that die at a chosen message, for tests of runs that are cut off."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from typing import Any
+
+from labelward.errors import PeerError, PeerRestarted
+from labelward.transport.base import Transport
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing but the file system remembers."""
+
+
+class CutEnd(Transport):
+    """An end that dies at a message; the other ends then say that a peer came back as a new process.
+
+    Args:
+        at: number of the party's message, sent or received, that does not happen; None: it lives.
+        passed: how many messages each party has passed; counted here.
+    """
+
+    def __init__(self, inner: Transport, at: int | None, passed: Counter[str]) -> None:
+        self.party, self._inner, self._at, self._passed = inner.party, inner, at, passed
+
+    def send(self, peer: str, frame: bytes) -> None:
+        self._step()
+        with _restarted():
+            self._inner.send(peer, frame)
+
+    def receive(self, timeout: float) -> tuple[str, bytes] | None:
+        with _restarted():
+            arrived = self._inner.receive(timeout)
+        if arrived is not None and arrived[1]:
+            self._step()
+        return arrived
+
+    def fail(self, reason: str) -> None:
+        self._inner.fail(reason)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _step(self) -> None:
+        if self._passed[self.party] == self._at:
+            raise Killed
+        self._passed[self.party] += 1
+
+
+@contextlib.contextmanager
+def _restarted() -> Any:
+    try:
+        yield
+    except PeerError as error:
+        raise PeerRestarted(error.peer, "came back") from error
