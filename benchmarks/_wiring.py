@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.he.contract import Engine
+from labelward.he.paillier.kernel import choose
 from labelward.party.context import Context, Meter
 from labelward.party.handshake import Offer, Sides, greet_active, greet_passives
 from labelward.party.local import run_parties
@@ -45,6 +48,8 @@ def train(
     labels: Labels,
     engine: Engine,
     bits: int,
+    *,
+    precision: int = 30,
 ) -> Run:
     """Train and predict; the first party is the active one."""
     names = tuple(train_columns)
@@ -56,7 +61,7 @@ def train(
         job={},
         ids=[str(i) for i in range(sum(rows))],
         bits=bits,
-        precision=30,
+        precision=precision,
         insecure=insecure,
     )
     sides = Sides.in_order(n, 0, rows[1])
@@ -140,9 +145,23 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
+def commit() -> str:
+    """Return the commit that is checked out, marked where files differ from it; empty outside a clone."""
+    asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    return subprocess.run(asked, check=False, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
 def report(name: str, figures: dict[str, Any], path: Path | None) -> None:
     """Print the figures, and store them as JSON where a path is given."""
-    figures = {"benchmark": name, "processor": processor(), **figures}
+    about = {
+        "benchmark": name,
+        "processor": processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "kernel": choose().name,
+        "commit": commit(),
+        "python": platform.python_version(),
+    }
+    figures = about | figures
     print(json.dumps(figures, indent=2))
     if path is not None:
         path.write_text(json.dumps(figures, indent=2) + "\n")

@@ -1,0 +1,312 @@
+"""The four jobs under Paillier 2048, two parties in one process on all cores, by phase and kernel.
+
+Usage: python benchmarks/jobs.py [a] [b] [c] [d] [--kernels NAME ...] [--linear] [--peers] [--json FILE]
+
+========  ===================  =====  =====  =======  ==============================
+job       rows × columns       depth  trees  classes  limits
+========  ===================  =====  =====  =======  ==============================
+a         30,000 × (12 + 11)   3      5      2        8 s and 18 MB a tree
+b         30,000 × (12 + 11)   5      20     2        40 s
+c         100,000 × (30 + 30)  5      5      11
+d         1,000,000 × (10+10)  4      1      2        300 s and 6 GB, both parties
+========  ===================  =====  =====  =======  ==============================
+
+Without a choice job a with every kernel, then b and d with the fastest one. Each training has a process of its own, so
+that its peak of memory is its own; loops are compiled before. Its trees are compared with those of the plain engine and
+its AUC, on new rows, with XGBoost's on the same bins.
+
+``--linear``: job a's shape with 10,000 to 300,000 rows, and the exponent of each phase's seconds in the rows.
+``--peers``: job a's operations at the prices of python-paillier and of sf-heu, where these are installed: nothing is
+trained, the prices are those of a sample.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xgboost
+from _wiring import Run, columns_of, labels_of, report, train
+from numpy.typing import NDArray
+from sklearn.datasets import make_classification
+from sklearn.metrics import roc_auc_score
+
+from labelward.he import engine
+from labelward.he.contract import Engine
+from labelward.he.doctor import examine
+from labelward.he.paillier import PaillierEngine
+from labelward.he.paillier.kernel import KERNELS, obstacle
+from labelward.kernels.binning import bin_columns, code_columns
+from labelward.protocols.tree.params import SecureBoost
+
+Floats = NDArray[np.float64]
+BITS, WORKERS, TEST = 2048, 2, 10_000
+#: Work on ciphertexts.
+PHASES = ("encrypt", "prepare rows", "aggregate", "seal", "decrypt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is trained: rows, columns of either party, depth, rounds, classes; and what it may cost."""
+
+    rows: int
+    active: int
+    passive: int
+    depth: int
+    trees: int
+    classes: int = 2
+    seconds: float = math.inf
+    megabytes: float = math.inf
+    gigabytes: float = math.inf
+
+    def table(self) -> tuple[Floats, NDArray[np.int64]]:
+        """Return the table of this shape, with rows to test on at its end."""
+        columns, test = self.active + self.passive, TEST
+        if self.classes == 2:
+            x, y = make_classification(
+                self.rows + test, columns, n_informative=10, n_redundant=4, class_sep=0.8, flip_y=0.05, random_state=0
+            )
+        else:
+            x, y = make_classification(
+                self.rows + test,
+                columns,
+                n_informative=20,
+                n_redundant=10,
+                n_classes=self.classes,
+                n_clusters_per_class=1,
+                random_state=0,
+            )
+        return x, y.astype(np.int64)
+
+    def params(self) -> SecureBoost:
+        """Return the model's parameters; all others are the defaults."""
+        return SecureBoost(trees=self.trees, depth=self.depth)
+
+
+JOBS = {
+    "a": Job(rows=30_000, active=12, passive=11, depth=3, trees=5, seconds=8.0, megabytes=18.0),
+    "b": Job(rows=30_000, active=12, passive=11, depth=5, trees=20, seconds=40.0),
+    "c": Job(rows=100_000, active=30, passive=30, depth=5, trees=5, classes=11),
+    "d": Job(rows=1_000_000, active=10, passive=10, depth=4, trees=1, seconds=300.0, gigabytes=6.0),
+}
+
+
+def fit(job: Job, x: Floats, y: NDArray[np.int64], encryption: Engine, bits: int) -> Run:
+    """Train on the first rows, predict the last ones."""
+    n, cut = len(x) - TEST, job.active
+    parts = {"bank": np.ascontiguousarray(x[:, :cut]), "telco": np.ascontiguousarray(x[:, cut:])}
+    test = {name: part[n:] for name, part in parts.items()}
+    first = {name: part[:n] for name, part in parts.items()}
+    return train(job.params(), columns_of(first), test, labels_of(y[:n], job.classes), encryption, bits)
+
+
+def measure(job: Job, kernel: str) -> dict[str, Any]:
+    """Train once in this process, loops compiled; figures of that training alone."""
+    warm = Job(rows=2_000, active=job.active, passive=job.passive, depth=2, trees=1, classes=job.classes)
+    run_with(warm, kernel)
+    x, y = job.table()
+    started = time.process_time()
+    run = run_with(job, kernel, (x, y))
+    used = time.process_time() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    spent = {phase: sum(meter.seconds.get(phase, 0.0) for meter in run.meters.values()) for phase in PHASES}
+    sent = {name: sum(meter.bytes.values()) for name, meter in run.meters.items()}
+    shares = run.active.share.trees
+    plain = fit(job, x, y, engine("plain"), 0)
+    found: dict[str, Any] = {
+        "kernel": kernel,
+        "seconds": round(run.seconds, 2),
+        "processor seconds of this process": round(used, 2),
+        "phases": {phase: round(value, 2) for phase, value in spent.items()},
+        "megabytes a tree": round(sum(sent.values()) / 1e6 / max(1, len(shares)), 2),
+        "bytes": sent,
+        "operations": {
+            "active": run.active.counts.as_dict(),
+            "passive": run.passive["telco"].counts.as_dict(),
+            "products without joint cells": plain.passive["telco"].counts.additions,
+        },
+        "trees equal those without encryption": shares == plain.active.share.trees,
+        "peak GB": round(peak, 2),
+    }
+    if job.classes == 2:
+        n, truth = len(x) - TEST, y[len(x) - TEST :]
+        found["auc"] = round(float(roc_auc_score(truth, run.active.margins)), 5)
+        found["auc of XGBoost on the same bins"] = round(joined(job, x[:n], y[:n], x[n:], truth), 5)
+    return found
+
+
+def run_with(job: Job, kernel: str, table: tuple[Floats, NDArray[np.int64]] | None = None) -> Run:
+    """Train with a kernel."""
+    x, y = table or job.table()
+    paillier = PaillierEngine(workers=WORKERS, kernel=kernel)
+    try:
+        return fit(job, x, y, paillier, BITS)
+    finally:
+        paillier.close()
+
+
+def joined(job: Job, x: Floats, y: NDArray[np.int64], test: Floats, truth: NDArray[np.int64]) -> float:
+    """Return the AUC of XGBoost ``hist`` on the joined table in the same bins."""
+    params = job.params()
+    binned = bin_columns(x, params.bins)
+    same = {
+        "tree_method": "hist",
+        "max_bin": params.bins,
+        "max_depth": params.depth,
+        "eta": params.learning_rate,
+        "lambda": params.reg_lambda,
+        "min_child_weight": params.min_child_weight,
+        "objective": "binary:logistic",
+        "base_score": 0.5,
+        "nthread": WORKERS,
+    }
+    matrix = xgboost.QuantileDMatrix(binned.codes.astype(np.float64), y, max_bin=params.bins)
+    codes = xgboost.DMatrix(code_columns(test, binned.edges).astype(np.float64))
+    return float(roc_auc_score(truth, xgboost.train(same, matrix, params.trees).predict(codes, output_margin=True)))
+
+
+def apart(job: Job, kernel: str) -> dict[str, Any]:
+    """Measure in a process of its own."""
+    shape = json.dumps({name: value for name, value in vars(job).items() if value != math.inf})
+    command = [sys.executable, __file__, "--one", shape, kernel]
+    return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
+
+
+def prices(kernel: str) -> dict[str, float]:
+    """Return microseconds of one operation on one core, as ``labelward doctor`` measures them."""
+    return next(dict(each.microseconds) for each in examine(BITS) if each.kernel == kernel)
+
+
+def judged(name: str, kernels: list[str]) -> dict[str, Any]:
+    """Run a job with the kernels, and say what its limits are, and how far aggregating is from products alone."""
+    job = JOBS[name]
+    found: dict[str, Any] = {}
+    for kernel in kernels:
+        found[kernel] = figures = apart(job, kernel)
+        price = prices(kernel)
+        least = figures["operations"]["passive"]["additions"] * price["add"] / WORKERS / 1e6
+        figures["microseconds of one core"] = {each: round(value, 3) for each, value in price.items()}
+        figures["aggregate over its products"] = round(figures["phases"]["aggregate"] / least, 2)
+        print(f"job {name}, {kernel}: {figures['seconds']} s", file=sys.stderr)
+    limits = {each: getattr(job, each) for each in ("seconds", "megabytes", "gigabytes")}
+    result: dict[str, Any] = {"limits": {each: value for each, value in limits.items() if value < math.inf}, **found}
+    if "gmpy2" in found and len(found) > 1:
+        first = kernels[0]
+        result[f"gmpy2 over {first}"] = round(found["gmpy2"]["seconds"] / found[first]["seconds"], 2)
+    return result
+
+
+def linear(kernel: str) -> dict[str, Any]:
+    """Measure job a's shape with more and more rows: exponents of each phase, with one for all seconds."""
+    sizes = (10_000, 30_000, 100_000, 300_000)
+    found = {}
+    for rows in sizes:
+        found[rows] = apart(Job(rows=rows, active=12, passive=11, depth=3, trees=5), kernel)
+        print(f"{rows} rows: {found[rows]['phases']}", file=sys.stderr)
+    curves = {phase: [found[rows]["phases"][phase] for rows in sizes] for phase in PHASES}
+    curves["all"] = [found[rows]["seconds"] for rows in sizes]
+    exponents = {
+        phase: round(float(np.polyfit(np.log(sizes), np.log(np.maximum(values, 0.01)), 1)[0]), 3)
+        for phase, values in curves.items()
+    }
+    return {"rows": sizes, "seconds": curves, "exponents": exponents, "limit": 1.05}
+
+
+def timed(action: Callable[[], object], operations: int) -> float:
+    """Return processor seconds of one operation: the median of 5 runs after a first."""
+    action()
+    seconds = []
+    for _ in range(5):
+        start = time.process_time()
+        action()
+        seconds.append((time.process_time() - start) / operations)
+    return statistics.median(seconds)
+
+
+def peers(operations: dict[str, Any]) -> dict[str, Any]:
+    """Return job a's operations at other libraries' prices: g and h apart in phe, together in heu; one core."""
+    rows, products = operations["active"]["encryptions"], operations["products without joint cells"]
+    sums = operations["passive"]["logical_sums"] // 2  # of g and of h
+    found: dict[str, Any] = {}
+    for name, per_row, price in (("python-paillier", 2, phe_prices), ("sf-heu ZPaillier", 1, heu_prices)):
+        try:
+            encrypt, add, decrypt = price()
+        except ImportError as error:
+            found[name] = f"is not installed: {error}"
+            continue
+        total = per_row * (rows * encrypt + products * add + sums * decrypt)
+        found[name] = {
+            "milliseconds: encrypt, add, decrypt": [round(each * 1e3, 4) for each in (encrypt, add, decrypt)],
+            "processor seconds of job a, extrapolated": round(total, 1),
+        }
+    return found
+
+
+def phe_prices() -> tuple[float, float, float]:
+    """Return seconds to encrypt, add and decrypt in python-paillier, with floats as its users pass them."""
+    from phe import paillier  # type: ignore[import-not-found]
+
+    public, private = paillier.generate_paillier_keypair(n_length=BITS)
+    numbers = [0.1 + 0.01 * i for i in range(20)]
+    ciphertexts = [public.encrypt(number) for number in numbers]
+    return (
+        timed(lambda: [public.encrypt(number) for number in numbers], len(numbers)),
+        timed(lambda: [a + b for a in ciphertexts for b in ciphertexts], len(numbers) ** 2),
+        timed(lambda: [private.decrypt(each) for each in ciphertexts], len(numbers)),
+    )
+
+
+def heu_prices() -> tuple[float, float, float]:
+    """Return seconds to encrypt, add and decrypt in sf-heu's ZPaillier."""
+    from heu import phe as heu  # type: ignore[import-not-found]
+
+    kit = heu.setup(heu.SchemaType.ZPaillier, BITS)
+    encryptor, decryptor, evaluator = kit.encryptor(), kit.decryptor(), kit.evaluator()
+    texts = [kit.plaintext(1 + i) for i in range(100)]
+    ciphertexts = [encryptor.encrypt(text) for text in texts]
+    return (
+        timed(lambda: [encryptor.encrypt(text) for text in texts], len(texts)),
+        timed(lambda: [evaluator.add(a, b) for a in ciphertexts for b in ciphertexts], len(texts) ** 2),
+        timed(lambda: [decryptor.decrypt(each) for each in ciphertexts], len(texts)),
+    )
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    running = [name for name in KERNELS if not obstacle(name)]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("jobs", nargs="*", choices=[[], *JOBS])
+    parser.add_argument("--kernels", nargs="+", choices=running)
+    parser.add_argument("--linear", action="store_true")
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--one", nargs=2, metavar=("SHAPE", "KERNEL"), help=argparse.SUPPRESS)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    if asked.one:
+        print(json.dumps(measure(Job(**json.loads(asked.one[0])), asked.one[1])))
+        return
+    everything = not (asked.jobs or asked.linear or asked.peers)
+    result: dict[str, Any] = {"bits": BITS, "workers": WORKERS}
+    for name in asked.jobs or (("a", "b", "d") if everything else ("a",) if asked.peers else ()):
+        result[name] = judged(name, asked.kernels or (running if name == "a" else running[:1]))
+    if asked.linear:
+        result["linear"] = linear((asked.kernels or running)[0])
+    if asked.peers or everything:
+        first = next(each for each in result["a"].values() if "operations" in each)
+        result["peers"] = peers(first["operations"])
+    report("jobs", result, asked.json)
+
+
+if __name__ == "__main__":
+    main()
