@@ -188,6 +188,36 @@ def test_attacks_that_cannot_be(job: Callable[..., Job], changes: dict[str, Any]
         check_job(completed(job(**{**JOB, **changes})))
 
 
+@pytest.mark.parametrize(
+    ("attack", "refused"),
+    [
+        ({"kind": "direct"}, True),
+        ({"kind": "passive-completion", "labels": "direct"}, True),
+        ({"kind": "active-completion", "labels": "direct"}, True),
+        ({"kind": "passive-completion"}, False),
+    ],
+)
+def test_what_reads_gradients_is_refused_before_a_run_that_keeps_digests(
+    job: Callable[..., Job], tmp_path: Path, attack: dict[str, Any], refused: bool
+) -> None:
+    made = job(**{**JOB, "attack": [attack], "run": {"seeds": [1], "record": "digests"}})
+    if not refused:
+        check_job(completed(made))
+        return
+    with pytest.raises(JobError, match=r"\[\[attack\]\] 1: .*\[run\] record = 'digests' keeps digests only"):
+        audit(made, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_the_parties_that_are_named_attack(job: Callable[..., Job], tmp_path: Path) -> None:
+    parties = {"active": 0.4, "party2": 0.3, "telco": 0.3}
+    made = job(**{**JOB, "parties": parties, "defense": None, "attack": [{"kind": "active-completion", **COMPLETION}]})
+    rows = audit(made, tmp_path / "out", attackers=("telco",), explained=False)
+    assert [row.party for row in rows if row.attack] == ["telco"]
+    runs = {path.name for path in (tmp_path / "out" / "runs" / "none").iterdir()}
+    assert runs == {"1", f"1-{SLUG}"}
+
+
 def test_too_few_known_labels(job: Callable[..., Job], tmp_path: Path) -> None:
     few = {"kind": "passive-completion", "auxiliary": 1}
     with pytest.raises(JobError, match=re.escape("[[attack]] 1: auxiliary: 1 known labels")):

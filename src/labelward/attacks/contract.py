@@ -111,6 +111,11 @@ class Attack(ABC):
         return 0
 
     @property
+    def reads_arrays(self) -> bool:
+        """Whether it reads embeddings or gradients, so that a view that keeps digests of them is of no use to it."""
+        return False
+
+    @property
     def behavior(self) -> dict[str, Any] | None:
         """How the attacker trains its own part of the model, where not as agreed: ``kind`` and parameters.
 

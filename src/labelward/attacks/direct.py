@@ -55,6 +55,11 @@ class Direct(Attack):
         if isinstance(self.epochs, bool) or not isinstance(self.epochs, int) or self.epochs < 1:
             raise JobError(f"epochs must be a whole number of at least 1 but is {self.epochs!r}")
 
+    @property
+    def reads_arrays(self) -> bool:
+        """Always: the gradients."""
+        return True
+
     def check_model(self, model: Mapping[str, Any]) -> None:
         """See :meth:`Attack.check_model`; there must be no top model."""
         super().check_model(model)

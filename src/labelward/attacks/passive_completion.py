@@ -71,6 +71,11 @@ class Completion(Attack):
         """How many training rows' labels the attacker must be told."""
         return self.auxiliary if self.labels == "told" else 0
 
+    @property
+    def reads_arrays(self) -> bool:
+        """Where labels are read from gradients."""
+        return self.labels == "direct"
+
     def check_model(self, model: Mapping[str, Any]) -> None:
         """See :meth:`Attack.check_model`; labels can be read from gradients where the direct attack can."""
         super().check_model(model)

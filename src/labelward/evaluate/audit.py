@@ -72,6 +72,7 @@ def audit(
     watch: Watch = silent,
     protections: Protections = Protection,
     explained: bool = True,
+    attackers: Sequence[str] = (),
 ) -> list[ResultRow]:
     """Run what a job asks for, or what is missing of it, and return all rows.
 
@@ -81,6 +82,7 @@ def audit(
         watch: hears how far it is.
         protections: where keys come from; a seeded source is refused.
         explained: look at what the bottom models of the first seed's runs learned, where the model has any.
+        attackers: the passive parties that attack; all of them where none is named.
 
     Raises:
         InputError: of any kind, before anything is written.
@@ -99,7 +101,7 @@ def audit(
     with claimed(out, job, force=force):
         engine = make_engine(job.encryption)
         try:
-            _Audit(job, out, source, engine, watch, protections, explained).run()
+            _Audit(job, out, source, engine, watch, protections, explained, tuple(attackers)).run()
         finally:
             engine.close()
         return read_rows(out)
@@ -196,12 +198,13 @@ class _Audit:
     watch: Watch
     protections: Protections
     explained: bool
+    attackers: tuple[str, ...]
     done: set[str] = field(default_factory=set)
 
     def run(self) -> None:
         """Do what is missing."""
         self.done = {row.key() for row in read_rows(self.out)}
-        runs: list[Deviation | None] = [None, *deviations(self._passive, map(make_attack, self.job.attacks))]
+        runs: list[Deviation | None] = [None, *deviations(self._attacking, map(make_attack, self.job.attacks))]
         units = [
             (seed, variant, each) for seed in self.job.run.seeds for variant in self.job.variants() for each in runs
         ]
@@ -233,8 +236,8 @@ class _Audit:
         return make_programs(self.job.model)
 
     @property
-    def _passive(self) -> tuple[str, ...]:
-        return tuple(party.name for party in self.job.passive)
+    def _attacking(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.job.passive if not self.attackers or each.name in self.attackers)
 
     def _finished(self, seed: int, variant: Variant, deviation: Deviation | None) -> bool:
         keys = {self._row(seed, variant, party, attack).key() for party, attack in self._attackers(deviation)}
@@ -244,7 +247,7 @@ class _Audit:
     def _attackers(self, deviation: Deviation | None) -> list[tuple[str | None, Kind | None]]:
         """Return who attacks how, once for each row of a training; an honest run has a row at least."""
         wanted = None if deviation is None else deviation.behavior
-        parties = self._passive if deviation is None else (deviation.party,)
+        parties = self._attacking if deviation is None else (deviation.party,)
         attacks = [attack for attack in self.job.attacks if behavior_of(make_attack(attack)) == wanted]
         found: list[tuple[str | None, Kind | None]] = [(party, attack) for party in parties for attack in attacks]
         return found or [(None, None)]
@@ -304,7 +307,7 @@ class _Audit:
         rows, accounts = self._attack(run)
         if self.explained and at.seed == self.job.run.seeds[0]:
             self.watch("explanations", 0, 0, detail)
-            at.explainer.explain(folder, self._passive if deviation is None else (deviation.party,))
+            at.explainer.explain(folder, self._attacking if deviation is None else (deviation.party,))
         write_run(self.out, self._details(run, accounts))
         for row in rows:
             if row.key() not in self.done:

@@ -11,6 +11,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
+from labelward.attacks.contract import Attack
 from labelward.errors import EncryptionError, InputError, JobError, unknown_name
 from labelward.evaluate.programs import Programs
 from labelward.evaluate.unencrypted import NoEngine
@@ -110,7 +111,7 @@ def check_job(job: Job) -> None:
     for variant in job.variants():
         make_policies(variant)
     for number, attack in enumerate(job.attacks, 1):
-        _placed(f"[[attack]] {number}:", partial(_check_attack, make_attack(attack), job.model, programs))
+        _placed(f"[[attack]] {number}:", partial(_check_attack, make_attack(attack), job, programs))
     if job.encryption.engine == NoEngine.name:
         return
     made = make_engine(replace(job.encryption, workers=1))
@@ -214,9 +215,14 @@ def _encryption(section: EncryptionSection, model: Kind) -> EncryptionSection:
     return none
 
 
-def _check_attack(attack: Any, model: Kind, programs: Programs[Any]) -> None:
-    """Refuse an attack that cannot read the views of a model, or wants what no party of it can do."""
-    attack.check_model(model.as_dict())
+def _check_attack(attack: Attack, job: Job, programs: Programs[Any]) -> None:
+    """Refuse an attack that cannot read the views of a job, or wants what no party of it can do."""
+    attack.check_model(job.model.as_dict())
+    if attack.reads_arrays and job.run.record != "full":
+        raise JobError(
+            f"{attack.kind!r} as it is set reads the gradients of a view, of which [run] record = {job.run.record!r} "
+            'keeps digests only; set record = "full"'
+        )
     if attack.behavior is not None:
         programs.check_behavior(attack.behavior)
 

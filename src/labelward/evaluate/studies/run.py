@@ -23,7 +23,7 @@ from labelward.evaluate.rehearse import VIEW
 from labelward.evaluate.watch import Watch, silent
 from labelward.job import Job
 
-from .plan import DataSet, Part, Study, Task
+from .plan import ATTACKER, DataSet, Part, Study, Task
 
 __all__ = ["STUDY_FILE", "Outcome", "run_study"]
 
@@ -208,7 +208,7 @@ def _audit(job: Job, folder: Path) -> str | None:
     Of its views only the attacker's are kept: the active party's, with all sums that it decrypted, fill a disk.
     """
     try:
-        audit(job, folder, explained=False)
+        audit(job, folder, explained=False, attackers=(ATTACKER,))
         for view in folder.glob(f"runs/*/*/{job.active.name}/{VIEW}"):
             with output_errors(view):
                 shutil.rmtree(view)
