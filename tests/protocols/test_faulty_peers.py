@@ -113,6 +113,27 @@ def fewer_numbers(block: Any) -> Any:
     return replace(block, layout=layout, data=np.ascontiguousarray(values[:, :2]).tobytes())
 
 
+def fewer_sums(block: Any) -> Any:
+    """All but the last sum."""
+    size, count = len(block.data) // block.count, block.count - 1
+    return replace(block, shape=(1, count), count=count, data=block.data[: size * count])
+
+
+def exchanged(cells: bytes) -> bytes:
+    """As many cells with rows, but other ones."""
+    bits = np.unpackbits(np.frombuffer(cells, np.uint8), bitorder="little")
+    full, empty = np.flatnonzero(bits)[0], np.flatnonzero(bits == 0)[0]
+    bits[[full, empty]] = 0, 1
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def turned(block: Any) -> Any:
+    """With a sum of no row first."""
+    values = np.frombuffer(block.data, np.int64).copy()
+    values[:3] = 0
+    return replace(block, data=values.tobytes())
+
+
 def first(splits: tuple[Any, ...], change: Callable[[Any], Any]) -> tuple[Any, ...]:
     return tuple(change(split) if position == 0 else split for position, split in enumerate(splits))
 
@@ -137,6 +158,16 @@ PASSIVE = [
     ("parts without end", LevelSums, lambda m: replace(m, parts=1 << 40)),
     ("a digest", LevelSums, lambda m: replace(m, sums=digest(m.sums))),
     ("other columns", LevelSums, lambda m: fewer_columns(m) if m.depth else m),
+    ("fewer sums", LevelSums, lambda m: replace(m, sums=fewer_sums(m.sums))),
+    ("cells of fewer nodes", LevelSums, lambda m: replace(m, cells=m.cells[:-1])),
+    ("cells of more nodes", LevelSums, lambda m: replace(m, cells=m.cells + b"\0")),
+    ("rows in every cell", LevelSums, lambda m: replace(m, cells=b"\xff" * len(m.cells))),
+    ("rows in no cell", LevelSums, lambda m: replace(m, cells=bytes(len(m.cells)))),
+    ("a full cell for an empty one", LevelSums, lambda m: replace(m, cells=exchanged(m.cells)) if m.depth else m),
+    ("no bins that are left out", LevelSums, lambda m: replace(m, implied=b"")),
+    ("a bin of no column left out", LevelSums, lambda m: replace(m, implied=b"\xfe\xff" * (len(m.implied) // 2))),
+    ("nothing left out", LevelSums, lambda m: replace(m, implied=b"\xff" * len(m.implied))),
+    ("a sum of no row", LevelSums, lambda m: replace(m, sums=turned(m.sums))),
     ("other numbers", LevelSums, lambda m: replace(m, sums=fewer_numbers(m.sums))),
     ("another node", SplitRows, lambda m: replace(m, splits=first(m.splits, lambda s: replace(s, node=99)))),
     ("no node", SplitRows, lambda m: replace(m, splits=())),

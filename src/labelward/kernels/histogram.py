@@ -18,24 +18,30 @@ Groups = NDArray[np.int32]
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 
 
-def groups(codes: Codes, slot: Groups, n_bins: int) -> Groups:
+def groups(codes: Codes, slot: Groups, n_bins: int, left_out: Integers | None = None) -> Groups:
     """Return int32 [n, F]: each row's group ``slot * n_bins + code`` in each column; -1 where it has none.
 
-    It has none where the row is absent, and where its value is missing.
+    It has none where the row is absent, where its value is missing, and where its code is left out.
 
     Args:
         codes: uint8 or uint16 [n, F].
         slot: int32 [n], the row's node, or -1 where the row is absent.
         n_bins: bins of each column; codes are below it, but for that of missing values.
+        left_out: int64 [F, nodes]: the code that is left out of each column in each node; -1, or None, for none.
 
     Raises:
         ValueError: the lengths differ, a code is not below ``n_bins``, or the groups do not fit int32.
     """
     most = int(slot.max(initial=-1))
+    if left_out is None:
+        left_out = np.full((codes.shape[1], most + 1), -1, dtype=np.int64)
+    if left_out.ndim != 2 or left_out.shape[0] != codes.shape[1] or left_out.shape[1] <= most:
+        raise ValueError(f"what is left out of {codes.shape[1]} columns and {most + 1} nodes is {left_out.shape}")
     _check_rows(codes, slot, most + 1, n_bins)
     if (most + 1) * n_bins > np.iinfo(np.int32).max:
         raise ValueError(f"{most + 1} nodes of {n_bins} bins do not fit int32")
-    return _groups(_contiguous(codes), np.ascontiguousarray(slot), n_bins, missing_code(codes.dtype))
+    left_out = np.ascontiguousarray(left_out.T)
+    return _groups(_contiguous(codes), np.ascontiguousarray(slot), n_bins, missing_code(codes.dtype), left_out)
 
 
 def level_sums(codes: Codes, slot: Groups, values: Integers, n_slots: int, n_bins: int) -> Integers:
@@ -125,13 +131,16 @@ def _check_rows(codes: Codes, slot: Groups, n_slots: int, n_bins: int) -> None:
 
 
 @jit
-def _groups(codes: Codes, slot: Groups, n_bins: int, missing: int) -> Groups:
+def _groups(codes: Codes, slot: Groups, n_bins: int, missing: int, left_out: Integers) -> Groups:
     n, columns = codes.shape
-    out = np.empty((n, columns), dtype=np.int32)
+    out = np.full((n, columns), -1, dtype=np.int32)
     for i in range(n):
-        absent, base = slot[i] < 0, slot[i] * n_bins
+        if slot[i] < 0:
+            continue
+        base = slot[i] * n_bins
         for f in range(columns):
-            out[i, f] = -1 if absent or codes[i, f] == missing else base + codes[i, f]
+            if codes[i, f] != missing and codes[i, f] != left_out[slot[i], f]:
+                out[i, f] = base + codes[i, f]
     return out
 
 

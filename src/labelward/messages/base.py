@@ -22,10 +22,13 @@ class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
     Attributes:
         volatile: fields that differ between equal runs (keys, nonces); left out of the view content.
         bulk: fields that hold arrays which grow with rows and epochs; a long run may keep their digests only.
+        later: fields that older views do not have; left out of the view content where they have their default, so
+            that the content of an old view stays what it was.
     """
 
     volatile: ClassVar[tuple[str, ...]] = ()
     bulk: ClassVar[tuple[str, ...]] = ()
+    later: ClassVar[tuple[str, ...]] = ()
 
 
 class Observation(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):

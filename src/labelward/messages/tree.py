@@ -105,17 +105,23 @@ class Level(Message, frozen=True):
 
 
 class LevelSums(Message, frozen=True):
-    """Sealed sums for each (column, slot × bins + bin); slots are the positions in ``Level.build``.
+    """Sealed sums of cells (column, slot, bin); slots are the positions in ``Level.build``.
 
-    Rows whose value is missing are in no bin. Columns of like size travel together, so that few bins are empty, and
-    wide tables in several messages.
+    Rows whose value is missing are in no bin. Cells without rows do not travel, nor does one cell of each column and
+    slot whose cells hold all rows of the node: it follows. Columns of like size travel together, and wide tables in
+    several messages.
 
     Attributes:
         part: number of this message among the ``parts`` of the level.
         columns: positions among the columns that the party drew for this tree.
-        sizes: bins of each of ``columns``; the largest is the number of bins of all sums of the message.
+        sizes: bins of each of ``columns``; the largest is the number of bins of the whole message.
+        sums: of the cells that travel, in the order of ``cells``: shape (1, how many). An older view
+            has all cells here, as (columns, slots × bins), and nothing in ``cells`` and ``implied``.
         kinds: one byte for each of ``columns``: 0 ordered, 1 categorical, 2 predictions may only rise with it, 3 only
             fall; empty where all are ordered.
+        cells: which cells hold rows, as bits: by column, slot and bin, little-endian within a byte.
+        implied: for each column and slot the bin that does not travel since it follows from the node's total, as
+            uint16 (little-endian); 65535 for none.
     """
 
     tree: int
@@ -126,6 +132,9 @@ class LevelSums(Message, frozen=True):
     sizes: tuple[int, ...]
     sums: CipherBlock | CipherDigest
     kinds: bytes = b""
+    cells: bytes = b""
+    implied: bytes = b""
+    later: ClassVar[tuple[str, ...]] = ("cells", "implied")
 
 
 class ChosenSplits(Message, frozen=True):

@@ -20,7 +20,7 @@ import msgspec
 
 from labelward.errors import CodecError, FileFormatError
 from labelward.messages.base import CipherDigest, Message, Observation
-from labelward.messages.codec import decode_fields, schema
+from labelward.messages.codec import decode_fields
 from labelward.party.purged import PURGED_FILE, when_purged
 from labelward.party.transcript import FILE_NAME, Entry, Header, decode_header, read_entries
 
@@ -191,12 +191,14 @@ def _decode(entry: Entry) -> Any:
 
 
 def _readable(record: Message | Observation) -> dict[str, Any]:
-    volatile = schema(type(record).__name__).volatile
+    kind = type(record)
+    defaults = dict(zip(kind.__struct_fields__[::-1], kind.__struct_defaults__[::-1], strict=False))
+    hidden = {*kind.volatile, *(name for name in getattr(kind, "later", ()) if getattr(record, name) == defaults[name])}
     fields = {}
     for name in record.__struct_fields__:
         value = getattr(record, name)
         if isinstance(value, CipherDigest):
             value = msgspec.structs.replace(value, sha256=b"")
-        if name not in volatile:
+        if name not in hidden:
             fields[name] = value
     return fields

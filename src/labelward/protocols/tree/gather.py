@@ -14,6 +14,7 @@ from labelward.messages.base import Array
 from labelward.messages.tree import DecryptedSums
 from labelward.messages.tree import LevelSums as LevelSumsMessage
 from labelward.party.context import Context
+from labelward.protocols.tree.cells import Told
 from labelward.protocols.tree.columns import like_sizes
 from labelward.protocols.tree.level import Block, LevelSums
 
@@ -24,6 +25,7 @@ Integers = NDArray[np.int64]
 _SUMS_AT_ONCE = 1 << 16
 _CELLS_AT_ONCE = 1 << 24
 _MOST_PARTS = 1 << 16
+_MOST_BINS = (1 << 16) - 1  # codes have 16 bits, one of which is for missing values
 
 
 def parts(sizes: NDArray[np.int32], slots: int, rows: int) -> list[list[int]]:
@@ -43,7 +45,7 @@ def parts(sizes: NDArray[np.int32], slots: int, rows: int) -> list[list[int]]:
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Asked:
     """What the active party asked of a peer.
 
@@ -51,6 +53,8 @@ class Asked:
         tree: the peer's number of the tree.
         nodes: that were to be summed.
         most_bins: that any ordered column may have; 0 for no limit.
+        totals: int64 [nodes, k] of all rows of the nodes.
+        count: which of the k numbers counts rows.
     """
 
     peer: str
@@ -59,6 +63,8 @@ class Asked:
     nodes: tuple[int, ...]
     layout: Layout
     most_bins: int
+    totals: Integers
+    count: int
 
 
 def receive_sums(ctx: Context, asked: Asked, private: PrivateKey) -> LevelSums:
@@ -99,23 +105,22 @@ def _receive(ctx: Context, asked: Asked, private: PrivateKey) -> Iterator[tuple[
         message = ctx.recv(asked.peer, LevelSumsMessage, step)
         total = message.parts if part == 0 else total
         _check(asked, message, part, total)
-        sealed = message.sums
-        assert isinstance(sealed, CipherBlock)
-        with ctx.phase("decrypt"), ctx.blaming(asked.peer, "LevelSums", step):
-            flat = private.decrypt(sealed)
-        bins = max(message.sizes, default=1)
-        observed = DecryptedSums(
-            asked.tree, asked.depth, asked.peer, asked.nodes, message.columns, bins, Array.pack(flat)
-        )
+        with ctx.blaming(asked.peer, "LevelSums", step):
+            told = Told.unpack(message.cells, message.implied, message.sizes, len(asked.nodes))
+            sealed = _sealed(asked, message, part, len(told.sent))
+            with ctx.phase("decrypt"):
+                values = private.decrypt(sealed)[0]
+            sums = told.whole(values, asked.totals, asked.count)
+        columns, nodes, bins, k = sums.shape
+        flat = Array.pack(sums.reshape(columns, nodes * bins, k))
+        observed = DecryptedSums(asked.tree, asked.depth, asked.peer, asked.nodes, message.columns, bins, flat)
         ctx.observe(observed)
-        yield message, flat.reshape(len(flat), len(asked.nodes), bins, -1)
+        yield message, sums
         part += 1
 
 
 def _check(asked: Asked, message: LevelSumsMessage, part: int, total: int) -> None:
-    sealed, sizes, kinds = message.sums, message.sizes, message.kinds
-    if not isinstance(sealed, CipherBlock):
-        raise _wrong(asked, "sent no sums", part)
+    sizes, kinds = message.sizes, message.kinds
     if message.part != part or message.parts != total or not 1 <= total <= _MOST_PARTS:
         raise _wrong(asked, f"sent part {message.part} of {message.parts} where {part} of {total} is due", part)
     if len(sizes) != len(message.columns) or len(kinds) not in (0, len(sizes)) or any(kind > 3 for kind in kinds):
@@ -123,9 +128,20 @@ def _check(asked: Asked, message: LevelSumsMessage, part: int, total: int) -> No
     ordered = [size for at, size in enumerate(sizes) if not kinds or kinds[at] != 1]
     if any(size < 1 for size in sizes) or (asked.most_bins and max(ordered, default=1) > asked.most_bins):
         raise _wrong(asked, f"sent {max(sizes)} bins", part)
-    shape = (len(sizes), len(asked.nodes) * max(sizes, default=1))
-    if sealed.shape != shape or sealed.layout != asked.layout:
-        raise _wrong(asked, "sent sums of other nodes than were asked", part)
+    if max(sizes, default=1) > _MOST_BINS:
+        raise _wrong(asked, f"sent {max(sizes)} bins", part)
+    if len(sizes) > 1 and len(sizes) * len(asked.nodes) * max(sizes) > _SUMS_AT_ONCE:
+        raise _wrong(asked, f"sent {len(sizes)} columns of {max(sizes)} bins in one message", part)
+
+
+def _sealed(asked: Asked, message: LevelSumsMessage, part: int, cells: int) -> CipherBlock:
+    """Return the sums as they may be decrypted."""
+    sealed = message.sums
+    if not isinstance(sealed, CipherBlock):
+        raise _wrong(asked, "sent no sums", part)
+    if sealed.shape != (1, cells) or sealed.layout != asked.layout:
+        raise _wrong(asked, "sent sums of other cells than it tells of", part)
+    return sealed
 
 
 def _wrong(asked: Asked, reason: str, part: int) -> PeerError:

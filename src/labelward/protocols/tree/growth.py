@@ -268,7 +268,16 @@ class Growth:
         assert self.plan.layout is not None
         most = 0 if params.candidates == "all" else params.bins
         build = self._builds(peer, wanted)
-        asked = Asked(peer, self.plan.seen_as[peer], self.depth, build, self.plan.layout, most)
+        asked = Asked(
+            peer=peer,
+            tree=self.plan.seen_as[peer],
+            depth=self.depth,
+            nodes=build,
+            layout=self.plan.layout,
+            most_bins=most,
+            totals=np.stack([self.plan.values[self.partition.rows(node)].sum(axis=0) for node in build]),
+            count=self.plan.judge.numbers.count,
+        )
         built, before = receive_sums(self.ctx, asked, self.ensemble.private), self._before(peer)
         if before is not None and not built.same_columns(before):
             step = (asked.tree, asked.depth)

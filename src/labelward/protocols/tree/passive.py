@@ -37,6 +37,7 @@ from labelward.messages.tree import (
     TreeStart,
 )
 from labelward.party.context import Context
+from labelward.protocols.tree.cells import Told
 from labelward.protocols.tree.columns import Columns, LevelCodes, Splitter, TreeSplitter
 from labelward.protocols.tree.gather import parts
 from labelward.protocols.tree.params import TreeModel
@@ -238,12 +239,16 @@ class _Own:
             sizes = tuple(codes.sizes[columns].tolist())
             with ctx.phase("aggregate"):
                 chosen = codes.codes if len(columns) == codes.codes.shape[1] else codes.codes[:, columns]
-                grouped = groups(chosen, slot, max(sizes))
-                sums = self._grouped(tree, grouped, slots * max(sizes))
+                told = Told.of(chosen, slot, tree.counts, slots, max(sizes))
+                grouped = groups(chosen, slot, max(sizes), told.implied)
+                sums = self._grouped(tree, grouped, slots * max(sizes)).pick(told.sent)
             with ctx.phase("seal"):
                 sealed = sums.seal()
             kinds = codes.kinds[columns].tobytes() if codes.kinds[columns].any() else b""
-            message = LevelSums(tree.number, depth, part, len(divided), tuple(columns), sizes, sealed, kinds)
+            cells, implied = told.packed()
+            message = LevelSums(
+                tree.number, depth, part, len(divided), tuple(columns), sizes, sealed, kinds, cells, implied
+            )
             ctx.send(ctx.active, message, (*step, part))
         return True
 
