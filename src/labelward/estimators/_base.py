@@ -17,7 +17,7 @@ from labelward.estimators._columns import Coded, code_columns, deal_columns, lea
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._errors import UnfitInputError, value_errors
 from labelward.estimators._federation import Plan, train
-from labelward.estimators._fitted import FittedTrees
+from labelward.estimators._fitted_trees import FittedTrees
 from labelward.estimators._monotone import read_directions
 from labelward.estimators._progress import progress_bar
 from labelward.estimators._weights import check_class_weight, weights_of

@@ -1,4 +1,4 @@
-"""What can be asked of a split network that is fitted: predictions, bottom models, files."""
+"""What can be asked of a fitted split network: predictions, bottom models."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from labelward.estimators import _saved
 from labelward.estimators._columns import code_columns
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._errors import UnfitInputError, value_errors
+from labelward.estimators._fitted import Fitted
 
 if TYPE_CHECKING:
     from labelward.party.view import View
@@ -27,20 +26,17 @@ __all__ = ["FittedNets"]
 Floats = NDArray[np.float64]
 
 
-class FittedNets(BaseEstimator):  # type: ignore[misc]
+class FittedNets(Fitted["NetShare"]):
     """A split network of which all parties' shares and rows are at hand.
 
     Attributes:
-        shares_: each party's part of the model, the active party's first.
         views_: what each party saw in training.
     """
 
     bottom: Any
     top_model: Any
     n_features_in_: int
-    shares_: dict[str, NetShare]
     views_: dict[str, View]
-    _places: dict[str, tuple[int, ...]]
     _names: dict[str, tuple[str, ...]]
 
     def held_by(self, party: str, X: Any) -> NDArray[Any]:
@@ -63,25 +59,10 @@ class FittedNets(BaseEstimator):  # type: ignore[misc]
         share = self.shares_[party]
         return None if share.bottom is None else share.bottom.module(share.settings, self._modules().get(party))
 
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Save the estimator, as :meth:`SecureBoostClassifier.save` does; models that were handed in cannot be saved.
-
-        Raises:
-            OutputError: the folder may not or cannot be written.
-            ValueError: a parameter that a file cannot hold, such as a module.
-        """
-        check_is_fitted(self)
-        return _saved.save(self, Path(folder), overwrite=overwrite)
-
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Return an estimator that was saved; it predicts as before, and has no ``views_``.
-
-        Raises:
-            FileFormatError: a file is missing, damaged, of another version, class or model.
-            DependencyError: torch is not installed.
-        """
-        estimator: Self = _saved.load(cls, Path(folder))
+        """Return an estimator that was saved, as :meth:`SecureBoostClassifier.load` does; it needs torch."""
+        estimator = super().load(folder)
         estimator._names = {party: share.columns for party, share in estimator.shares_.items()}
         return estimator
 
@@ -92,29 +73,14 @@ class FittedNets(BaseEstimator):  # type: ignore[misc]
         return NetShare.load(folder)
 
     @property
-    def parties_(self) -> dict[str, list[Any]]:
-        """Columns of each party, by name, or by position where X has no names; the active party first."""
-        check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", range(getattr(self, "n_features_in_", 0)))
-        return {party: [names[place] for place in places] for party, places in self._places.items()}
-
-    @property
     def n_iter_(self) -> int:
         """Epochs of the training."""
         return self._lead.epochs
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "shares_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-    @property
-    def _lead(self) -> NetShare:
-        check_is_fitted(self)
-        return next(iter(self.shares_.values()))
 
     def _modules(self) -> dict[str, Any]:
         """Return the modules that were handed in: by party, and the top model as ``""``."""

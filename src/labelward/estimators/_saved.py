@@ -50,7 +50,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def save(estimator: Any, folder: Path, *, overwrite: bool) -> Path:
-    """Write shares and file; see :meth:`FittedTrees.save`."""
+    """Write shares and file; see :meth:`Fitted.save`."""
     text = _text(estimator)
     target = folder.resolve()
     try:
@@ -137,7 +137,7 @@ def _is_of_a_run(folder: Path) -> bool:
 
 
 def load(cls: type[Any], folder: Path) -> Any:
-    """Read what :func:`save` wrote; see :meth:`FittedTrees.load`."""
+    """Read what :func:`save` wrote; see :meth:`Fitted.load`."""
     path = folder / FILE_NAME
     stored = _read(path)
     if stored.estimator != cls.__name__:

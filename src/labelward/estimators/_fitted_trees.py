@@ -1,0 +1,156 @@
+"""What can be asked of fitted trees: leaves, importances, explanations, drawings, exports."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from labelward.errors import OutputError
+from labelward.estimators import _open
+from labelward.estimators._columns import code_columns
+from labelward.estimators._columns import read_columns as read
+from labelward.estimators._errors import UnfitInputError, value_errors
+from labelward.estimators._federation import ask
+from labelward.estimators._fitted import Fitted
+from labelward.protocols.tree.explain import Explanation
+from labelward.protocols.tree.share import ModelShare
+
+__all__ = ["FittedTrees"]
+
+Floats = NDArray[np.float64]
+
+
+class FittedTrees(Fitted[ModelShare]):
+    """A federated tree model of which all parties' shares and columns are at hand."""
+
+    n_features_in_: int
+
+    def apply(self, X: Any) -> NDArray[np.int64]:
+        """Return for each row the number of the leaf that it reaches in each tree: [rows, trees].
+
+        The root is 0; the children of node i are 2i + 1 (left) and 2i + 2 (right).
+        """
+        reached = self._ask(X, "leaves")
+        leaves = [np.asarray(tree.leaves, dtype=np.int64) for tree in self._lead.trees]
+        return np.stack([leaves[number][reached[:, number]] for number in range(len(leaves))], axis=1)
+
+    def held_by(self, party: str, X: Any) -> Floats:
+        """Return what a party holds of these rows, coded as in training: float64 [rows, columns of the party].
+
+        This is what an attack on the party's view takes as its own features.
+
+        Raises:
+            ValueError: no such party, or other columns than in training.
+        """
+        check_is_fitted(self)
+        if party not in self.shares_:
+            raise UnfitInputError(f"there is no party {party!r}, only {', '.join(self.shares_)}")
+        with value_errors({}):
+            given = read(self, X, reset=False)
+            return self._block(given, party)
+
+    def explain(
+        self, X: Any, background: Any = None, *, most: int = 100, names: Collection[str] | None = None
+    ) -> Explanation:
+        """Return SHAP values: what each column adds to the margin of each row, compared with background rows.
+
+        All parties are in this process and all answer, as ``labelward explain rows`` has it between companies; see
+        :mod:`labelward.protocols.tree.explain`. Costs rows x background x trees descents.
+
+        Args:
+            X: the rows that are explained, with the columns of the training.
+            background: the rows that they are compared with; None: ``X``.
+            most: how many background rows are taken; of more, so many, evenly spaced.
+            names: the parties that tell the names of their columns; the others' columns are numbered. None: all
+                parties, since one user holds all columns here.
+
+        Returns:
+            ``features``, ``values`` [rows, features, outputs], ``expected`` [outputs] and ``margins`` [rows, outputs];
+            ``values`` add up to ``margins - expected`` over the features.
+
+        Raises:
+            ValueError: other columns than in training, or no such party.
+        """
+        check_is_fitted(self)
+        with value_errors({}):
+            told = _open.tellers(self.shares_, names)
+            rows = self._blocks(X)
+            behind = _open.some_rows(rows if background is None else self._blocks(background), most)
+            return _open.explained(self.shares_, rows, behind, told)
+
+    def draw_tree(self, number: int, *, svg: bool = False, names: Collection[str] | None = None) -> str:
+        """Return a tree as the active party can draw it: its own splits in words, the others by owner and column.
+
+        Args:
+            number: of the tree, from 0; with a tree for each class these are consecutive.
+            svg: whether an SVG picture is wanted in place of lines of text.
+            names: the parties that tell the names of their columns; None: all.
+
+        Raises:
+            ValueError: no such tree or party.
+        """
+        check_is_fitted(self)
+        with value_errors({}):
+            if isinstance(number, bool) or not isinstance(number, int | np.integer):
+                raise UnfitInputError(f"number: must be a whole number but got {number!r}")
+            return _open.drawn(self.shares_, int(number), _open.tellers(self.shares_, names), svg=svg)
+
+    def export(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the joined model as XGBoost's JSON, with mode 0600; every party consents, since all are this user.
+
+        Its columns are those of ``parties_``, one party after the other, and categories are codes as :meth:`held_by`
+        returns them; :mod:`labelward.protocols.tree.xgboost_json` says what differs from the federated model.
+
+        Args:
+            path: a file ending in ``.json``, in an existing folder.
+            overwrite: whether an existing file may be replaced.
+
+        Raises:
+            OutputError: the file exists already, or cannot be written.
+        """
+        check_is_fitted(self)
+        path = Path(path)
+        if path.exists() and not overwrite:
+            raise OutputError(f"{path}: exists already; overwrite=True replaces it")
+        return _open.exported(self.shares_, path)
+
+    @staticmethod
+    def _load_share(folder: Path) -> ModelShare:
+        return ModelShare.load(folder)
+
+    @property
+    def n_estimators_(self) -> int:
+        """Rounds of boosting, or trees of a forest, that the model has."""
+        lead = self._lead
+        return len(lead.trees) // (lead.outputs if lead.trees[0].output >= 0 else 1)
+
+    @property
+    def feature_importances_(self) -> Floats:
+        """Share of each column of X in the total gain of all splits: float64 [columns], zeros without a split."""
+        check_is_fitted(self)
+        gains = np.zeros(self.n_features_in_)
+        lead = self._lead
+        for tree in lead.trees:
+            for owner, record, gain in zip(tree.owners, tree.records, tree.gains, strict=True):
+                party = lead.parties[owner]
+                gains[self._places[party][self.shares_[party].own.columns[record]]] += gain
+        total = gains.sum()
+        return gains / total if total > 0 else gains
+
+    def _block(self, given: Any, party: str) -> Floats:
+        share = self.shares_[party]
+        return code_columns(share.columns, self._places[party], share.categories, given)
+
+    def _blocks(self, X: Any) -> dict[str, Floats]:
+        given = read(self, X, reset=False)
+        return {party: self._block(given, party) for party in self.shares_}
+
+    def _ask(self, X: Any, what: str = "margins") -> NDArray[Any]:
+        check_is_fitted(self)
+        with value_errors({}):
+            return ask(self.shares_, self._blocks(X), what)
