@@ -47,19 +47,22 @@ ENGINES: dict[str, str] = {
 }
 
 
-def engine(name: str, *, workers: int = 1) -> Engine:
+def engine(name: str, *, workers: int = 1, background: bool = False, memory_limit: int | None = None) -> Engine:
     """Make the engine of that name.
 
     Args:
         name: a key of :data:`ENGINES`.
-        workers: processes that share heavy work; 1 means none beside this one.
+        workers, background, memory_limit: as in :class:`Engine`.
 
     Raises:
-        InputError: no such engine, or fewer workers than one.
+        InputError: no such engine, fewer workers than one, or a negative limit.
     """
     if name not in ENGINES:
         raise InputError(unknown_name("encryption engine", name, ENGINES))
     if workers < 1:
         raise InputError(f"workers must be at least 1 but got {workers}")
+    if memory_limit is not None and memory_limit < 0:
+        raise InputError(f"memory_limit cannot be negative but is {memory_limit}")
     module, _, constructor = ENGINES[name].partition(":")
-    return cast("Engine", getattr(import_module(module), constructor)(workers=workers))
+    made = getattr(import_module(module), constructor)
+    return cast("Engine", made(workers=workers, background=background, memory_limit=memory_limit))

@@ -8,7 +8,17 @@ from numpy.typing import NDArray
 from labelward.errors import EncryptionError
 from labelward.he.contract import CipherBlock, Groups, Integers, Layout, PublicMaterial
 
-__all__ = ["check_block", "check_groups", "check_layout", "check_material", "check_sums", "check_values"]
+__all__ = [
+    "check_block",
+    "check_cells",
+    "check_groups",
+    "check_layout",
+    "check_material",
+    "check_more",
+    "check_number",
+    "check_sums",
+    "check_values",
+]
 
 
 def check_layout(layout: Layout) -> None:
@@ -29,10 +39,12 @@ def check_values(values: NDArray[np.generic], layout: Layout) -> Integers:
     return checked
 
 
-def check_groups(groups: Groups, n: int, n_groups: int) -> Groups:
-    """Return int32 ``groups[n, F]`` in C order; the entries are checked by whoever reads them."""
-    if groups.dtype != np.int32 or groups.ndim != 2 or len(groups) != n:
-        raise EncryptionError(f"groups must be int32 [{n}, F] but are {groups.dtype} {list(groups.shape)}")
+def check_groups(groups: Groups, start: int, have: int, n_groups: int) -> Groups:
+    """Return int32 ``groups[m, F]`` in C order; the entries are checked by whoever reads them."""
+    if groups.dtype != np.int32 or groups.ndim != 2:
+        raise EncryptionError(f"groups must be int32 [rows, F] but are {groups.dtype} {list(groups.shape)}")
+    if start < 0 or start + len(groups) > have:
+        raise EncryptionError(f"groups of the rows {start} to {start + len(groups)}, of which {have} have come")
     if n_groups < 0:
         raise EncryptionError(f"n_groups cannot be negative but got {n_groups}")
     return np.ascontiguousarray(groups)
@@ -62,6 +74,30 @@ def check_block(block: CipherBlock, engine: str, key: bytes, kinds: tuple[str, .
         raise EncryptionError(f"{block.shape[0]} rows exceed the layout's {block.layout.rows}")
     entries = block.shape[0]
     return entries if block.kind == "rows" else entries * block.shape[1]
+
+
+def check_more(block: CipherBlock, layout: Layout, due: int) -> None:
+    """Refuse rows of another layout than the ones before them, or more rows than are due."""
+    if block.layout != layout:
+        raise EncryptionError(f"rows of the layout {block.layout} among those of {layout}")
+    if block.shape[0] > due:
+        raise EncryptionError(f"{block.shape[0]} rows came where {due} are due")
+
+
+def check_number(n: int, layout: Layout) -> None:
+    """Refuse a number of rows to come that the layout has no room for."""
+    check_layout(layout)
+    if not 0 <= n <= layout.rows:
+        raise EncryptionError(f"{n} rows cannot come under a layout for {layout.rows}")
+
+
+def check_cells(cells: Integers, count: int) -> Integers:
+    """Return int64 positions of ``count`` sums in C order."""
+    if cells.dtype != np.int64 or cells.ndim != 1:
+        raise EncryptionError(f"positions must be int64 [n] but are {cells.dtype} {list(cells.shape)}")
+    if len(cells) and (cells.min() < 0 or cells.max() >= count):
+        raise EncryptionError(f"a position lies outside range({count})")
+    return np.ascontiguousarray(cells)
 
 
 def check_sums(sums: Integers, layout: Layout) -> None:

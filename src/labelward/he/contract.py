@@ -3,9 +3,9 @@
 ::
 
     private = engine.generate(bits, protection=Protection())      the active party
-    rows    = private.encrypt(values, layout)                     k numbers a row
-    block   = rows.block()                                        travels
-    rows    = public.rows(block)                                  a passive party
+    blocks  = private.encrypt_blocks(values, layout, 16_384)      k numbers a row; each block travels
+    rows    = public.collect(layout, len(values))                 a passive party
+    rows.add(block)                                               as each of them comes
     sums    = rows.group_sums(groups, n_groups)                   for each column of groups: each group's sum
     block   = sums.seal()                                         re-randomized, compressed; travels
     values  = private.decrypt(block)                              int64 [F, n_groups, k]
@@ -15,12 +15,15 @@ protects against semi-honest parties: a malicious owner can encode row numbers i
 
 Only a :class:`CipherBlock` can travel. Fresh rows give one, and sums only by :meth:`EncryptedSums.seal`; so an
 unsealed sum, which would tell the key owner its group's rows, has no encoding at all.
+
+How an engine comes to its sums is its own: it may add up the cells of several columns first and merge those. Such
+cells never leave the party that sums, so the owner sees the same sealed sums whatever the way.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
@@ -116,9 +119,10 @@ class CipherBlock(msgspec.Struct, frozen=True, tag=True):
 class Counts:
     """Operations of one party with one key: what an engine did, in its own ciphertexts.
 
-    ``logical_sums`` is what a protocol without packing would have sent: groups × columns × ``layout.logical``.
-    ``bytes`` counts ciphertext bytes that this side made to travel. Re-randomizing is part of sealing and is not
-    counted as an encryption; shifts while compressing are not additions.
+    ``additions`` are the products that were done: of rows, and of cells that were merged. ``logical_sums`` is what a
+    protocol without packing would have sent: groups × columns × ``layout.logical``. ``bytes`` counts ciphertext bytes
+    that this side made to travel. Re-randomizing is part of sealing and is not counted as an encryption; shifts while
+    compressing are not additions.
     """
 
     encryptions: int = 0
@@ -149,26 +153,50 @@ class EncryptedSums(ABC):
         """Add sums of the same key, layout and shape; :class:`EncryptionError` otherwise."""
 
     @abstractmethod
+    def pick(self, cells: Integers) -> EncryptedSums:
+        """Return the sums at int64 positions (row-major over columns and groups) as sums of shape (1, len(cells)).
+
+        Raises:
+            EncryptionError: a position that is none.
+        """
+
+    @abstractmethod
     def seal(self) -> CipherBlock:
         """Re-randomize every sum, compress, and return what may travel."""
 
 
 class EncryptedRows(ABC):
-    """Encrypted rows: ``n`` rows of k numbers."""
+    """Encrypted rows of k numbers.
+
+    Attributes:
+        n: how many rows there are in the end.
+        have: how many of them have come.
+    """
 
     n: int
+    have: int
     layout: Layout
 
     @abstractmethod
-    def block(self) -> CipherBlock:
-        """Return fresh rows as they travel."""
+    def add(self, block: CipherBlock) -> None:
+        """Take the next rows in and prepare them for sums.
+
+        Raises:
+            EncryptionError: a block of another key, kind or layout, with a ciphertext out of range, or with more rows
+                than are due; the rows are then as they were. After a ciphertext that no sum can hold, none can be made.
+        """
 
     @abstractmethod
-    def group_sums(self, groups: Groups, n_groups: int) -> EncryptedSums:
+    def block(self) -> CipherBlock:
+        """Return fresh rows as they travel; :class:`EncryptionError` for rows that came from a peer."""
+
+    @abstractmethod
+    def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
         """Sum rows by group, for each column of groups.
 
         Args:
-            groups: int32 [n, F]; entry (i, f) is row i's group in column f, or -1 where the row is absent.
+            groups: int32 [m, F] of the rows start..start+m, all of which must have come; entry (i, f) is the group of
+                row start+i in column f, or -1 where the row is absent.
             n_groups: groups are ``range(n_groups)``; a group without rows sums to zero.
         """
 
@@ -194,8 +222,14 @@ class PublicKey(ABC):
         """Encrypt int64 [n, k]; the layout is checked first."""
 
     @abstractmethod
+    def collect(self, layout: Layout, n: int) -> EncryptedRows:
+        """Return rows of which none has come yet and ``n`` will; the layout must have room for them."""
+
     def rows(self, block: CipherBlock) -> EncryptedRows:
-        """Open a block of rows under this key; checks key, kind, count, size, range of each ciphertext."""
+        """Open a block that holds all rows; checks key, kind, count, size, range of each ciphertext."""
+        rows = self.collect(block.layout, block.shape[0] if block.shape else -1)
+        rows.add(block)
+        return rows
 
 
 class PrivateKey(ABC):
@@ -206,6 +240,19 @@ class PrivateKey(ABC):
     @abstractmethod
     def encrypt(self, values: Integers, layout: Layout) -> EncryptedRows:
         """As :meth:`PublicKey.encrypt`, faster with the secret."""
+
+    @abstractmethod
+    def encrypt_blocks(self, values: Integers, layout: Layout, rows: int) -> Iterator[CipherBlock]:
+        """Encrypt int64 [n, k] in blocks of at most ``rows`` rows, in order; ``layout`` is that of all of them.
+
+        The layout is checked at once. While a block is in use the next one is made, and no more than one.
+        """
+
+    def prepare(self, count: int) -> None:  # noqa: B027
+        """Make what later encryptions of up to ``count`` ciphertexts need, beside other work.
+
+        Without :attr:`Engine.background` nothing happens.
+        """
 
     @abstractmethod
     def decrypt(self, block: CipherBlock) -> Integers:
@@ -219,15 +266,20 @@ class Engine(ABC):
         name: as in the job file.
         secure: whether it hides anything; the others need ``insecure=True``.
         bits_offered: key sizes that need no ``insecure=True``; empty where the engine has none.
+
+    Args:
+        workers: threads or processes that share heavy work; 1 means none beside this one.
+        background: whether :meth:`PrivateKey.prepare` does anything; parties that share cores are better off without.
+        memory_limit: bytes of rows, prepared for sums, that are held in memory; what is beyond lies in a temporary
+            file. None for no limit.
     """
 
     name: ClassVar[str]
     secure: ClassVar[bool]
     bits_offered: ClassVar[tuple[int, ...]]
 
-    def __init__(self, *, workers: int = 1) -> None:
-        """``workers`` processes share heavy work; 1 means none beside this one."""
-        self.workers = workers
+    def __init__(self, *, workers: int = 1, background: bool = False, memory_limit: int | None = None) -> None:
+        self.workers, self.background, self.memory_limit = workers, background, memory_limit
 
     @abstractmethod
     def generate(self, bits: int, *, protection: Protection, insecure: bool = False) -> PrivateKey:
@@ -246,7 +298,7 @@ class Engine(ABC):
         """Classical bits (NIST SP 800-57 part 1, table 2): 112 at 2048, 128 at 3072; 0 for none."""
 
     def close(self) -> None:  # noqa: B027
-        """Stop worker processes, if any."""
+        """Stop worker processes and what :meth:`PrivateKey.prepare` began, if any."""
 
     def describe(self) -> dict[str, Any]:
         """Return what a report prints: name, kernel, workers."""

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
+from gmpy2 import mpz
 
-from labelward.he.paillier.kernel import KERNELS, VARIABLE, Kernel, choose, obstacle
+from labelward.he.paillier.kernel import KERNELS, VARIABLE, Kernel, Rows, choose, obstacle
 from labelward.he.paillier.kernels import PublicKernel, exponents_below, public_bases
 from labelward.he.paillier.numbers import write
 from labelward.he.paillier.primes import Prime, draw_pair, generator
+from labelward.he.paillier.rooms import Rooms
 from labelward.rng import Protection
 
 __all__ = ["Examination", "examine"]
@@ -89,11 +91,18 @@ def _measure(kernel: Kernel, primes: tuple[Prime, Prime], protection: Protection
     groups = np.arange(_ROWS * _COLUMNS, dtype=np.int32).reshape(_ROWS, _COLUMNS) * 7 % _GROUPS
     random = protection.bytes(_COLUMNS * _GROUPS // _FIT * PublicKernel.random_size(n)[1])
     encrypted, encrypt = _timed(lambda: owner.encrypt(plaintexts, _PLAINTEXT, x, y), _ROWS)
-    rows, split = _timed(lambda: kernel.rows(n, encrypted), _ROWS)
-    sums, add = _timed(lambda: rows.sums(groups, _GROUPS), groups.size)
+    rows, split = _timed(lambda: _rows(kernel, n, encrypted), _ROWS)
+    alone = tuple((column,) for column in range(_COLUMNS))
+    sums, add = _timed(lambda: rows.sums(groups, _GROUPS, 0, alone), groups.size)
     sealed, seal = _timed(lambda: public.seal(sums, _FIT, _SHIFT, random), _COLUMNS * _GROUPS)
     _, decrypt = _timed(lambda: owner.decrypt(sealed), _COLUMNS * _GROUPS // _FIT)
     return {"encrypt": encrypt, "split": split, "add": add, "seal": seal, "decrypt": decrypt}
+
+
+def _rows(kernel: Kernel, n: mpz, ciphertexts: bytes) -> Rows:
+    rows = kernel.rows(n, _ROWS, Rooms().make)
+    rows.add(ciphertexts)
+    return rows
 
 
 def _timed(action: Callable[[], Result], operations: int) -> tuple[Result, float]:

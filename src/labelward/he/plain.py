@@ -6,13 +6,23 @@ without compression.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
-from labelward.he._checks import check_block, check_groups, check_material, check_sums, check_values
+from labelward.he._checks import (
+    check_block,
+    check_cells,
+    check_groups,
+    check_material,
+    check_more,
+    check_number,
+    check_sums,
+    check_values,
+)
 from labelward.he.contract import (
     CipherBlock,
     Counts,
@@ -50,12 +60,11 @@ class _Key(PublicKey):
     def encrypt(self, values: Integers, layout: Layout) -> EncryptedRows:
         checked = check_values(values, layout)
         self.counts.encryptions += len(checked)
-        return _Rows(self, checked.copy(), layout)
+        return _Rows(self, checked.copy(), layout, fresh=True)
 
-    def rows(self, block: CipherBlock) -> EncryptedRows:
-        values = self._open(block, ("rows",))
-        block.layout.check(values)
-        return _Rows(self, values, block.layout)
+    def collect(self, layout: Layout, n: int) -> EncryptedRows:
+        check_number(n, layout)
+        return _Rows(self, np.zeros((n, len(layout.bounds)), dtype=np.int64), layout, fresh=False)
 
     def _open(self, block: CipherBlock, kinds: tuple[str, ...]) -> Integers:
         entries = check_block(block, _NAME, self._fingerprint, kinds)
@@ -80,6 +89,11 @@ class _PrivateKey(PrivateKey):
     def encrypt(self, values: Integers, layout: Layout) -> EncryptedRows:
         return self._key.encrypt(values, layout)
 
+    def encrypt_blocks(self, values: Integers, layout: Layout, rows: int) -> Iterator[CipherBlock]:
+        checked = check_values(values, layout)
+        starts = range(0, len(checked), rows)
+        return (self._key.encrypt(checked[start : start + rows], layout).block() for start in starts)
+
     def decrypt(self, block: CipherBlock) -> Integers:
         values = self._key._open(block, ("rows", "sums"))
         check_sums(values, block.layout)
@@ -89,21 +103,31 @@ class _PrivateKey(PrivateKey):
 
 
 class _Rows(EncryptedRows):
-    def __init__(self, key: _Key, values: Integers, layout: Layout) -> None:
+    def __init__(self, key: _Key, values: Integers, layout: Layout, *, fresh: bool) -> None:
         self.n, self.layout = len(values), layout
-        self._key, self._values = key, values
+        self.have = self.n if fresh else 0
+        self._key, self._values, self._fresh = key, values, fresh
+
+    def add(self, block: CipherBlock) -> None:
+        values = self._key._open(block, ("rows",))
+        check_more(block, self.layout, self.n - self.have)
+        block.layout.check(values)
+        self._values[self.have : self.have + len(values)] = values
+        self.have += len(values)
 
     def block(self) -> CipherBlock:
+        if not self._fresh:
+            raise EncryptionError("rows that a peer encrypted do not travel again")
         return self._key._block(self._values, self.layout, (self.n,))
 
-    def group_sums(self, groups: Groups, n_groups: int) -> EncryptedSums:
+    def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
         from labelward.he._plain_kernel import group_sums
 
-        checked = check_groups(groups, self.n, n_groups)
+        checked = check_groups(groups, start, self.have, n_groups)
         shape = (checked.shape[1], n_groups)
         sums = np.zeros((*shape, self._values.shape[1]), dtype=np.int64)
         seen: NDArray[np.uint8] = np.zeros(shape, dtype=np.uint8)
-        present = group_sums(self._values, checked, sums, seen)
+        present = group_sums(self._values[start : start + len(checked)], checked, sums, seen)
         if present < 0:
             raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1")
         self._key.counts.additions += present - int(np.count_nonzero(seen))
@@ -122,6 +146,10 @@ class _Sums(EncryptedSums):
             raise EncryptionError(f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added")
         self._key.counts.additions += self.shape[0] * self.shape[1]
         return _Sums(self._key, self._values + other._values, self.layout)
+
+    def pick(self, cells: Integers) -> EncryptedSums:
+        chosen = check_cells(cells, self.shape[0] * self.shape[1])
+        return _Sums(self._key, self._values.reshape(-1, self._values.shape[2])[chosen][None], self.layout)
 
     def seal(self) -> CipherBlock:
         self._key.counts.logical_sums += self.shape[0] * self.shape[1] * self.layout.logical

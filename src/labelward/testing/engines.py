@@ -148,6 +148,51 @@ class EngineContract:
         decrypted = private.decrypt((shards[0] + shards[1]).seal())
         np.testing.assert_array_equal(decrypted, expected_sums(case))
 
+    @given(case=cases(), size=st.integers(1, 10), cut=st.integers(0, 9))
+    @_GENERATED
+    def test_rows_in_blocks(self, private: PrivateKey, public: PublicKey, case: Case, size: int, cut: int) -> None:
+        """Blocks one after the other, and the rows that have come summed before the others come."""
+        n = len(case.values)
+        rows, start = public.collect(case.layout, n), min(cut, n)
+        sums, summed = (
+            public.rows(private.encrypt(case.values[:0], case.layout).block()).group_sums(
+                case.groups[:0], case.n_groups
+            ),
+            0,
+        )
+        for block in private.encrypt_blocks(case.values, case.layout, size):
+            assert block.shape[0] <= size
+            rows.add(_travel(block))
+            if summed < start <= rows.have:
+                sums, summed = sums + rows.group_sums(case.groups[:start], case.n_groups), start
+        assert rows.have == rows.n == n
+        sums = sums + rows.group_sums(case.groups[summed:], case.n_groups, summed)
+        np.testing.assert_array_equal(private.decrypt(_travel(sums.seal())), expected_sums(case))
+
+    @given(case=cases(), seed=st.integers(0, 2**32))
+    @_GENERATED
+    def test_picked_sums(self, private: PrivateKey, public: PublicKey, case: Case, seed: int) -> None:
+        """Some of the sums, in any order, none or several times."""
+        sums = public.rows(private.encrypt(case.values, case.layout).block()).group_sums(case.groups, case.n_groups)
+        count = case.groups.shape[1] * case.n_groups
+        cells = np.random.default_rng(seed).integers(0, count, size=seed % 8 if count else 0)
+        picked = _travel(sums.pick(cells).seal())
+        assert picked.shape == (1, len(cells))
+        flat = expected_sums(case).reshape(count, case.values.shape[1])
+        np.testing.assert_array_equal(private.decrypt(picked), flat[cells][None])
+
+    def test_many_columns_at_once(self, private: PrivateKey, public: PublicKey) -> None:
+        """More rows than cells, so that an engine may sum by several columns together; some rows absent from some."""
+        rng, n = np.random.default_rng(3), 300
+        values, layout = rng.integers(-5, 6, size=(n, 2)), Layout((5, 5), n, 2)
+        rows = public.rows(private.encrypt(values, layout).block())
+        for columns, n_groups in ((2, 4), (3, 3), (5, 2), (6, 3)):
+            groups = rng.integers(-1, n_groups, size=(n, columns)).astype(np.int32)
+            groups[:, -1] = np.minimum(groups[:, 0] + 1, n_groups - 1)  # two columns that hang together
+            groups[rng.random(n) < 0.1] = -1
+            expected = expected_sums(Case(layout, values, groups, n_groups))
+            np.testing.assert_array_equal(private.decrypt(rows.group_sums(groups, n_groups).seal()), expected)
+
     @pytest.mark.parametrize("sign", [-1, 1])
     def test_all_rows_at_the_bound(self, private: PrivateKey, public: PublicKey, sign: int) -> None:
         """The extreme sum of each slot: every row in one group, at plus or minus its bound."""
@@ -260,10 +305,40 @@ class EngineContract:
         with pytest.raises(EncryptionError):
             rows.group_sums(groups, 3)
 
+    def test_positions_that_are_none(self, private: PrivateKey, public: PublicKey) -> None:
+        """Beyond the sums, negative, or of another type."""
+        sums = public.rows(private.encrypt(*_few()).block()).group_sums(np.zeros((4, 2), np.int32), 3)
+        wrong: list[Any] = [np.array([6]), np.array([-1]), np.array([1], np.int32), np.zeros((1, 1), np.int64)]
+        for cells in wrong:
+            with pytest.raises(EncryptionError):
+                sums.pick(cells)
+
+    def test_rows_that_are_not_due(self, private: PrivateKey, public: PublicKey) -> None:
+        """Too many of them, of another layout, or summed before they have come."""
+        values, layout = _few()
+        first, second = private.encrypt_blocks(values, layout, 3)
+        rows = public.collect(layout, 4)
+        rows.add(first)
+        other = private.encrypt(values[:1], Layout(layout.bounds, 5, 2)).block()
+        for block in (first, other):
+            with pytest.raises(EncryptionError):
+                rows.add(block)
+        assert rows.have == 3
+        for start, count in ((0, 4), (3, 1), (-1, 1), (4, 0)):
+            with pytest.raises(EncryptionError):
+                rows.group_sums(np.zeros((count, 1), np.int32), 1, start)
+        with pytest.raises(EncryptionError):
+            rows.block()
+        rows.add(second)
+        assert private.decrypt(rows.group_sums(np.zeros((2, 1), np.int32), 1, 2).seal()).tolist() == [[[-3, 10]]]
+        for n in (-1, 5):
+            with pytest.raises(EncryptionError):
+                public.collect(layout, n)
+
     def test_groups_of_a_wrong_kind(self, private: PrivateKey, public: PublicKey) -> None:
-        """Another row count, another type, another number of axes."""
+        """More rows than there are, another type, another number of axes."""
         rows = public.rows(private.encrypt(*_few()).block())
-        wrong: list[Any] = [np.zeros((3, 1), np.int32), np.zeros((4, 1), np.int64), np.zeros(4, np.int32)]
+        wrong: list[Any] = [np.zeros((5, 1), np.int32), np.zeros((4, 1), np.int64), np.zeros(4, np.int32)]
         for groups in wrong:
             with pytest.raises(EncryptionError):
                 rows.group_sums(groups, 1)

@@ -12,6 +12,9 @@ gmp        the kernel on gmpy2
 ifma       the kernel on AVX-512 IFMA; its parts are ``ifma_ir``, ``ifma_limbs``, ``ifma_loops``,
            ``ifma_numbers`` and ``ifma_powers``
 numbers    integers as bytes
+joint      which columns are summed together, for fewer products
+rooms      memory for prepared rows, and disk beyond a limit
+prepared   encryptions of zero that are made beside other work
 tasks      the units of work, run here or in a worker process
 pool       worker processes; ``worker`` is their program
 keys       the contract's keys

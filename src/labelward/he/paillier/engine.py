@@ -27,6 +27,7 @@ class PaillierEngine(Engine):
 
     Args:
         workers: threads or processes, as the kernel needs them, that share heavy work.
+        background, memory_limit: as in :class:`~labelward.he.contract.Engine`.
         inline_below: work that is done in this process even so, in products modulo n² (about 5 µs at 2048 bits).
         kernel: a name of :data:`~labelward.he.paillier.kernel.KERNELS`; without it the environment variable
             ``LABELWARD_KERNEL`` decides, or else the fastest that runs here does.
@@ -36,16 +37,24 @@ class PaillierEngine(Engine):
     secure: ClassVar[bool] = True
     bits_offered: ClassVar[tuple[int, ...]] = (2048, 3072, 4096)
 
-    def __init__(self, *, workers: int = 1, inline_below: int = 20_000, kernel: str | None = None) -> None:
-        super().__init__(workers=workers)
+    def __init__(
+        self,
+        *,
+        workers: int = 1,
+        background: bool = False,
+        memory_limit: int | None = None,
+        inline_below: int = 20_000,
+        kernel: str | None = None,
+    ) -> None:
+        super().__init__(workers=workers, background=background, memory_limit=memory_limit)
         chosen = choose(kernel, threads=workers)
-        self._kernel, self._executors = chosen.name, Executors(workers, inline_below, chosen)
+        self._kernel, self._executors = chosen.name, Executors(workers, inline_below, chosen, memory_limit)
 
     def generate(self, bits: int, *, protection: Protection, insecure: bool = False) -> PrivateKey:
         """Make a new key of ``bits`` bits, a multiple of 16 from 256 to 7680; under 2048 only if ``insecure``."""
         self._check_bits(bits, insecure)
         first, second = draw_pair(bits, protection)
-        return PaillierPrivateKey(first, second, protection, self._executors)
+        return PaillierPrivateKey(first, second, protection, self._executors, background=self.background)
 
     def public(self, material: PublicMaterial, *, protection: Protection, insecure: bool = False) -> PublicKey:
         """Open a peer's n; the same sizes as in :meth:`generate`."""
@@ -66,7 +75,7 @@ class PaillierEngine(Engine):
         return max((level for least, level in levels.items() if bits >= least), default=0)
 
     def close(self) -> None:
-        """Stop the worker processes."""
+        """Stop worker processes, and threads that prepare encryptions."""
         self._executors.close()
 
     def describe(self) -> dict[str, Any]:

@@ -7,9 +7,12 @@ from itertools import pairwise
 import gmpy2
 import numpy as np
 from gmpy2 import mpz
+from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
 from labelward.he.contract import Groups
+from labelward.he.paillier.joint import cells_of
+from labelward.he.paillier.kernel import Room
 from labelward.he.paillier.kernels import OwnerKernel, PublicKernel
 from labelward.he.paillier.numbers import read, size_of, write
 
@@ -30,6 +33,12 @@ class GmpOwner:
     def encrypt(self, plaintexts: bytes, size: int, x: bytes, y: bytes) -> bytes:
         """See :class:`~labelward.he.paillier.kernel.Owner`."""
         return write(self._kernel.encrypt(read(plaintexts, size, signed=True), x, y), size_of(self._n**2))
+
+    def complete(self, zeros: bytes, plaintexts: bytes, size: int) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Owner`."""
+        n, n2 = self._n, self._n**2
+        pairs = zip(read(zeros, size_of(n2)), read(plaintexts, size, signed=True), strict=True)
+        return write([zero * (1 + n * m) % n2 for zero, m in pairs], size_of(n2))
 
     def decrypt(self, ciphertexts: bytes) -> bytes:
         """See :class:`~labelward.he.paillier.kernel.Owner`."""
@@ -63,37 +72,54 @@ class GmpPublic:
 class GmpRows:
     """Rows as pairs a and l with the ciphertext a · (1 + n·l), as in :mod:`~labelward.he.paillier.fixedbase`."""
 
-    def __init__(self, n: mpz, data: bytes) -> None:
-        self._n, self._factors, self._shifts = n, [], []
+    def __init__(self, n: mpz, count: int, room: Room) -> None:
+        self._n, self._factors, self._shifts = n, list[mpz](), list[mpz]()
+
+    def add(self, data: bytes) -> None:
+        """See :class:`~labelward.he.paillier.kernel.Rows`."""
+        n, split = self._n, []
         for ciphertext in read(data, size_of(n * n)):
             high, low = divmod(ciphertext, n)
             try:
-                self._shifts.append(high * gmpy2.invert(low, n) % n)
+                split.append((low, high * gmpy2.invert(low, n) % n))
             except ZeroDivisionError as error:
                 raise EncryptionError("a ciphertext has a factor in common with n") from error
-            self._factors.append(low)
+        self._factors += [low for low, _ in split]
+        self._shifts += [shift for _, shift in split]
 
-    def sums(self, groups: Groups, n_groups: int) -> bytes:
+    def sums(self, groups: Groups, n_groups: int, start: int, joined: tuple[tuple[int, ...], ...]) -> bytes:
         """See :class:`~labelward.he.paillier.kernel.Rows`."""
-        n, n2, cells = self._n, self._n**2, []
-        for column in range(groups.shape[1]):
-            of_column = groups[:, column]
-            order = np.argsort(of_column, kind="stable")
-            bounds = np.searchsorted(of_column[order], np.arange(n_groups + 1)).tolist()
-            by_group = order.tolist()
-            for start, stop in pairwise(bounds):
-                product = mpz(1)
-                for row in by_group[start:stop]:
-                    product = product * self._factors[row] % n2
-                shift = sum([self._shifts[row] for row in by_group[start:stop]], mpz(0)) % n
-                cells.append(product * (1 + n * shift) % n2)
-        return write(cells, size_of(n2))
+        n, n2 = self._n, self._n**2
+        found = [[(mpz(1), mpz(0))] * n_groups for _ in range(groups.shape[1])]
+        for columns in joined:
+            numbers, cells = cells_of(groups, columns, n_groups)
+            pairs = self._joint(numbers, len(cells), start)
+            for column, of_cells in zip(columns, cells.T.tolist(), strict=True):
+                into = found[column]
+                for group, (product, shift) in zip(of_cells, pairs, strict=True):
+                    if group >= 0:
+                        before, total = into[group]
+                        into[group] = (product if before == 1 else before * product % n2, total + shift)
+        flat = [product * (1 + n * (shift % n)) % n2 for column in found for product, shift in column]
+        return write(flat, size_of(n2))
+
+    def _joint(self, numbers: NDArray[np.int32], count: int, start: int) -> list[tuple[mpz, mpz]]:
+        """Multiply the a, and add up the l, of the rows of each joint cell."""
+        n2, order = self._n**2, np.argsort(numbers, kind="stable")
+        bounds = np.searchsorted(numbers[order], np.arange(count + 1)).tolist()
+        by_cell, pairs = (order + start).tolist(), []
+        for first, stop in pairwise(bounds):
+            product = mpz(1)
+            for row in by_cell[first:stop]:
+                product = product * self._factors[row] % n2
+            pairs.append((product, sum([self._shifts[row] for row in by_cell[first:stop]], mpz(0))))
+        return pairs
 
 
 class Made:
-    """The gmpy2 kernel; it has no threads of its own."""
+    """The gmpy2 kernel; it has no threads of its own, and holds rows as integers, whatever the room."""
 
-    name, shared = "gmpy2", False
+    name, shared, merge = "gmpy2", False, 2.0
 
     def __init__(self, threads: int = 1) -> None:
         self.owner, self.public, self.rows = GmpOwner, GmpPublic, GmpRows

@@ -40,6 +40,7 @@ from labelward.he.paillier.ifma_numbers import (
     rows_of,
 )
 from labelward.he.paillier.ifma_powers import PowerTable
+from labelward.he.paillier.kernel import Room
 from labelward.he.paillier.kernels import PublicKernel
 from labelward.he.paillier.numbers import read, size_of, write
 
@@ -131,6 +132,10 @@ class IfmaOwner:
         each(self._threads, map(piece, cut(len(signed), self._threads, _PIECE)))
         return made.tobytes()
 
+    def complete(self, zeros: bytes, plaintexts: bytes, size: int) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Owner`."""
+        return self._few.complete(zeros, plaintexts, size)
+
     def decrypt(self, ciphertexts: bytes) -> bytes:
         """See :class:`~labelward.he.paillier.kernel.Owner`."""
         p, q, n = self._p, self._q, self._n
@@ -220,15 +225,21 @@ class IfmaPublic:
 class IfmaRows:
     """Split rows in one block, which all threads read."""
 
-    def __init__(self, n: mpz, data: bytes, *, threads: int) -> None:
-        self._root, self._threads = Root(n), threads
+    def __init__(self, n: mpz, count: int, room: Room, *, threads: int) -> None:
+        self._root, self._threads, self._have = Root(n), threads, 0
         square, extended = self._root.square, mpz(1) << (LIMB_BITS * (self._root.rows + 2))
         self._by_total = repeated(n * extended * square.radix % square.value, square.limbs)
-        size = size_of(square.value)
-        array = np.frombuffer(data, dtype=np.uint8).reshape(-1, size)
-        self._rows = self._root.split(lambda part: rows_of(array[part], size, square.limbs), len(array), threads)
+        self._rows = room((count, 2, self._root.rows))
 
-    def sums(self, groups: Groups, n_groups: int) -> bytes:
+    def add(self, data: bytes) -> None:
+        """See :class:`~labelward.he.paillier.kernel.Rows`."""
+        square = self._root.square
+        array = np.frombuffer(data, dtype=np.uint8).reshape(-1, size_of(square.value))
+        into = self._rows[self._have : self._have + len(array)]
+        self._root.split(lambda part: rows_of(array[part], array.shape[1], square.limbs), into, self._threads)
+        self._have += len(array)
+
+    def sums(self, groups: Groups, n_groups: int, start: int, joined: tuple[tuple[int, ...], ...]) -> bytes:
         """See :class:`~labelward.he.paillier.kernel.Rows`."""
         held, order = np.zeros(groups.shape[1] * n_groups, np.int64), np.empty(groups.size, np.int32)
         entries = loops.arrange(groups, n_groups, held, order)
@@ -245,7 +256,7 @@ class IfmaRows:
 
         def piece(thread: int) -> Callable[[], None]:
             return lambda: loops.sum_lanes(
-                self._rows, order[:entries], ranks, (LANES * thread, length), square.odd,
+                self._rows[start:], order[:entries], ranks, (LANES * thread, length), square.odd,
                 products, totals, owners,
             )  # fmt: skip
 
@@ -286,7 +297,7 @@ def _sums_of(totals: Limbs) -> list[mpz]:
 class Made:
     """The IFMA kernel with so many threads."""
 
-    name, shared = "ifma", True
+    name, shared, merge = "ifma", True, 2.0
 
     def __init__(self, threads: int = 1) -> None:
         self._threads = threads
@@ -299,6 +310,6 @@ class Made:
         """See :class:`~labelward.he.paillier.kernel.Kernel`."""
         return IfmaPublic(n, h, w, uses, threads=self._threads)
 
-    def rows(self, n: mpz, data: bytes) -> IfmaRows:
+    def rows(self, n: mpz, count: int, room: Room) -> IfmaRows:
         """See :class:`~labelward.he.paillier.kernel.Kernel`."""
-        return IfmaRows(n, data, threads=self._threads)
+        return IfmaRows(n, count, room, threads=self._threads)

@@ -156,19 +156,17 @@ class Root:
         self._scale = repeated(low, self.rows)
         self._offset = repeated(high * gmpy2.invert(low, value) % value, self.rows)
 
-    def split(self, rows: Callable[[slice], Limbs], count: int, threads: int) -> Limbs:
-        """Split ``count`` rows, of which ``rows`` gives any stretch as [n, limbs of N²]; returns [count, 2, t].
+    def split(self, rows: Callable[[slice], Limbs], out: Limbs, threads: int) -> None:
+        """Split rows, of which ``rows`` gives any stretch as [n, limbs of N²], into ``out`` [count, 2, t].
 
         Raises:
             EncryptionError: a row has a factor in common with N.
         """
-        out = np.empty((count, 2, self.rows), dtype=np.uint64)
 
         def piece(part: slice) -> Callable[[], None]:
             return lambda: self._split(rows(part), out[part])
 
-        each(threads, map(piece, cut(count, threads, _BLOCK)))
-        return out
+        each(threads, map(piece, cut(len(out), threads, _BLOCK)))
 
     def _split(self, rows: Limbs, out: Limbs) -> None:
         root, square = self.modulus, self.square

@@ -49,8 +49,8 @@ class PowerTable:
 
         each(threads, map(build, range(len(lanes))))
         entries = full[:tables].reshape(-1, square.limbs)
-        split = root.split(entries.__getitem__, len(entries), threads)
-        self._table = split.reshape(tables, width, 2, root.rows)
+        self._table = np.empty((tables, width, 2, root.rows), dtype=np.uint64)
+        root.split(entries.__getitem__, self._table.reshape(-1, 2, root.rows), threads)
 
     def powers(self, exponents: NDArray[np.uint8]) -> tuple[Limbs, Limbs]:
         """Raise to big-endian ``exponents`` [n, size]: products [groups, k, 8] and totals [groups, 8, t].

@@ -6,15 +6,21 @@ Every kernel gives the same bytes. Residues modulo n² travel big-endian with a 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from importlib import import_module
 from typing import Protocol, cast
 
+import numpy as np
 from gmpy2 import mpz
+from numpy.typing import NDArray
 
 from labelward.errors import InputError, unknown_name
 from labelward.he.contract import Groups
 
-__all__ = ["KERNELS", "VARIABLE", "Kernel", "Owner", "Public", "Rows", "choose", "obstacle"]
+__all__ = ["KERNELS", "VARIABLE", "Kernel", "Owner", "Public", "Room", "Rows", "choose", "obstacle"]
+
+#: Makes an array of a shape for numbers that stay, in memory or on disk; its content is undefined.
+Room = Callable[[tuple[int, ...]], NDArray[np.uint64]]
 
 #: The environment variable that names the kernel to use; others are then switched off.
 VARIABLE = "LABELWARD_KERNEL"
@@ -32,6 +38,9 @@ class Owner(Protocol):
     def encrypt(self, plaintexts: bytes, size: int, x: bytes, y: bytes) -> bytes:
         """Encrypt signed plaintexts of ``size`` bytes; x and y are exponents below p-1 and q-1."""
 
+    def complete(self, zeros: bytes, plaintexts: bytes, size: int) -> bytes:
+        """Multiply encryptions of zero by 1 + n·m for each signed plaintext m of ``size`` bytes."""
+
     def decrypt(self, ciphertexts: bytes) -> bytes:
         """Return signed plaintexts, a byte longer than n."""
 
@@ -47,17 +56,31 @@ class Public(Protocol):
 
 
 class Rows(Protocol):
-    """Encrypted rows."""
+    """Encrypted rows, prepared for sums."""
 
-    def sums(self, groups: Groups, n_groups: int) -> bytes:
-        """Multiply rows by group, for each column of ``groups`` [n, F]; cells without rows give 1."""
+    def add(self, data: bytes) -> None:
+        """Take the next ciphertexts; :class:`EncryptionError` where one shares a factor with n."""
+
+    def sums(self, groups: Groups, n_groups: int, start: int, joined: tuple[tuple[int, ...], ...]) -> bytes:
+        """Multiply rows by group, for each column of ``groups`` [m, F]; cells without rows give 1.
+
+        Args:
+            groups: of the rows from ``start`` on.
+            joined: the sets of columns that are summed together (:mod:`~labelward.he.paillier.joint`).
+        """
 
 
 class Kernel(Protocol):
-    """Makes these from numbers; ``shared`` where one process uses all cores by itself."""
+    """Makes these from numbers.
+
+    Attributes:
+        shared: whether one process uses all cores by itself.
+        merge: what the product of two cells costs, in products of a row and a cell.
+    """
 
     name: str
     shared: bool
+    merge: float
 
     def owner(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, uses: int) -> Owner:
         """Take the primes and generators of the n-th residues modulo p² and q²; expect so many encryptions."""
@@ -65,8 +88,8 @@ class Kernel(Protocol):
     def public(self, n: mpz, h: mpz, w: mpz, uses: int) -> Public:
         """Take n, h and w (:mod:`~labelward.he.paillier.kernels`); expect so many obfuscators."""
 
-    def rows(self, n: mpz, data: bytes) -> Rows:
-        """Take ciphertexts; :class:`EncryptionError` where one shares a factor with n."""
+    def rows(self, n: mpz, count: int, room: Room) -> Rows:
+        """Make a place for ``count`` ciphertexts to come."""
 
 
 def obstacle(name: str) -> str:

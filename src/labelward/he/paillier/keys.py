@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Literal, NoReturn
 
 import numpy as np
 from gmpy2 import mpz
 
 from labelward.errors import EncryptionError
-from labelward.he._checks import check_block, check_sums, check_values
+from labelward.he._checks import check_block, check_number, check_sums, check_values
 from labelward.he.contract import (
     CipherBlock,
     Counts,
@@ -25,14 +28,16 @@ from labelward.he.paillier.kernels import PublicKernel, exponents_below, public_
 from labelward.he.paillier.numbers import read, write
 from labelward.he.paillier.packing import Packing
 from labelward.he.paillier.pool import Executor, Executors, Kept
+from labelward.he.paillier.prepared import Prepared
 from labelward.he.paillier.primes import Prime, generator
 from labelward.he.paillier.sums import PaillierRows, spread
-from labelward.he.paillier.tasks import Decrypt, EncryptOwner, EncryptPublic, LoadOwner, LoadPublic, Task
+from labelward.he.paillier.tasks import Complete, Decrypt, EncryptOwner, EncryptPublic, LoadOwner, LoadPublic, Task
 from labelward.rng import Protection
 
 __all__ = ["NAME", "PaillierPrivateKey", "PaillierPublicKey"]
 
 NAME = "paillier"
+Encrypt = Callable[[bytes, int, int], bytes]
 #: How often as much work as the first time is expected of a key's tables: an owner encrypts for each tree, a peer
 #: seals for each level.
 _OWNER_ROUNDS, _PUBLIC_ROUNDS = 5, 64
@@ -68,24 +73,33 @@ class PaillierPublicKey(PublicKey):
         """Encrypt int64 [n, k]; each ciphertext costs an obfuscator modulo n²."""
         return self.encrypt_with(self._encrypt, values, layout)
 
-    def rows(self, block: CipherBlock) -> EncryptedRows:
-        """Open a block of rows."""
-        parts = self.open(block, ("rows",))
-        return PaillierRows(self, block.layout, block.shape[0], parts)
+    def collect(self, layout: Layout, n: int) -> EncryptedRows:
+        """Return rows to come; each is split as it comes, and its bytes are not kept (but for worker processes)."""
+        check_number(n, layout)
+        return PaillierRows(self, layout, n)
 
     # -- for the modules beside this one ---------------------------------------------------------------------------
 
-    def encrypt_with(
-        self, encrypt: Callable[[bytes, int, int], bytes], values: Integers, layout: Layout
-    ) -> PaillierRows:
+    def encrypt_with(self, encrypt: Encrypt, values: Integers, layout: Layout) -> PaillierRows:
         """Check and pack values, and encrypt each part by ``encrypt(plaintexts, their size, their number)``."""
-        checked, parts = check_values(values, layout), []
-        for part in Packing.of(layout, self.bits).parts:
-            size = (part.width + 8) // 8  # with a bit for the sign
-            plaintexts = write(part.encode(checked), size, signed=True)
-            parts.append(encrypt(plaintexts, size, len(checked)) if len(checked) else b"")
-        self.counts.encryptions += len(checked) * len(parts)
-        return PaillierRows(self, layout, len(checked), parts)
+        checked = check_values(values, layout)
+        return PaillierRows(self, layout, len(checked), self._parts_with(encrypt, checked, layout))
+
+    def blocks_with(self, encrypt: Encrypt, values: Integers, layout: Layout, rows: int) -> Iterator[CipherBlock]:
+        """Yield blocks of checked values, one of them made ahead."""
+        pieces = (values[start : start + rows] for start in range(0, len(values), rows))
+        ahead = ThreadPoolExecutor(1, thread_name_prefix="labelward-encrypt")
+        try:
+            waiting: deque[tuple[int, Future[list[bytes]]]] = deque()
+            for piece in [*pieces, None]:
+                if piece is not None:
+                    waiting.append((len(piece), ahead.submit(self._parts_with, encrypt, piece, layout)))
+                if waiting and (piece is None or len(waiting) > 1):
+                    n, future = waiting.popleft()
+                    parts = future.result()
+                    yield self.block("rows", (n,), layout, n * len(parts), parts)
+        finally:
+            ahead.shutdown(wait=True, cancel_futures=True)
 
     def load(self, executor: Executor, count: int) -> int:
         """Give an executor what obfuscators are made of, expecting calls like this one for ``count`` of them."""
@@ -125,6 +139,15 @@ class PaillierPublicKey(PublicKey):
         ends = np.cumsum(counts).tolist()
         return [block.data[(end - n) * size : end * size] for n, end in zip(counts, ends, strict=True)]
 
+    def _parts_with(self, encrypt: Encrypt, values: Integers, layout: Layout) -> list[bytes]:
+        parts = []
+        for part in Packing.of(layout, self.bits).parts:
+            size = (part.width + 8) // 8  # with a bit for the sign
+            plaintexts = write(part.encode(values), size, signed=True)
+            parts.append(encrypt(plaintexts, size, len(values)) if len(values) else b"")
+        self.counts.encryptions += len(values) * len(parts)
+        return parts
+
     def _encrypt(self, plaintexts: bytes, size: int, count: int) -> bytes:
         executor = self.executors.pick(count * self.obfuscator_cost)
         handle, random = self.load(executor, count), self.random(count)
@@ -139,11 +162,16 @@ class PaillierPublicKey(PublicKey):
 class PaillierPrivateKey(PrivateKey):
     """p and q, with a base of full order modulo each square. Nothing here can be encoded or copied."""
 
-    def __init__(self, first: Prime, second: Prime, protection: Protection, executors: Executors) -> None:
+    def __init__(
+        self, first: Prime, second: Prime, protection: Protection, executors: Executors, *, background: bool = False
+    ) -> None:
         self._p, self._q, self._protection, self._kept = first.p, second.p, protection, Kept()
         self._bases = generator(first, protection), generator(second, protection)
         self._key = PaillierPublicKey(int(first.p * second.p), protection, executors)
         self.public = self._key
+        self._prepared = Prepared(self._key.ciphertext_size, partial(self._zeros, Protection())) if background else None
+        if self._prepared is not None:
+            executors.prepared.add(self._prepared)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a private key never leaves its process")
@@ -151,6 +179,15 @@ class PaillierPrivateKey(PrivateKey):
     def encrypt(self, values: Integers, layout: Layout) -> EncryptedRows:
         """Encrypt int64 [n, k] modulo p² and q²."""
         return self._key.encrypt_with(self._encrypt, values, layout)
+
+    def encrypt_blocks(self, values: Integers, layout: Layout, rows: int) -> Iterator[CipherBlock]:
+        """Encrypt int64 [n, k] in blocks; a thread makes the next one."""
+        return self._key.blocks_with(self._encrypt, check_values(values, layout), layout, rows)
+
+    def prepare(self, count: int) -> None:
+        """Prepare up to ``count`` encryptions of zero; later ciphertexts, each a part of a row, use them first."""
+        if self._prepared is not None:
+            self._prepared.start(count)
 
     def decrypt(self, block: CipherBlock) -> Integers:
         """Decrypt a block to int64 [F, n_groups, k], or [1, n, k] of rows."""
@@ -166,10 +203,30 @@ class PaillierPrivateKey(PrivateKey):
         return sums
 
     def _encrypt(self, plaintexts: bytes, size: int, count: int) -> bytes:
+        zeros = self._prepared.take(count) if self._prepared is not None else b""
+        ready = len(zeros) // self._key.ciphertext_size
+        begun = self._complete(zeros, plaintexts[: ready * size], size, ready) if ready else b""
+        if ready == count:
+            return begun
+        return begun + self._encrypt_now(self._protection, plaintexts[ready * size :], size, count - ready)
+
+    def _zeros(self, protection: Protection, count: int) -> bytes:
+        return self._encrypt_now(protection, bytes(count), 1, count)
+
+    def _complete(self, zeros: bytes, plaintexts: bytes, size: int, count: int) -> bytes:
+        executor, whole = self._key.executors.pick(count), self._key.ciphertext_size
+        handle = self._load(executor, _OWNER_ROUNDS * count)
+        tasks: list[Task] = [
+            Complete(handle, size, zeros[a * whole : b * whole], plaintexts[a * size : b * size])
+            for a, b in spread(count, executor.size)
+        ]
+        return b"".join(executor.run(tasks))
+
+    def _encrypt_now(self, protection: Protection, plaintexts: bytes, size: int, count: int) -> bytes:
         half = self._key.bits // 16  # bytes of p, of q, and of an exponent below either
         executor = self._key.executors.pick(count * self._key.bits // 20)
         handle = self._load(executor, _OWNER_ROUNDS * count)
-        x, y = (exponents_below(int(prime) - 1, count, self._protection) for prime in (self._p, self._q))
+        x, y = (exponents_below(int(prime) - 1, count, protection) for prime in (self._p, self._q))
         tasks: list[Task] = [
             EncryptOwner(handle, size, plaintexts[a * size : b * size], x[a * half : b * half], y[a * half : b * half])
             for a, b in spread(count, executor.size)

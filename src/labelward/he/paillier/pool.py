@@ -27,6 +27,8 @@ import msgspec
 
 from labelward.errors import EncryptionError
 from labelward.he.paillier.kernel import Kernel
+from labelward.he.paillier.prepared import Prepared
+from labelward.he.paillier.rooms import Rooms
 from labelward.he.paillier.tasks import Forget, State, Task, run
 from labelward.he.paillier.worker import Reply, receive, send
 
@@ -57,14 +59,20 @@ class Executor(ABC):
     def run(self, tasks: Sequence[Task]) -> list[bytes]:
         """Run at most ``size`` tasks, the i-th always on the i-th process; return their results in order."""
 
-    def load(self, kept: Kept, make: Callable[[int], Task]) -> None:
-        """Run ``make(i)`` on each process i, once for each ``kept``; forgotten when that is garbage."""
+    def load(self, kept: Kept, make: Callable[[int], Task]) -> bool:
+        """Run ``make(i)`` on each process i, once for each ``kept``; forgotten when that is garbage.
+
+        Returns:
+            Whether it was run now: for the first time, or because the processes are new.
+        """
         self.forget()
-        if kept.handle not in self._loaded:
-            self.run([make(index) for index in range(self.size)])
-            self._loaded.add(kept.handle)
-            # a finalizer may run in the midst of anything, so it only takes a note
-            weakref.finalize(kept, self._dropped.append, kept.handle).atexit = False
+        if kept.handle in self._loaded:
+            return False
+        self.run([make(index) for index in range(self.size)])
+        self._loaded.add(kept.handle)
+        # a finalizer may run in the midst of anything, so it only takes a note
+        weakref.finalize(kept, self._dropped.append, kept.handle).atexit = False
+        return True
 
     def forget(self) -> None:
         """Drop the copies of what has become garbage."""
@@ -83,9 +91,9 @@ class Inline(Executor):
 
     size = 1
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, memory_limit: int | None = None) -> None:
         super().__init__()
-        self._state = State(kernel)
+        self._state = State(kernel, Rooms(memory_limit).make)
 
     def run(self, tasks: Sequence[Task]) -> list[bytes]:
         """Run them one after the other."""
@@ -162,20 +170,26 @@ class Executors:
         workers: processes of the pool; with 1 there is none.
         inline_below: work that is not worth sending, in products modulo n² (about 5 µs each at 2048 bits).
         kernel: what does the arithmetic.
+        memory_limit: bytes of prepared rows that this process holds in memory.
     """
 
-    def __init__(self, workers: int, inline_below: int, kernel: Kernel) -> None:
-        self._inline, self._inline_below = Inline(kernel), inline_below
+    def __init__(self, workers: int, inline_below: int, kernel: Kernel, memory_limit: int | None = None) -> None:
+        self._inline, self._inline_below, self.merge = Inline(kernel, memory_limit), inline_below, kernel.merge
         self._pool = Pool(workers) if workers > 1 and not kernel.shared else None
+        self.prepared: weakref.WeakSet[Prepared] = weakref.WeakSet()
 
     def pick(self, products: int) -> Executor:
         """Return the executor for work of about so many products."""
         return self._inline if self._pool is None or products < self._inline_below else self._pool
 
     def close(self) -> None:
-        """Stop the worker processes."""
+        """Stop the worker processes, and the threads that prepare encryptions."""
+        for prepared in list(self.prepared):
+            prepared.stop()
         if self._pool is not None:
             self._pool.close()
+        for prepared in list(self.prepared):
+            prepared.join()
 
 
 def _start() -> subprocess.Popen[bytes]:

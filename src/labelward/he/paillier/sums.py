@@ -5,21 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
-from labelward.he._checks import check_groups
-from labelward.he.contract import CipherBlock, EncryptedRows, EncryptedSums, Groups, Layout
+from labelward.he._checks import check_cells, check_groups, check_more
+from labelward.he.contract import CipherBlock, EncryptedRows, EncryptedSums, Groups, Integers, Layout
+from labelward.he.paillier.joint import plan
 from labelward.he.paillier.numbers import read, write
 from labelward.he.paillier.packing import Packing
-from labelward.he.paillier.pool import Kept
-from labelward.he.paillier.tasks import LoadRows, Seal, SumRows, Task
+from labelward.he.paillier.pool import Inline, Kept
+from labelward.he.paillier.tasks import AddRows, LoadRows, Seal, SumRows, Task
 
 if TYPE_CHECKING:
     from labelward.he.paillier.keys import PaillierPublicKey
 
 __all__ = ["PaillierRows", "PaillierSums", "spread"]
+
+Cells = NDArray[np.uint8]
+
+_COLUMNS = 10  # how often each row is multiplied, about
 
 
 def spread(count: int, size: int) -> list[tuple[int, int]]:
@@ -27,53 +31,109 @@ def spread(count: int, size: int) -> list[tuple[int, int]]:
     return [(count * i // size, count * (i + 1) // size) for i in range(size)]
 
 
-class PaillierRows(EncryptedRows):
-    """A ciphertext for each part of each row, all of one part after all of another."""
+class _Held:
+    """The rows of one part, in an executor, which may lose them: they are then given to it again."""
 
-    def __init__(self, key: PaillierPublicKey, layout: Layout, n: int, parts: list[bytes]) -> None:
-        self.n, self.layout = n, layout
-        self._key, self._parts, self._kept = key, parts, [Kept() for _ in parts]
+    def __init__(self, key: PaillierPublicKey, n: int) -> None:
+        self._key, self._n, self._kept = key, n, Kept()
+        self._executor = key.executors.pick(n * _COLUMNS)
+        self._pieces: list[tuple[int, bytes]] = []
+        self._given = 0
+
+    def add(self, start: int, data: bytes) -> None:
+        self._pieces.append((start, data))
+        self._feed()
+
+    def sums(self, groups: Groups, n_groups: int, start: int, joined: tuple[tuple[int, ...], ...]) -> list[bytes]:
+        """Sum by group, in each process its own rows."""
+        self._feed()
+        parts = [groups[(i - start) % self._executor.size :: self._executor.size] for i in range(self._executor.size)]
+        tasks: list[Task] = [
+            SumRows(
+                self._kept.handle,
+                groups.shape[1],
+                n_groups,
+                part.astype("<i4", copy=False).tobytes(),
+                len(range(i, start, self._executor.size)),
+                joined,
+            )
+            for i, part in enumerate(parts)
+        ]
+        return self._executor.run(tasks)
+
+    def _feed(self) -> None:
+        executor, key, handle = self._executor, self._key, self._kept.handle
+        stride, n = executor.size, write([key.n], key.ciphertext_size)
+        if executor.load(self._kept, lambda i: LoadRows(handle, n, len(range(i, self._n, stride)))):
+            self._given = 0
+        for start, data in self._pieces[self._given :]:
+            rows = np.frombuffer(data, dtype=np.uint8).reshape(-1, key.ciphertext_size)
+            parts = [data if stride == 1 else rows[(i - start) % stride :: stride].tobytes() for i in range(stride)]
+            executor.run([AddRows(handle, part) for part in parts])
+            self._given += 1
+        if isinstance(executor, Inline):  # this process is never lost
+            self._pieces, self._given = [], 0
+
+
+class PaillierRows(EncryptedRows):
+    """A ciphertext for each part of each row; with ``fresh`` ones, each part's one after the other, all have come."""
+
+    def __init__(self, key: PaillierPublicKey, layout: Layout, n: int, fresh: list[bytes] | None = None) -> None:
+        self.n, self.layout, self.have = n, layout, 0 if fresh is None else n
+        self._key, self._fresh, self._failed = key, fresh, False
+        self._held: list[_Held] = []
+
+    def add(self, block: CipherBlock) -> None:
+        """Take the next rows in; after a ciphertext that shares a factor with n there are no sums."""
+        parts = self._key.open(block, ("rows",))
+        check_more(block, self.layout, self.n - self.have)
+        if block.shape[0]:
+            self._take(parts)
+        self.have += block.shape[0]
 
     def block(self) -> CipherBlock:
         """Return fresh rows as they travel."""
-        return self._key.block("rows", (self.n,), self.layout, self.n * len(self._parts), self._parts)
+        if self._fresh is None:
+            raise EncryptionError("rows that a peer encrypted do not travel again")
+        return self._key.block("rows", (self.n,), self.layout, self.n * len(self._fresh), self._fresh)
 
-    def group_sums(self, groups: Groups, n_groups: int) -> EncryptedSums:
-        """Sum rows by group; each worker holds every ``size``-th row and sums those."""
-        checked = check_groups(groups, self.n, n_groups)
+    def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
+        """Sum rows by group, several columns at once where that takes fewer products."""
+        checked = check_groups(groups, start, self.have, n_groups)
         if checked.size and (checked.min() < -1 or checked.max() >= n_groups):
             raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1")
-        shape = (checked.shape[1], n_groups)
-        held = _rows_per_cell(checked, n_groups)
-        present, nonempty = int(held.sum()), int(np.count_nonzero(held))
-        self._key.counts.additions += (present - nonempty) * len(self._parts)
-        if not present:
-            return PaillierSums(self._key, self.layout, shape, [[mpz(1)] * held.size for _ in self._parts])
-        cells = [self._sum_part(index, checked, shape, present) for index in range(len(self._parts))]
-        return PaillierSums(self._key, self.layout, shape, cells)
+        key, shape = self._key, (checked.shape[1], n_groups)
+        count, parts = len(Packing.of(self.layout, key.bits).parts), []
+        if not checked.size or checked.max() < 0:
+            empty = np.zeros((shape[0] * n_groups, key.ciphertext_size), dtype=np.uint8)
+            empty[:, -1:] = 1
+            return PaillierSums(key, self.layout, shape, [empty] * count)
+        if self._fresh is not None and not self._held:
+            self._take(self._fresh)
+        if self._failed:
+            raise EncryptionError("these rows could not be prepared for sums")
+        chosen = plan(checked, n_groups, key.executors.merge)
+        for held in self._held:
+            first, *others = (_numbers(data, key) for data in held.sums(checked, n_groups, start, chosen.sets))
+            for other in others:
+                first, _ = _multiply(first, other, key)
+            parts.append(first)
+        key.counts.additions += chosen.products * count
+        return PaillierSums(key, self.layout, shape, parts)
 
-    def _sum_part(self, index: int, groups: Groups, shape: tuple[int, int], present: int) -> list[mpz]:
-        key, kept = self._key, self._kept[index]
-        executor = key.executors.pick(present)
-        stride, size = executor.size, key.ciphertext_size
-        whole = self._parts[index]
-        data, n = np.frombuffer(whole, dtype=np.uint8).reshape(self.n, size), write([key.n], size)
-        executor.load(kept, lambda i: LoadRows(kept.handle, n, data[i::stride].tobytes() if stride > 1 else whole))
-        columns, n_groups = shape
-        tasks: list[Task] = [
-            SumRows(kept.handle, columns, n_groups, groups[i::stride].astype("<i4", copy=False).tobytes())
-            for i in range(stride)
-        ]
-        first, *others = (read(result, size) for result in executor.run(tasks))
-        for other in others:
-            first = _multiply(first, other, key.n2)
-        return first
+    def _take(self, parts: list[bytes]) -> None:
+        if not self._held:
+            self._held = [_Held(self._key, self.n) for _ in parts]
+        first, self._failed = 0 if self._fresh is not None else self.have, True
+        for held, data in zip(self._held, parts, strict=True):
+            held.add(first, data)
+        self._failed = False
 
 
 class PaillierSums(EncryptedSums):
-    """Unsealed cells for each part, in row-major order; an empty cell is the ciphertext 1."""
+    """Unsealed cells for each part, in row-major order, big-endian; an empty cell is the ciphertext 1."""
 
-    def __init__(self, key: PaillierPublicKey, layout: Layout, shape: tuple[int, int], parts: list[list[mpz]]) -> None:
+    def __init__(self, key: PaillierPublicKey, layout: Layout, shape: tuple[int, int], parts: list[Cells]) -> None:
         self.shape, self.layout = shape, layout
         self._key, self._parts = key, parts
 
@@ -82,12 +142,14 @@ class PaillierSums(EncryptedSums):
             raise EncryptionError("sums of different keys cannot be added")
         if other.shape != self.shape or other.layout != self.layout:
             raise EncryptionError(f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added")
-        pairs = list(zip(self._parts, other._parts, strict=True))
-        self._key.counts.additions += sum(
-            a != 1 and b != 1 for mine, theirs in pairs for a, b in zip(mine, theirs, strict=True)
-        )
-        parts = [_multiply(mine, theirs, self._key.n2) for mine, theirs in pairs]
-        return PaillierSums(self._key, self.layout, self.shape, parts)
+        made = [_multiply(mine, theirs, self._key) for mine, theirs in zip(self._parts, other._parts, strict=True)]
+        self._key.counts.additions += sum(products for _, products in made)
+        return PaillierSums(self._key, self.layout, self.shape, [cells for cells, _ in made])
+
+    def pick(self, cells: Integers) -> EncryptedSums:
+        """Return the sums at flat positions."""
+        chosen = check_cells(cells, self.shape[0] * self.shape[1])
+        return PaillierSums(self._key, self.layout, (1, len(chosen)), [part[chosen] for part in self._parts])
 
     def seal(self) -> CipherBlock:
         """Combine as many sums as fit into a plaintext, then multiply by a fresh encryption of zero.
@@ -102,7 +164,7 @@ class PaillierSums(EncryptedSums):
         count = sum(map(len, sealed)) // self._key.ciphertext_size
         return self._key.block("sums", self.shape, self.layout, count, sealed)
 
-    def _seal_part(self, cells: list[mpz], fit: int, shift: int) -> bytes:
+    def _seal_part(self, cells: Cells, fit: int, shift: int) -> bytes:
         key, count = self._key, -(-len(cells) // fit)
         if not count:
             return b""
@@ -114,7 +176,7 @@ class PaillierSums(EncryptedSums):
                 handle,
                 fit,
                 shift,
-                write(cells[start * fit : stop * fit], key.ciphertext_size),
+                cells[start * fit : stop * fit].tobytes(),
                 random[start * step : stop * step],
             )
             for start, stop in spread(count, executor.size)
@@ -122,13 +184,14 @@ class PaillierSums(EncryptedSums):
         return b"".join(executor.run(tasks))
 
 
-def _rows_per_cell(groups: Groups, n_groups: int) -> NDArray[np.int64]:
-    """Count the rows of each (column, group), flattened."""
-    columns = groups.shape[1]
-    cells = groups + np.arange(columns, dtype=np.int64) * n_groups
-    return np.bincount(cells[groups >= 0], minlength=columns * n_groups)
+def _numbers(data: bytes, key: PaillierPublicKey) -> Cells:
+    return np.frombuffer(data, dtype=np.uint8).reshape(-1, key.ciphertext_size)
 
 
-def _multiply(first: list[mpz], second: list[mpz], n2: mpz) -> list[mpz]:
-    """Multiply cell by cell; where one is empty there is nothing to do."""
-    return [b if a == 1 else a if b == 1 else a * b % n2 for a, b in zip(first, second, strict=True)]
+def _multiply(first: Cells, second: Cells, key: PaillierPublicKey) -> tuple[Cells, int]:
+    """Multiply cell by cell, where neither is empty; return also how many products that took."""
+    empty = [(cells[:, -1] == 1) & ~cells[:, :-1].any(axis=1) for cells in (first, second)]
+    product, both = np.where(empty[0][:, None], second, first), np.flatnonzero(~(empty[0] | empty[1]))
+    numbers = (read(cells[both].tobytes(), key.ciphertext_size) for cells in (first, second))
+    product[both] = _numbers(write([a * b % key.n2 for a, b in zip(*numbers, strict=True)], key.ciphertext_size), key)
+    return product, len(both)

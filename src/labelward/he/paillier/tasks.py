@@ -10,9 +10,11 @@ import msgspec
 import numpy as np
 from gmpy2 import mpz
 
-from labelward.he.paillier.kernel import Kernel, Owner, Public, Rows
+from labelward.he.paillier.kernel import Kernel, Owner, Public, Room, Rows
 
 __all__ = [
+    "AddRows",
+    "Complete",
     "Decrypt",
     "EncryptOwner",
     "EncryptPublic",
@@ -50,10 +52,17 @@ class LoadPublic(msgspec.Struct, frozen=True, tag=True):
 
 
 class LoadRows(msgspec.Struct, frozen=True, tag=True):
-    """Keep encrypted rows of one part."""
+    """Make a place for ``count`` encrypted rows of one part."""
 
     handle: int
     n: bytes
+    count: int
+
+
+class AddRows(msgspec.Struct, frozen=True, tag=True):
+    """Keep the next encrypted rows of one part."""
+
+    handle: int
     data: bytes
 
 
@@ -73,6 +82,15 @@ class EncryptOwner(msgspec.Struct, frozen=True, tag=True):
     y: bytes
 
 
+class Complete(msgspec.Struct, frozen=True, tag=True):
+    """Add plaintexts of ``size`` bytes to encryptions of zero."""
+
+    key: int
+    size: int
+    zeros: bytes
+    plaintexts: bytes
+
+
 class EncryptPublic(msgspec.Struct, frozen=True, tag=True):
     """Encrypt plaintexts of ``size`` bytes without the secret."""
 
@@ -89,6 +107,8 @@ class SumRows(msgspec.Struct, frozen=True, tag=True):
     columns: int
     n_groups: int
     groups: bytes
+    start: int
+    joined: tuple[tuple[int, ...], ...]
 
 
 class Seal(msgspec.Struct, frozen=True, tag=True):
@@ -108,7 +128,10 @@ class Decrypt(msgspec.Struct, frozen=True, tag=True):
     ciphertexts: bytes
 
 
-Task = LoadOwner | LoadPublic | LoadRows | Forget | EncryptOwner | EncryptPublic | SumRows | Seal | Decrypt
+Task = (
+    LoadOwner | LoadPublic | LoadRows | AddRows | Forget
+    | EncryptOwner | Complete | EncryptPublic | SumRows | Seal | Decrypt
+)  # fmt: skip
 
 
 class State:
@@ -116,10 +139,11 @@ class State:
 
     Args:
         kernel: what does the arithmetic.
+        room: where it keeps rows.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, room: Room) -> None:
+        self.kernel, self.room = kernel, room
         self.owners: dict[int, Owner] = {}
         self.publics: dict[int, Public] = {}
         self.rows: dict[int, Rows] = {}
@@ -135,18 +159,22 @@ def run(task: Task, state: State) -> bytes:
             n, h, w = (_number(part) for part in (task.n, task.h, task.w))
             state.publics[task.handle] = state.kernel.public(n, h, w, task.uses)
         case LoadRows():
-            state.rows[task.handle] = state.kernel.rows(_number(task.n), task.data)
+            state.rows[task.handle] = state.kernel.rows(_number(task.n), task.count, state.room)
+        case AddRows():
+            state.rows[task.handle].add(task.data)
         case Forget():
             for handle in task.handles:
                 for kept in (state.owners, state.publics, state.rows):
                     kept.pop(handle, None)
         case EncryptOwner():
             return state.owners[task.key].encrypt(task.plaintexts, task.size, task.x, task.y)
+        case Complete():
+            return state.owners[task.key].complete(task.zeros, task.plaintexts, task.size)
         case EncryptPublic():
             return state.publics[task.key].encrypt(task.plaintexts, task.size, task.random)
         case SumRows():
             groups = np.frombuffer(task.groups, dtype="<i4").astype(np.int32, copy=False).reshape(-1, task.columns)
-            return state.rows[task.rows].sums(groups, task.n_groups)
+            return state.rows[task.rows].sums(groups, task.n_groups, task.start, task.joined)
         case Seal():
             return state.publics[task.key].seal(task.cells, task.fit, task.shift, task.random)
         case Decrypt():

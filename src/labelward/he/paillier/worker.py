@@ -9,6 +9,7 @@ from typing import IO
 import msgspec
 
 from labelward.he.paillier.gmp import Made
+from labelward.he.paillier.rooms import Rooms
 from labelward.he.paillier.tasks import State, Task, run
 
 __all__ = ["Reply", "main", "receive", "send"]
@@ -42,7 +43,7 @@ def main() -> None:
     """Serve standard input; what anything prints goes to the error stream, lest it mix with the results."""
     tasks, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    state, decoder = State(Made()), msgspec.msgpack.Decoder(Task)
+    state, decoder = State(Made(), Rooms().make), msgspec.msgpack.Decoder(Task)
     try:
         while True:
             task = decoder.decode(receive(tasks))
