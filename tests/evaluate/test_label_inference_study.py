@@ -56,10 +56,14 @@ def test_every_figure_to_compare_with_has_its_place() -> None:
             assert column in (*parts[claim.part].columns, UTILITY)
 
 
-def test_figures_are_run_only_where_they_are_named() -> None:
+def test_what_takes_long_is_run_only_where_it_is_named() -> None:
     named = [part.name for part in LABEL_INFERENCE.chosen([])]
-    assert named == ["table 2", "table 3", "table 4", "table 6", "appendix e"]
+    assert named == ["table 2", "table 4", "table 6", "appendix e", "second step"]
     assert [part.name for part in LABEL_INFERENCE.chosen(["figure 3"])] == ["figure 3"]
+    quick = [table.name for table in LABEL_INFERENCE.data([], every=False)]
+    assert quick == ["breast_cancer_published", "digits"]
+    assert LABEL_INFERENCE.data([]) == LABEL_INFERENCE.tables
+    assert [table.name for table in LABEL_INFERENCE.data(["criteo"], every=False)] == ["criteo"]
 
 
 def test_splits_of_breast_cancer() -> None:
@@ -112,6 +116,15 @@ def test_texts_are_cut_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["second0"][1].as_py() == 0  # a single word has no second half
 
 
+def test_some_texts_are_drawn_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"text": [f"word{at} again" for at in range(40)], "label": [at % 2 for at in range(40)]})
+    monkeypatch.setattr(made, "load", lambda name: table)
+    found = made.texts(1, name="any", rows=10)
+    assert (found.num_rows, sum(found["label"].to_pylist())) == (10, 5)
+    assert found.equals(made.texts(1, name="any", rows=10))
+    assert not found.equals(made.texts(2, name="any", rows=10))
+
+
 def test_color_images_are_columns_by_channel(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     table = pa.table({"image": [each.tobytes() for each in pixels], "split": ["train", "test"], "label": [3, 7]})
@@ -121,6 +134,11 @@ def test_color_images_are_columns_by_channel(monkeypatch: pytest.MonkeyPatch) ->
     for color, channel in zip("rgb", range(3), strict=True):
         assert found[f"{color}5_9"][1].as_py() == pytest.approx(pixels[1, 5, 9, channel] / 255)
     assert found.column_names[: 32 + 1][-1] == "r1_0"  # row by row
+    small = made.cifar(1, side=16)
+    assert small.num_columns == 3 * 16 * 16 + 1
+    for color, channel in zip("rgb", range(3), strict=True):
+        block = pixels[1, 4:6, 8:10, channel]
+        assert small[f"{color}2_4"][1].as_py() == pytest.approx(block.mean() / 255, rel=1e-6)  # float32
 
 
 def test_clicks_are_hashed_by_name_and_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,6 +215,28 @@ def test_a_quick_study_fills_its_page(tmp_path: Path) -> None:
     assert "published split: federated accuracy" in page
     assert "Sizes, networks and epochs fit two cores" in page
     assert "tolerances and claims hold" in report.verdict()
+
+
+def test_further_metrics_have_rows_of_their_own(tmp_path: Path) -> None:
+    study = replace(
+        QUICK,
+        tables=tuple(replace(each, also=("auc",)) for each in QUICK.tables if each.name == "digits"),
+        claims=(),
+        settings=tuple(
+            replace(each, columns=("passive, head only", "λ_U 1")) if each.name == "default" else each
+            for each in QUICK.settings
+        ),
+        columns=tuple(each for each in QUICK.columns if each.title in ("passive, head only", "λ_U 1")),
+    )
+    part = replace(study.parts[0], columns=("passive, head only", "λ_U 1"), contests=())
+    outcome = run_study(replace(study, parts=(part,)), tmp_path / "study")
+    found = figures(outcome, tmp_path / "study")
+    share, area = (found["default", (name, "top", NONE, "passive, head only")] for name in ("digits", "digits, auc"))
+    assert share != area
+    assert ("default", ("digits, auc", "top", NONE, "λ_U 1")) not in found  # that column is accuracy, in any row
+    (grid,) = StudyReport(outcome, tmp_path / "study").sections[0].grids
+    assert [name for name, _ in grid.rows] == ["digits, top model, accuracy", "digits, top model, AUC"]
+    assert grid.rows[1][1][1].ours != "not run"
 
 
 def test_a_column_takes_the_parameters_of_its_data_set() -> None:

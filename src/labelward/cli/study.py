@@ -82,7 +82,7 @@ def label_inference(
     from labelward.evaluate.studies.label_inference import LABEL_INFERENCE, LABEL_INFERENCE_FULL
 
     chosen = LABEL_INFERENCE_FULL if full else LABEL_INFERENCE
-    parts = _parts(table, figure) + (["appendix e"] if appendix else [])
+    parts = _parts(table, figure) + (["appendix e", "second step"] if appendix else [])
     _study(chosen, out, parts, datasets, seeds, jobs, quiet)
 
 

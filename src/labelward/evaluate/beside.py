@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from labelward.attacks.contract import Aux, Guess, Own
 from labelward.attacks.passive_completion import Completion
 
-__all__ = ["all_labels", "boosted", "logistic"]
+__all__ = ["all_labels", "boosted", "fitted", "logistic"]
 
 Labels = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -28,14 +28,14 @@ def logistic(own: Own, aux: Aux) -> Guess:
     """Return what logistic regression on the known labels says, of columns scaled to unit variance."""
     from sklearn.linear_model import LogisticRegression
 
-    return _fitted(LogisticRegression(max_iter=1000), own, aux)
+    return fitted(LogisticRegression(max_iter=1000), own, aux)
 
 
 def boosted(own: Own, aux: Aux) -> Guess:
     """Return what boosted trees on the known labels say; a leaf may hold two rows, since few are known."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    return _fitted(HistGradientBoostingClassifier(min_samples_leaf=2, early_stopping=False), own, aux)
+    return fitted(HistGradientBoostingClassifier(min_samples_leaf=2, early_stopping=False), own, aux)
 
 
 def all_labels(attack: Completion, own: Own, truth: Labels, *, folds: int, rng: np.random.Generator) -> Guess:
@@ -76,7 +76,8 @@ def all_labels(attack: Completion, own: Own, truth: Labels, *, folds: int, rng: 
     return _guess(scores, others if own.outside is not None else None)
 
 
-def _fitted(model: Any, own: Own, aux: Aux) -> Guess:
+def fitted(model: Any, own: Own, aux: Aux) -> Guess:
+    """Return what a classifier of scikit-learn says that has learned the known labels; columns are scaled as above."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     columns = own.numbers()

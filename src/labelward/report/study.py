@@ -131,6 +131,14 @@ class StudyReport:
     def _tables(self, part: Part) -> tuple[DataSet, ...]:
         return self.study.shown(part, self.outcome.tables)
 
+    def _measured(self, part: Part) -> list[tuple[DataSet, str, str]]:
+        """Return each data set once for each metric, with the name of its figures and what follows its title."""
+        return [
+            (table, name, f", {metric_name(worth)}" if table.also else "")
+            for table in self._tables(part)
+            for name, worth, _ in table.measured_as()
+        ]
+
     def _models(self, part: Part) -> tuple[str, ...]:
         return tuple(model for model in self.study.models if not part.models or model in part.models)
 
@@ -139,16 +147,16 @@ class StudyReport:
 
     def _grid(self, part: Part) -> Section:
         setting, rows, told, verdicts = self._settings[part.settings[0]], [], [], []
-        for table in self._tables(part):
+        for table, name, more in self._measured(part):
             for model in self._models(part):
                 cells = []
                 for column in (UTILITY, *part.columns):
-                    place = table.name, model, NONE, column
+                    place = name, model, NONE, column
                     cells.append(self._cell(part, setting, place))
                     told += self._difference(part, setting, table, place)
-                rows.append((f"{_title(table)}, {_MODELS[model]}", tuple(cells)))
+                rows.append((f"{_title(table)}, {_MODELS[model]}{more}", tuple(cells)))
                 verdicts += [
-                    contest(table.name, (setting.name, (table.name, model, NONE)), each, self._figures)
+                    contest(f"{table.name}{more}", (setting.name, (name, model, NONE)), each, self._figures)
                     for each in part.contests
                 ]
         header = (_utility(self._tables(part)), *part.columns)
@@ -241,10 +249,10 @@ class StudyReport:
         settings = [self._settings[name] for name in part.settings]
         values = [self._value(part, setting) for setting in settings]
         grids, images = [], []
-        for table in self._tables(part):
+        for table, name, more in self._measured(part):
             for model in self._models(part):
-                places: list[Place] = [(table.name, model, NONE, column) for column in part.columns]
-                title = f"{_title(table)}, {_MODELS[model]}"
+                places: list[Place] = [(name, model, NONE, column) for column in part.columns]
+                title = f"{_title(table)}, {_MODELS[model]}{more}"
                 rows = [(place[3], tuple(self._cell(part, each, place) for each in settings)) for place in places]
                 header = tuple(f"{part.axis} {value:g}" for value in values)
                 grids.append(Grid(caption=title, header=header, rows=tuple(rows)))

@@ -30,6 +30,7 @@ _PAPER = {
 CONFIGURED: Mapping[str, Any] = {"top": False}
 """Of the model without a top model; its bottom models give one number for each class."""
 
+_SIDE = 16
 _THREE: Mapping[str, Any] = {"bottom": "fcnn-3", "batch_size": 32, "learning_rate": 0.05, "epochs": 20}
 _BREAST: Mapping[str, Any] = {**_THREE, "top_model": "fcnn-3", "embedding": 2, "epochs": 60}
 _PIXELS: Mapping[str, Any] = {**_THREE, "width": 128, "epochs": 10}
@@ -41,7 +42,17 @@ _BERT: Mapping[str, Any] = {
     "learning_rate": 5e-4,
     "epochs": 4,
 }
-_CLICKS: Mapping[str, Any] = {**_THREE, "top_model": "fcnn-3", "standardize": False, "batch_size": 64, "epochs": 5}
+_CLICKS: Mapping[str, Any] = {**_THREE, "top_model": "fcnn-3", "standardize": False, "batch_size": 64, "epochs": 2}
+_COLORS: Mapping[str, Any] = {
+    "bottom": "resnet-20",
+    "height": _SIDE,
+    "channels": 3,
+    "batch_size": 32,
+    "learning_rate": 0.1,
+    "weight_decay": 5e-4,
+    "schedule": "cosine",
+    "epochs": 8,
+}
 _RESNET: Mapping[str, Any] = {
     "bottom": "resnet-20",
     "batch_size": 32,
@@ -68,6 +79,7 @@ SETS = (
         columns=_PUBLISHED,
         test_size=0.25,
         model=_BREAST,
+        secret="mean area",
     ),
     DataSet(
         name="breast_cancer_published_20",
@@ -78,6 +90,8 @@ SETS = (
         test_size=0.25,
         model=_BREAST,
         completion={"auxiliary": 20},
+        asked=True,
+        secret="mean area",
     ),
     DataSet(
         name="breast_cancer_paper",
@@ -87,6 +101,8 @@ SETS = (
         columns=_PAPER,
         test_size=0.25,
         model=_BREAST,
+        asked=True,
+        secret="mean radius",
     ),
     DataSet(name="digits", title="digits (not in the paper)", image=DIGITS, utility="accuracy", model=_THREE),
     DataSet(
@@ -97,16 +113,20 @@ SETS = (
         image=FASHION,
         utility="accuracy",
         model=_PIXELS,
+        asked=True,
     ),
     DataSet(
         name="cifar10",
         title="CIFAR-10",
-        substitute="8,000 training and 2,000 test images of 50,000 and 10,000, and networks without convolutions",
+        substitute="8,000 training and 2,000 test images of 50,000 and 10,000, shrunk to 16 x 16 pixels; ResNet-20, 8 "
+        "epochs of 100",
         table="cifar10_10k",
-        generate=cifar,
-        image=CIFAR,
+        generate=partial(cifar, side=_SIDE),
+        image=_SIDE,
         utility="accuracy",
-        model=_PIXELS,
+        model=_COLORS,
+        bounded=False,
+        asked=True,
     ),
     DataSet(
         name="criteo",
@@ -117,6 +137,8 @@ SETS = (
         utility="accuracy",
         model=_CLICKS,
         completion={"auxiliary": 100},
+        also=("auc", "f1"),
+        asked=True,
     ),
     DataSet(
         name="ag_news",
@@ -129,19 +151,21 @@ SETS = (
         utility="accuracy",
         model=_BERT,
         bounded=False,
+        asked=True,
     ),
     DataSet(
         name="dbpedia",
         title="Yahoo Answers",
-        substitute="DBpedia, 14 classes and 14,000 texts; a BERT of two layers that has read nothing before; words by "
+        substitute="DBpedia, 14 classes and 7,000 texts; a BERT of two layers that has read nothing before; words by "
         "their checksums",
         table="dbpedia_14k",
-        generate=partial(texts, name="dbpedia_14k"),
+        generate=partial(texts, name="dbpedia_14k", rows=7_000),
         columns=_HALVES,
         utility="accuracy",
         model=_BERT,
         bounded=False,
         completion={"auxiliary": 140},
+        asked=True,
     ),
     DataSet(
         name="credit_default",
@@ -153,6 +177,8 @@ SETS = (
         leakage="f1",
         model={**_THREE, "epochs": 10},
         completion={"auxiliary": 70},
+        also=("auc",),
+        asked=True,
     ),
 )
 """What two cores do."""
@@ -164,11 +190,18 @@ _LARGE: dict[str, dict[str, Any]] = {
     },
     "cifar10": {
         "substitute": "8,000 training and 2,000 test images of 50,000 and 10,000",
+        "generate": cifar,
+        "image": CIFAR,
         "model": {**_RESNET, "bottom": "resnet-18", "height": CIFAR, "channels": 3},
     },
     "criteo": {"substitute": "8,000 of 100,000 rows", "generate": partial(clicks, buckets=8_192)},
     "ag_news": {"model": _BERT_BASE},
-    "dbpedia": {"model": _BERT_BASE},
+    "dbpedia": {
+        "substitute": "DBpedia, 14 classes and 14,000 texts; a BERT that has read nothing before; words by their "
+        "checksums",
+        "generate": partial(texts, name="dbpedia_14k"),
+        "model": _BERT_BASE,
+    },
     "credit_default": {
         "substitute": "the credit default table, no images; columns are shared out between the parties",
         "generate": partial(credit, rows=29_998),

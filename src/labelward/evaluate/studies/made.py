@@ -52,14 +52,19 @@ def credit(seed: int, *, rows: int) -> pa.Table:
     return _drawn(load("credit_default"), seed, rows)
 
 
-def cifar(seed: int) -> pa.Table:
-    """Return the CIFAR-10 subset, pixels of each channel as columns, from 0 to 1; the same for any seed."""
+def cifar(seed: int, *, side: int = CIFAR) -> pa.Table:
+    """Return the CIFAR-10 subset, pixels of each channel as columns, from 0 to 1; the same for any seed.
+
+    Args:
+        seed: of the run.
+        side: rows and columns of an image, a divisor of 32: each pixel is the mean of those that it stands for.
+    """
     import pyarrow as pa
 
-    table = load("cifar10_10k")
-    pixels = np.frombuffer(b"".join(table["image"].to_pylist()), np.uint8).reshape(-1, CIFAR, CIFAR, 3)
-    flat = pixels.transpose(0, 3, 1, 2).reshape(len(pixels), -1) / np.float32(255)
-    names = [f"{color}{row}_{column}" for color in "rgb" for row in range(CIFAR) for column in range(CIFAR)]
+    table, step = load("cifar10_10k"), CIFAR // side
+    pixels = np.frombuffer(b"".join(table["image"].to_pylist()), np.uint8).reshape(-1, side, step, side, step, 3)
+    flat = (pixels.mean(axis=(2, 4)) / 255).astype(np.float32).transpose(0, 3, 1, 2).reshape(len(pixels), -1)
+    names = [f"{color}{row}_{column}" for color in "rgb" for row in range(side) for column in range(side)]
     return pa.table({**dict(zip(names, flat.T.copy(), strict=True)), "label": table["label"]})
 
 
@@ -82,14 +87,14 @@ def clicks(seed: int, *, buckets: int) -> pa.Table:
     return pa.table({**{f"h{at}": found[:, at] for at in range(buckets)}, "label": table["label"]})
 
 
-def texts(seed: int, *, name: str) -> pa.Table:
-    """Return texts of the catalogue, each cut into two halves of tokens; the same for any seed."""
+def texts(seed: int, *, name: str, rows: int | None = None) -> pa.Table:
+    """Return texts of the catalogue, each cut into two halves of tokens; all, or so many, drawn by seed."""
     import pyarrow as pa
 
-    table = load(name)
+    table = load(name) if rows is None else _drawn(load(name), seed, rows)
     columns = [table[column].to_pylist() for column in table.column_names[:-1]]
-    rows = [halves(" ".join(str(part or "") for part in row), TOKENS, VOCABULARY) for row in zip(*columns, strict=True)]
-    tokens = np.stack(rows).reshape(len(rows), 2 * TOKENS)
+    cut = [halves(" ".join(str(part or "") for part in row), TOKENS, VOCABULARY) for row in zip(*columns, strict=True)]
+    tokens = np.stack(cut).reshape(len(cut), 2 * TOKENS)
     names = [f"{side}{place}" for side in ("first", "second") for place in range(TOKENS)]
     return pa.table({**dict(zip(names, tokens.T.copy(), strict=True)), "label": table["label"]})
 

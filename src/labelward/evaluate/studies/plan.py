@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ATTACKER",
     "NONE",
+    "SECOND",
     "SUMS",
     "UTILITY",
     "Claim",
@@ -37,6 +38,8 @@ __all__ = [
 ATTACKER = "telco"
 NONE = "none"
 UTILITY, SUMS = "utility", "sums"
+SECOND = "second"
+"""In :attr:`Column.of`: no guess of the labels, but what they tell of a further attribute."""
 
 Place = tuple[str, str, str, str]
 """Where a figure stands: data set, model, defense (:attr:`Defended.name`), and column (or utility, or sums)."""
@@ -64,6 +67,9 @@ class DataSet:
         leakage: the metric of leakage that the paper takes; ``*`` in a column's.
         completion: parameters of the attacks that complete a model.
         bounded: whether the upper bound of these is worked out, where a column shows it.
+        also: further metrics that have rows of their own, beside the paper's.
+        asked: whether it is run only where it, or a part, is named.
+        secret: a column that no party holds: on which side of its median a row is, is inferred in a second step.
     """
 
     name: str
@@ -81,6 +87,19 @@ class DataSet:
     leakage: str = "accuracy"
     completion: Mapping[str, Any] = field(default_factory=dict)
     bounded: bool = True
+    also: tuple[str, ...] = ()
+    asked: bool = False
+    secret: str = ""
+
+    def measured_as(self) -> tuple[tuple[str, str, str], ...]:
+        """Return how its figures are called, and the metrics of utility and of leakage that they are.
+
+        The first is the paper's, called as the data set.
+        """
+        return (
+            (self.name, self.utility, self.leakage),
+            *((f"{self.name}, {metric}", metric, metric) for metric in self.also),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +112,8 @@ class Column:
         metric: of the leakage; ``*`` in it is the data set's.
         of: of which guess: ``""``: the attack's; ``"without view"``: the same without the view; or the name of what
             stands beside it (``"logistic"``, ``"boosted"``, ``"all labels"``). ``"model"``: it is no leakage, but what
-            the model of the attacked run is worth.
+            the model of the attacked run is worth. :data:`SECOND`: of the further attribute that the guess helps to
+            infer; the metric is by which model and from what.
     """
 
     title: str
@@ -295,13 +315,20 @@ class Study:
                 raise InputError(f"study {self.name!r}: {unknown_name('part', name, known)}")
         return tuple(part for part in self.parts if part.name in names or not (names or part.asked))
 
-    def data(self, names: Sequence[str]) -> tuple[DataSet, ...]:
-        """Return the data sets of these names, all for none of them; :class:`InputError` for an unknown one."""
+    def data(self, names: Sequence[str], *, every: bool = True) -> tuple[DataSet, ...]:
+        """Return the data sets of these names; :class:`InputError` for an unknown one.
+
+        Args:
+            names: for none of them, all.
+            every: of these, also those that are to be named.
+        """
         known = {table.name: table for table in self.tables}
         for name in names:
             if name not in known and name not in self.absent:
                 raise InputError(f"study {self.name!r}: {unknown_name('data set', name, [*known, *self.absent])}")
-        return tuple(table for table in self.tables if not names or table.name in names)
+        return tuple(
+            table for table in self.tables if table.name in names or not (names or (table.asked and not every))
+        )
 
     def shown(self, part: Part, tables: Sequence[DataSet]) -> tuple[DataSet, ...]:
         """Return the data sets that a part shows."""
@@ -325,6 +352,10 @@ class Study:
             if (setting.name, table.name, model) in wanted
         )
 
+    def columns_of(self, setting: Setting) -> tuple[Column, ...]:
+        """Return the columns that a setting measures."""
+        return tuple(each for each in self.columns if not setting.columns or each.title in setting.columns)
+
     def attack(self, column: Column, table: DataSet) -> Kind:
         """Return the attack of a column as a data set's jobs have it."""
         kind, params = column.attack.kind, column.attack.params
@@ -340,7 +371,7 @@ class Study:
         """
         setting, table, model = task.setting, task.table, self.models[task.model]
         data: dict[str, Any] = {"partition": "random" if table.image else setting.partition}
-        measured = [each for each in self.columns if not setting.columns or each.title in setting.columns]
+        measured = self.columns_of(setting)
         attacks = dict.fromkeys(self.attack(each, table) for each in measured) if setting.attacked else {}
         return Job(
             data=DataSection(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ from labelward.job import Job
 from labelward.kernels.information import joint_information
 from labelward.party.view import View
 
-from .plan import ATTACKER, NONE, SUMS, UTILITY, Column, Place, Study, Task
+from .plan import ATTACKER, NONE, SECOND, SUMS, UTILITY, Column, Place, Study, Task
 from .run import Outcome
+from .second import read_second
 
 __all__ = ["Figures", "figures", "information_by_tree", "versions"]
 
@@ -42,11 +43,13 @@ def figures(outcome: Outcome, out: Path) -> Figures:
         names = [NONE, *(each.name for each in task.setting.defenses.get(task.model, ()))]
         defenses = {_key(each.as_list()): name for each, name in zip(done.variants(), names, strict=True)}
         attacks = {_key(full.as_dict()): given for full, given in zip(done.attacks, job.attacks, strict=True)}
+        second = read_second(out / task.path)
         for row in read_rows(out / task.path):
             defense = defenses[_key(list(row.defense))]
-            for column, value in _told(outcome.study, task, row, attacks).items():
-                place = task.table.name, task.model, defense, column
-                found.setdefault((task.setting.name, place), {})[task.seed] = value
+            for name, *metrics in task.table.measured_as():
+                for column, value in _told(outcome.study, task, row, attacks, metrics, second).items():
+                    place = name, task.model, defense, column
+                    found.setdefault((task.setting.name, place), {})[task.seed] = value
     return found
 
 
@@ -78,24 +81,38 @@ def information_by_tree(task: Task, job: Job, out: Path) -> NDArray[np.float64]:
     return np.array([joint_information(tree[tree >= 0], labels[tree >= 0]) for tree in leaves])
 
 
-def _told(study: Study, task: Task, row: ResultRow, attacks: Mapping[bytes, Any]) -> dict[str, float]:
-    """Return the figures of a row by column; of a run in which a party deviates only the attack's."""
+def _told(
+    study: Study,
+    task: Task,
+    row: ResultRow,
+    attacks: Mapping[bytes, Any],
+    metrics: Sequence[str],
+    second: Mapping[str, float],
+) -> dict[str, float]:
+    """Return the figures of a row by column, by the metrics of utility and leakage; of a deviating run the attack's."""
+    worth, leak = metrics
     told: dict[str, Any] = {}
     if row.behavior is None:
-        told = {UTILITY: row.utility[task.table.utility], SUMS: row.cost.logical_sums}
+        told = {UTILITY: row.utility[worth], SUMS: row.cost.logical_sums}
     if row.attack is not None and row.leakage is not None and row.party == ATTACKER:
         attack = attacks[_key(row.attack)]
         for each in study.columns:
-            if study.attack(each, task.table) == attack:
-                told[each.title] = _measured(each, task, row).get(each.metric.replace("*", task.table.leakage))
+            fits = "*" in each.metric or leak == task.table.leakage
+            if fits and study.attack(each, task.table) == attack:
+                told[each.title] = _measured(each, row, (worth, leak), second).get(each.metric.replace("*", leak))
     return {column: float(value) for column, value in told.items() if value is not None}
 
 
-def _measured(column: Column, task: Task, row: ResultRow) -> Mapping[str, Any]:
+def _measured(
+    column: Column, row: ResultRow, metrics: tuple[str, str], second: Mapping[str, float]
+) -> Mapping[str, Any]:
     """Return the metrics from which a column takes its one."""
     leakage: Mapping[str, Any] = row.leakage or {}
+    worth, leak = metrics
     if column.of == "model":
-        return {task.table.leakage: row.utility[task.table.utility]}
+        return {leak: row.utility[worth]}
+    if column.of == SECOND:
+        return second if row.behavior is None and not row.defense else {}
     if column.of == "without view":
         return dict(leakage["without_view"])
     return dict(leakage.get("beside", {}).get(column.of, {})) if column.of else leakage

@@ -24,6 +24,7 @@ from labelward.evaluate.watch import Watch, silent
 from labelward.job import Job
 
 from .plan import ATTACKER, DataSet, Part, Study, Task
+from .second import ensure_second
 
 __all__ = ["STUDY_FILE", "Outcome", "run_study"]
 
@@ -73,7 +74,7 @@ def run_study(
         study: what is run.
         out: a new folder, or that of the same study, which is gone on with, whatever parts it was begun for.
         parts: their names; all where there are none.
-        datasets: their names; all where there are none.
+        datasets: their names; all where there are none, but without parts only those that need not be named.
         seeds: how many; the study's own number where None.
         jobs: how many tasks run at once, each in a process of its own; 1 runs them in this one.
         watch: hears of tasks as of an audit's ``"runs"``.
@@ -83,7 +84,7 @@ def run_study(
         OutputError: the folder holds something else, or cannot be written, or another process has it; or the system
             ended a worker process.
     """
-    chosen, wanted = study.chosen(parts), study.data(datasets)
+    chosen, wanted = study.chosen(parts), study.data(datasets, every=bool(parts))
     number = study.seeds if seeds is None else seeds
     missing = {title: _UNKNOWN for name, title in study.absent.items() if not datasets or name in datasets}
     with _claimed(out, study):
@@ -96,6 +97,9 @@ def run_study(
         at_hand = tuple(table for table in wanted if table.name in columns)
         made = {task: _job(study, out, task, columns) for task in study.tasks(chosen, at_hand, number)}
         failed = _run({out / task.path: job for task, job in made.items()}, jobs, watch)
+        for task, job in made.items():
+            if out / task.path not in failed:
+                ensure_second(study, task, job, out / task.path)
     return Outcome(
         study=study,
         parts=chosen,
