@@ -64,7 +64,8 @@ _RESNET: Mapping[str, Any] = {
     "device": "cuda",
 }
 _BERT_BASE: Mapping[str, Any] = {**_BERT, "bottom": "bert-base", "learning_rate": 5e-5, "device": "cuda"}
-_STEPS = 1024 * 25
+_TWO: Mapping[str, Any] = {"unlabeled_weight": 1.0}
+"""Of two classes of unlike size: under a weight of 50 all rows are said to be of one class."""
 _HALVES = {
     "active": tuple(f"first{place}" for place in range(TOKENS)),
     ATTACKER: tuple(f"second{place}" for place in range(TOKENS)),
@@ -136,7 +137,7 @@ SETS = (
         generate=partial(clicks, buckets=1_024),
         utility="accuracy",
         model=_CLICKS,
-        completion={"auxiliary": 100},
+        completion={"auxiliary": 100, **_TWO},
         also=("auc", "f1"),
         asked=True,
     ),
@@ -176,7 +177,7 @@ SETS = (
         utility="f1",
         leakage="f1",
         model={**_THREE, "epochs": 10},
-        completion={"auxiliary": 70},
+        completion={"auxiliary": 70, **_TWO},
         also=("auc",),
         asked=True,
     ),
@@ -209,12 +210,13 @@ _LARGE: dict[str, dict[str, Any]] = {
     },
 }
 
+_OWN = {"steps": 1024 * 25, "unlabeled_weight": 50.0}
 FULL = tuple(
     replace(
         each,
         bounded=each.name not in ("fashion_mnist", "cifar10", "ag_news", "dbpedia"),
         **_LARGE.get(each.name, {}),
-        completion={**each.completion, "steps": _STEPS} if each.table != "breast_cancer" else each.completion,
+        completion={**each.completion, **_OWN} if each.table != "breast_cancer" else each.completion,
     )
     for each in SETS
 )
