@@ -21,7 +21,7 @@ from labelward.cli._progress import Board
 from labelward.cli.audit import demo_job, demo_text
 from labelward.job import load_job, parse_job, template
 from labelward.messages.setup import KeyOffer
-from labelward.messages.tree import TreeStart
+from labelward.messages.tree import TreeRows
 from labelward.party.view import View
 
 ROOT = Path(__file__).parents[2]
@@ -375,7 +375,7 @@ def test_view_commands(call: Call, audited: Path) -> None:
     opened = View.load(view)
     key = next(opened.received(KeyOffer)).message
     assert f"key=PublicMaterial(engine='plain', bits=0, data=<{len(key.key.data)} bytes>)" in shown
-    digest = next(opened.received(TreeStart)).message.gradients.sha256
+    digest = next(opened.received(TreeRows)).message.gradients.sha256
     assert f"sha256={digest.hex()}" in call("view", "show", view, "--messages", 100).stdout
     for line in shown.splitlines():
         cells = line.split()

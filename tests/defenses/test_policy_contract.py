@@ -398,8 +398,8 @@ class Broken(Policy):
     [
         ("schedule", "KeyOffer"),
         ("before_targets", "KeyOffer"),
-        ("split_candidates", "Level"),
-        ("before_instance_space", "Level"),
+        ("split_candidates", "TreeRows"),
+        ("before_instance_space", "TreeRows"),
         ("before_leaf_weights", "Level"),
         ("after_tree", "Level"),
     ],
@@ -414,7 +414,7 @@ def test_a_policy_that_cannot_act_stops_the_run_before_anything_else_leaves(
     assert names.count("TreeStart") == (0 if last == "KeyOffer" else 2 * (tree + 1))  # two passive parties
     if point in ("split_candidates", "before_instance_space"):
         in_tree = names[len(names) - names[::-1].index("TreeStart") :]
-        assert in_tree == ["Level", "Level"]  # the root was announced; nothing was chosen or told
+        assert in_tree == ["Level", "Level", "TreeRows", "TreeRows"]  # the root was announced; nothing was chosen
 
 
 # -- parameters --------------------------------------------------------------------------------------------------------

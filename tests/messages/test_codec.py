@@ -14,7 +14,7 @@ from labelward.he import Layout, engine
 from labelward.messages.base import Message, Observation, RowMask, redacted
 from labelward.messages.codec import WIRE_VERSION, decode, decode_fields, encode, encode_fields, schema
 from labelward.messages.setup import Ready
-from labelward.messages.tree import Level, LevelSums, NodeSplit, OwnSplit, TrainingEnd, TreeStart
+from labelward.messages.tree import Level, LevelSums, NodeSplit, OwnSplit, TrainingEnd, TreeRows
 from labelward.rng import Protection
 
 steps = st.lists(st.integers(0, 2**31), max_size=3).map(tuple)
@@ -143,7 +143,7 @@ def test_keys_rows_and_unsealed_sums_have_no_encoding() -> None:
     rows = private.encrypt(np.ones((3, 1), np.int64), Layout((1,), 3, 1))
     sums = rows.group_sums(np.zeros((3, 1), np.int32), 1)
     for secret in (private, private.public, rows, sums):
-        for message in (LevelSums(0, 0, 0, 1, (0,), (1,), secret), TreeStart(0, RowMask(0, "bits", b""), secret)):  # type: ignore[arg-type]
+        for message in (LevelSums(0, 0, 0, 1, (0,), (1,), secret), TreeRows(0, 0, 1, secret)):  # type: ignore[arg-type]
             with pytest.raises(CodecError, match="may not travel"):
                 encode(message, (0, 0))
     sealed = LevelSums(0, 0, 0, 1, (0,), (1,), sums.seal())
@@ -163,7 +163,7 @@ def test_arrays_and_numpy_numbers_have_no_encoding_of_their_own() -> None:
 def test_redacted_keeps_digest_and_size_of_a_ciphertext() -> None:
     private = engine("plain").generate(0, protection=Protection(), insecure=True)
     block = private.encrypt(np.arange(4)[:, None], Layout((9,), 4, 1)).block()
-    kept = redacted(TreeStart(0, RowMask(4, "bits", b"\x0f"), block))
+    kept = redacted(TreeRows(0, 0, 1, block))
     assert (kept.gradients.size, kept.gradients.count, kept.gradients.shape) == (len(block.data), 4, (4,))
     assert block.data not in encode_fields(kept)
     clear = OwnSplit(0, 0, "c", 0.5, 0, RowMask(4, "bits", b"\x0f"))

@@ -24,7 +24,7 @@ from labelward.messages.base import Array, RowMask
 from labelward.messages.codec import decode_fields, encode
 from labelward.messages.setup import Begin, Hello, Ready
 from labelward.messages.splitnn import BatchEmbeddings
-from labelward.messages.tree import OwnSplit, PredictRequest, TrainingEnd, TreeStart
+from labelward.messages.tree import OwnSplit, PredictRequest, TrainingEnd, TreeRows, TreeStart
 from labelward.party import handshake
 from labelward.party.context import Context
 from labelward.party.handshake import Offer, Sides
@@ -174,12 +174,12 @@ def test_observations_are_kept_and_ciphertexts_are_not() -> None:
     active, left, _ = pair()
     private = engine("plain").generate(0, protection=Protection(), insecure=True)
     block = private.encrypt(np.arange(3)[:, None], Layout((9,), 3, 1)).block()
-    active.send("left", TreeStart(0, RowMask(3, "bits", b"\x07"), block), (0,))
-    assert left.recv("active", TreeStart, (0,)).gradients == block
+    active.send("left", TreeRows(0, 0, 1, block), (0, 0))
+    assert left.recv("active", TreeRows, (0, 0)).gradients == block
     seen = OwnSplit(0, 0, "c", 0.25, 0, RowMask(3, "bits", b"\x01"))
     left.observe(seen)
     view = View(left.transcript.header, left.transcript.entries)
-    kept = next(view.received(TreeStart)).message.gradients
+    kept = next(view.received(TreeRows)).message.gradients
     assert (type(kept).__name__, kept.size) == ("CipherDigest", len(block.data))
     assert list(view.observed(OwnSplit)) == [seen]
     assert not any(block.data in entry.payload for entry in left.transcript.entries)

@@ -11,6 +11,7 @@ import pytest
 
 import wiring
 from labelward.errors import EncryptionError, HandshakeError, LabelwardError, PeerError
+from labelward.he.contract import Layout
 from labelward.messages.base import CipherDigest, Message, RowMask
 from labelward.messages.codec import decode, encode
 from labelward.messages.setup import KeyOffer
@@ -24,6 +25,7 @@ from labelward.messages.tree import (
     PredictRequest,
     SplitRows,
     TrainingEnd,
+    TreeRows,
     TreeStart,
 )
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
@@ -142,6 +144,14 @@ def moved(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return (sizes[0] - 1, *sizes[1:])
 
 
+def fewer_rows(block: Any) -> Any:
+    """All but the last row."""
+    size, count = len(block.data) // block.count, block.count - 1
+    return replace(block, shape=(count,), count=count, data=block.data[: size * count])
+
+
+DIGEST = CipherDigest("plain", "rows", (54,), Layout((1,), 54, 1), 54, 54, b"")
+
 PASSIVE = [
     ("other bins", LevelSums, lambda m: replace(m, sizes=tuple(size - 1 for size in m.sizes))),
     ("no bins", LevelSums, lambda m: replace(m, sizes=(0,) * len(m.sizes))),
@@ -187,8 +197,16 @@ ACTIVE = [
     ("a negative category", ChosenSplits, lambda m: replace(m, splits=first(m.splits, lambda s: categories_of(s, -1)))),
     ("categories of numbers", ChosenSplits, lambda m: replace(m, splits=first(m.splits, of_numbers))),
     ("another record", ChosenSplits, lambda m: replace(m, splits=first(m.splits, lambda s: replace(s, record=5)))),
-    ("a digest of rows", TreeStart, lambda m: replace(m, gradients=digest(m.gradients))),
-    ("no gradients", TreeStart, lambda m: replace(m, gradients=None)),
+    ("a digest of rows", TreeRows, lambda m: replace(m, gradients=digest(m.gradients))),
+    ("a digest before its time", TreeStart, lambda m: replace(m, gradients=DIGEST)),
+    ("no rows", TreeStart, lambda m: replace(m, rows=RowMask.pack(np.zeros(60, dtype=np.bool_)))),
+    ("fewer blocks than due", TreeRows, lambda m: replace(m, parts=0)),
+    ("more blocks than due", TreeRows, lambda m: replace(m, parts=m.parts + 1)),
+    ("another block than due", TreeRows, lambda m: replace(m, part=m.part + 1)),
+    ("a block of fewer rows", TreeRows, lambda m: replace(m, gradients=fewer_rows(m.gradients))),
+    ("a block of more rows than it has", TreeRows, lambda m: replace(m, gradients=replace(m.gradients, shape=(55,)))),
+    ("a block of sums", TreeRows, lambda m: replace(m, gradients=replace(m.gradients, kind="sums"))),
+    ("a block under another key", TreeRows, lambda m: replace(m, gradients=replace(m.gradients, key=b"0" * 16))),
     ("fewer rows", TreeStart, lambda m: replace(m, rows=RowMask.pack(np.arange(60) > 3))),
     ("repeats of other rows", TreeStart, lambda m: replace(m, repeats=b"\1\1")),
     ("rows that are drawn no times", TreeStart, lambda m: replace(m, repeats=bytes(54))),
@@ -231,6 +249,8 @@ FOREST = [
     ("active", "rows that are drawn no times", TreeStart, lambda m: replace(m, repeats=bytes(len(m.repeats)))),
     ("active", "a digest of gradients", ForestRows, lambda m: replace(m, gradients=digest(m.gradients))),
     ("active", "gradients of fewer rows", ForestRows, lambda m: replace(m, gradients=replace(m.gradients, shape=(7,)))),
+    ("active", "a block too many", ForestRows, lambda m: replace(m, parts=m.parts + 1)),
+    ("active", "another block", ForestRows, lambda m: replace(m, part=m.part + 1)),
     ("active", "gradients of a bag", TreeStart, lambda m: replace(m, rows=RowMask.pack(np.arange(60) > 60))),
 ]
 

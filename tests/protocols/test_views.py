@@ -48,8 +48,8 @@ def secret(kind: str) -> Run:
 
 # -- the schema: what the types of all messages to a passive party can hold ----------------------------------------
 
-TO_PASSIVE = ("Hello", "Begin", "KeyOffer", "ForestRows", "TreeStart", "Level", "ChosenSplits", "TrainingEnd")
-TO_PASSIVE += ("PredictRequest",)
+TO_PASSIVE = ("Hello", "Begin", "KeyOffer", "ForestRows", "TreeStart", "TreeRows", "Level", "ChosenSplits")
+TO_PASSIVE += ("TrainingEnd", "PredictRequest")
 AFTERWARDS = ("PathRequest", "ColumnsRequest", "ExportRequest", "ExportDecision")
 
 READABLE = {
@@ -69,6 +69,11 @@ READABLE = {
     "TreeStart.together": "int",
     "TreeStart.route": "bool",
     "TreeStart.repeats": "bytes",
+    "TreeRows.tree": "int",
+    "TreeRows.part": "int",
+    "TreeRows.parts": "int",
+    "ForestRows.part": "int",
+    "ForestRows.parts": "int",
     "RowMask.total": "int",
     "RowMask.form": "literal",
     "RowMask.data": "bytes",
@@ -144,7 +149,7 @@ def test_messages_to_a_passive_party_can_hold_no_real_number() -> None:
 def test_only_these_types_reach_a_passive_party(secret: Run, kind: str) -> None:
     for party in NAMES[1:]:
         names = {type(decode(frame)[0]).__name__ for frame in secret.frames_to(party)}
-        assert names == set(TO_PASSIVE) - ({"ForestRows"} if "forest" not in kind else set())
+        assert names == set(TO_PASSIVE) - {"TreeRows" if "forest" in kind else "ForestRows"}
         assert {name for each, name in secret.views[party].counts() if each == "received"} == names
         assert {name for kind, name in secret.views[party].counts() if kind == "observed"} == {"OwnSplit"}
 
@@ -162,7 +167,7 @@ def test_view_and_frames_tell_the_same(secret: Run) -> None:
             sent = [(step, message) for message, step in frames if type(message).__name__ == name]
             kept = [(each.step, each.message) for each in secret.views[party].received(schema(name))]  # type: ignore[type-var]
             assert len(kept) == len(sent)
-            if name not in ("ForestRows", "TreeStart", "KeyOffer"):
+            if name not in ("ForestRows", "TreeRows", "KeyOffer"):
                 assert kept == sent
 
 
@@ -344,10 +349,9 @@ def test_equal_seeds_give_equal_views_and_other_ciphertexts(secret: Run, kind: s
     assert digests(again) == digests(secret)
     assert again.active.share == secret.active.share
     for party in NAMES[1:]:
-        for name in ("ForestRows", "TreeStart", "KeyOffer"):
+        for name in ("ForestRows", "TreeRows", "KeyOffer"):
             for one, two in zip(of_type(secret, party, name), of_type(again, party, name), strict=True):
-                if name == "KeyOffer" or one.gradients is not None:  # type: ignore[attr-defined]
-                    assert one != two
+                assert one != two
     assert of_type(secret, "active", "LevelSums") != of_type(again, "active", "LevelSums")
 
 
@@ -357,14 +361,12 @@ def of_type(run: Run, party: str, name: str) -> list[Message]:
 
 def test_fresh_rows_are_encrypted_anew_for_each_tree(secret: Run, kind: str) -> None:
     """But for a forest, which fits the same labels in all trees: its rows travel once."""
-    blocks = [message.gradients for message in of_type(secret, "left", "TreeStart")]  # type: ignore[attr-defined]
-    assert len(blocks) == (9 if kind == "three classes, a tree each" else 3)
+    blocks = [message.gradients for message in of_type(secret, "left", "TreeRows")]  # type: ignore[attr-defined]
+    assert len(blocks) == (0 if "forest" in kind else 9 if kind == "three classes, a tree each" else 3)
     assert len(of_type(secret, "left", "ForestRows")) == ("forest" in kind)
-    if "forest" in kind:
-        assert blocks == [None, None, None]
-    else:
-        assert len({block.data for block in blocks}) == len(blocks)
-        assert len({block.key for block in blocks}) == 1
+    assert len({block.data for block in blocks}) == len(blocks)
+    assert len({block.key for block in blocks}) == (0 if "forest" in kind else 1)
+    assert all(message.gradients is None for message in of_type(secret, "left", "TreeStart"))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("kind", ["two classes", "forest of classes"], indirect=True)

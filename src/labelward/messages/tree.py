@@ -2,9 +2,10 @@
 
 One tree, as a passive party sees it::
 
-    active  → ForestRows(gradients)               step (0,)              of a forest, before the party's first tree
-    active  → TreeStart(rows, gradients)          step (tree,)
+    active  → TreeStart(rows)                     step (tree,)
     active  → Level(splits, build)                step (tree, depth)     nothing to build: the tree is done
+    active  → TreeRows(gradients)                 step (tree, part)      after the first level, if it asks for sums
+    active  → ForestRows(gradients)               step (part,)           of a forest in their place, with the first tree
     passive → LevelSums(sums)                     step (tree, depth, part)
     active  → ChosenSplits(splits)                step (tree, depth)
     passive → SplitRows(splits)                   step (tree, depth)     if any was chosen
@@ -40,6 +41,7 @@ __all__ = [
     "PredictRequest",
     "SplitRows",
     "TrainingEnd",
+    "TreeRows",
     "TreeStart",
 ]
 
@@ -69,9 +71,16 @@ class ChosenSplit(msgspec.Struct, frozen=True):
 
 
 class ForestRows(Message, frozen=True):
-    """The encrypted numbers of all training rows, for all trees of a forest; sent anew where a run goes on."""
+    """Encrypted numbers of the next training rows, for all trees of a forest; sent anew where a run goes on.
+
+    Attributes:
+        part: number of this block among ``parts``.
+    """
 
     gradients: CipherBlock | CipherDigest
+    part: int = 0
+    parts: int = 1
+    later: ClassVar[tuple[str, ...]] = ("part", "parts")
 
 
 class TreeStart(Message, frozen=True):
@@ -79,8 +88,7 @@ class TreeStart(Message, frozen=True):
 
     Attributes:
         rows: its training rows.
-        gradients: encrypted numbers (gradients, hessians, one, classes) of these rows; None in a forest, where they
-            come once for all trees (:class:`ForestRows`).
+        gradients: of these rows, in older views; None since they travel in blocks of their own (:class:`TreeRows`).
         together: how many trees grow side by side, of which this is the first; 0 for one of the others.
         route: whether the party is asked, at the end of the tree, on which side of its splits the rows lie that the
             tree does not grow on (validation rows included).
@@ -89,10 +97,23 @@ class TreeStart(Message, frozen=True):
 
     tree: int
     rows: RowMask
-    gradients: CipherBlock | CipherDigest | None
+    gradients: CipherDigest | None = None
     together: int = 1
     route: bool = False
     repeats: bytes = b""
+
+
+class TreeRows(Message, frozen=True):
+    """Encrypted numbers (gradients, hessians, one, classes) of the next rows of a tree, in ascending order.
+
+    Attributes:
+        part: number of this block among ``parts``.
+    """
+
+    tree: int
+    part: int
+    parts: int
+    gradients: CipherBlock | CipherDigest
 
 
 class Level(Message, frozen=True):

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import JobError
-from labelward.he.contract import EncryptedRows, PrivateKey
+from labelward.he.contract import PrivateKey
 from labelward.kernels.objectives import metric
 from labelward.messages.tree import TrainingEnd
 from labelward.party.context import Context
@@ -141,8 +141,8 @@ class _Trainer:
             grafted=len(warm.share.own.columns) - warm.share.records_of(ctx.party) if warm else 0,
         )
         self.encoder = self._encoder(precision)
-        self.forest: tuple[Encoded, EncryptedRows | None] | None = None
-        self.opening = Opening(ctx, once=params.kind == "forest")
+        self.forest: Encoded | None = None
+        self.opening = Opening(ctx, private, once=params.kind == "forest")
         self.keeper = Keeper(ctx, self.ensemble, self.state)
         if kept:
             self.keeper.restore(kept)
@@ -187,9 +187,8 @@ class _Trainer:
         """Grow trees side by side; all rows are encrypted once, with the first of them."""
         if self.forest is None:
             g, h = self.objective.gradients(self.state.margins[: self.n], self.targets.values)
-            encoded = self.encoder.encode(g, h, self.targets.weights, np.arange(self.n), self.objective.outputs)
-            self.forest = encoded, self._encrypt(encoded, np.arange(self.n))
-        encoded, rows = self.forest
+            self.forest = self.encoder.encode(g, h, self.targets.weights, np.arange(self.n), self.objective.outputs)
+        encoded = self.forest
         first = len(self.state.trees)
         drawn = [
             draw_rows(self.params, np.ones(self.n), seed=self.ctx.seed, party=self.ctx.party, tree=first + position)
@@ -199,8 +198,8 @@ class _Trainer:
             self._plan(first + position, encoded, each.counts, participants, -1)
             for position, (each, participants) in enumerate(zip(drawn, batch, strict=True))
         ]
-        self.opening.start(plans, rows, route=False)
         growths = [Growth(self.ensemble, plan) for plan in plans]
+        self.opening.start(growths, encoded, np.arange(self.n), route=False)
         shapes = grow_together(growths)
         if self.clean:
             own = len(self.ensemble.own[self.ctx.party])
@@ -299,9 +298,9 @@ class _Trainer:
         encoded = self.encoder.encode(g, h, drawn.weigh(self.targets.weights), sample, g.shape[1])
         plan = self._plan(tree, encoded, drawn.counts, participants, output)
         others = bool((drawn.counts == 0).any()) or self.n < len(state.margins)
-        self.opening.start([plan], self._encrypt(encoded, sample) if plan.seen_as else None, route=others)
         before = dict(self.ensemble.records)
         growth = Growth(self.ensemble, plan)
+        self.opening.start([growth], encoded, sample, route=others)
         shape = grow_together([growth])[0]
         into = slice(output, output + 1) if output >= 0 else slice(None)
         reached = reached_leaves(growth, shape, before, self.blocks)
@@ -380,10 +379,3 @@ class _Trainer:
         number = tree // self.objective.outputs if self.apart else tree
         turn = able[number % len(able)] if able else self.ctx.party
         return begin(self.ensemble, tree, turn, participants, counts > 0)
-
-    def _encrypt(self, encoded: Encoded, rows: Integers) -> EncryptedRows | None:
-        if self.private is None or not self.ctx.peers:
-            return None
-        with self.ctx.phase("encrypt"):
-            chosen = encoded.values if len(rows) == self.n else encoded.values[rows]
-            return self.private.encrypt(chosen, encoded.layout)

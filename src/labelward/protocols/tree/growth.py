@@ -40,12 +40,12 @@ Bounds = tuple[float, float]
 
 
 def grow_together(growths: Sequence[Growth]) -> list[TreeShape]:
-    """Grow trees to their end, level by level, and return them, their leaves weighed."""
-    growing = list(growths)
+    """Grow trees to their end, level by level, and return them, their leaves weighed.
+
+    The first level of each is announced, if anyone listens (:class:`~labelward.protocols.tree.opening.Opening`).
+    """
+    growing = [growth for growth in growths if growth.level]
     while growing:
-        for growth in growing:
-            growth.announce()
-        growing = [growth for growth in growing if growth.level]
         for growth in growing:
             growth.gather()
         for growth in growing:
@@ -54,7 +54,9 @@ def grow_together(growths: Sequence[Growth]) -> list[TreeShape]:
             growth.split()
         for growth in growing:
             growth.open()
-        growing = [growth for growth in growing if growth.level or growth.listening]
+        for growth in growing:
+            growth.announce()
+        growing = [growth for growth in growing if growth.level]
     return [growth.weigh() for growth in growths]
 
 

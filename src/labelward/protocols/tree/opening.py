@@ -2,52 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from labelward.he.contract import EncryptedRows
+from labelward.he.contract import CipherBlock, Integers, PrivateKey
 from labelward.messages.base import RowMask
-from labelward.messages.tree import ForestRows, TreeStart
+from labelward.messages.tree import ForestRows, TreeRows, TreeStart
 from labelward.party.context import Context
+from labelward.protocols.tree.blocks import blocks_of, encrypted
+from labelward.protocols.tree.growth import Growth
 from labelward.protocols.tree.plan import Plan
+from labelward.protocols.tree.rows import Encoded
 
 __all__ = ["Opening"]
 
 
 class Opening:
-    """Remembers who has encrypted rows.
+    """Begins trees, and remembers who has encrypted rows.
 
     Args:
         ctx: the active party's.
+        private: its key; None where there is no peer.
         once: whether the rows of the first tree serve for all trees, as in a forest.
     """
 
-    def __init__(self, ctx: Context, *, once: bool) -> None:
-        self._ctx, self._once = ctx, once
+    def __init__(self, ctx: Context, private: PrivateKey | None, *, once: bool) -> None:
+        self._ctx, self._private, self._once = ctx, private, once
         self._served: set[str] = set()
+        self._kept: list[CipherBlock] = []
 
-    def start(self, plans: Sequence[Plan], rows: EncryptedRows | None, *, route: bool) -> None:
-        """Announce trees that grow side by side.
+    def start(self, growths: Sequence[Growth], encoded: Encoded, sample: Integers, *, route: bool) -> None:
+        """Announce trees that grow side by side, and their first levels, and send the rows to those who are to sum.
+
+        What is to be summed comes before the rows, so that it can be summed while they come.
 
         Args:
-            rows: encrypted; None where no peer takes part.
+            encoded: the numbers of all rows.
+            sample: the rows whose numbers are sent: of the one tree, or all.
             route: whether owners are asked for the sides of the rows that a tree does not grow on.
         """
         for peer in self._ctx.peers:
-            mine = [plan for plan in plans if peer in plan.seen_as]
+            mine = [growth.plan for growth in growths if peer in growth.plan.seen_as]
             for position, plan in enumerate(mine):
-                assert rows is not None
-                if self._once and peer not in self._served:
-                    self._served.add(peer)
-                    self._ctx.send(peer, ForestRows(rows.block()), (0,))
-                sample = plan.counts > 0
-                start = TreeStart(
-                    plan.seen_as[peer],
-                    RowMask.pack(sample),
-                    None if self._once else rows.block(),
-                    0 if position else len(mine),
-                    route,
-                    plan.counts[sample].astype(np.uint8).tobytes() if plan.counts.max() > 1 else b"",
-                )
-                self._ctx.send(peer, start, (start.tree,))
+                self._start(peer, plan, together=0 if position else len(mine), route=route)
+        for growth in growths:
+            growth.announce()
+        asked = {peer: growth.plan.seen_as[peer] for growth in growths for peer in growth.listening}
+        due = [peer for peer in self._ctx.peers if peer in asked and peer not in self._served]
+        if not due:
+            return
+        parts, others = blocks_of(len(sample)), self._once and len(self._served) + len(due) < len(self._ctx.peers)
+        for part, block in enumerate(self._blocks(encoded, sample)):
+            for peer in due:
+                if self._once:
+                    self._ctx.send(peer, ForestRows(block, part, parts), (part,))
+                else:
+                    self._ctx.send(peer, TreeRows(asked[peer], part, parts, block), (asked[peer], part))
+            if others and len(self._kept) < parts:
+                self._kept.append(block)
+        if self._once:
+            self._served.update(due)
+            self._kept = self._kept if others else []
+
+    def _start(self, peer: str, plan: Plan, *, together: int, route: bool) -> None:
+        sample = plan.counts > 0
+        start = TreeStart(
+            tree=plan.seen_as[peer],
+            rows=RowMask.pack(sample),
+            together=together,
+            route=route,
+            repeats=plan.counts[sample].astype(np.uint8).tobytes() if plan.counts.max() > 1 else b"",
+        )
+        self._ctx.send(peer, start, (start.tree,))
+
+    def _blocks(self, encoded: Encoded, sample: Integers) -> Iterator[CipherBlock]:
+        """Return the encrypted rows, for a forest those that another party has got already."""
+        if self._kept:
+            return iter(self._kept)
+        assert self._private is not None
+        values = encoded.values if len(sample) == len(encoded.values) else encoded.values[sample]
+        return encrypted(self._ctx, self._private, values, encoded.layout)

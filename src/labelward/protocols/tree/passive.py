@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import PeerError
-from labelward.he.contract import CipherBlock, EncryptedRows, EncryptedSums, PublicKey
+from labelward.he.contract import EncryptedRows, EncryptedSums, PublicKey
 from labelward.kernels.histogram import groups
 from labelward.kernels.histogram import partition as goes_left
-from labelward.messages.base import CipherDigest, RowMask
+from labelward.messages.base import RowMask
 from labelward.messages.tree import (
     ChosenSplit,
     ChosenSplits,
@@ -34,9 +34,11 @@ from labelward.messages.tree import (
     PredictAnswers,
     SplitRows,
     TrainingEnd,
+    TreeRows,
     TreeStart,
 )
 from labelward.party.context import Context
+from labelward.protocols.tree.blocks import Arriving
 from labelward.protocols.tree.cells import Told
 from labelward.protocols.tree.columns import Columns, LevelCodes, Splitter, TreeSplitter
 from labelward.protocols.tree.gather import parts
@@ -48,7 +50,6 @@ from labelward.protocols.tree.share import Records
 __all__ = ["train_passive"]
 
 _MOST_TOGETHER = 64
-_ALL = (0,)  # the step of what is for all trees
 _KEPT_APART = 256  # checkpoints: the active party keeps one for a round, of as many trees as there are classes
 
 
@@ -135,7 +136,7 @@ def _kept(ctx: Context, trees: int) -> list[Records]:
 class _Tree:
     """A tree that grows: its rows, and which of them lie in which node."""
 
-    def __init__(self, number: int, splitter: TreeSplitter, counts: NDArray[np.uint8], rows: EncryptedRows) -> None:
+    def __init__(self, number: int, splitter: TreeSplitter, counts: NDArray[np.uint8], rows: Arriving) -> None:
         self.number, self.counts, self.rows = number, counts, rows
         self.sample = np.flatnonzero(counts)
         self.partition = Partition(len(counts), self.sample)
@@ -160,7 +161,7 @@ class _Own:
     ) -> None:
         self.ctx, self.splitter, self.x, self.public, self.book = ctx, splitter, columns.x, public, book
         self.training, self.grown, self.forest = training, grown, splitter.params.kind == "forest"
-        self.all_rows: EncryptedRows | None = None
+        self.all_rows = Arriving(ctx, public, ForestRows, None, training)
 
     def take_part(self, start: TreeStart) -> int:
         """Sum and answer for trees that grow side by side until they are done; return how many they were."""
@@ -188,33 +189,13 @@ class _Own:
         repeats = np.frombuffer(start.repeats, dtype=np.uint8) if start.repeats else np.ones(len(sample), np.uint8)
         if len(repeats) != len(sample) or not repeats.all():
             raise PeerError(ctx.active, "sent repeats of other rows than the tree's", message="TreeStart", step=step)
+        if start.gradients is not None or not len(sample):
+            reason = "starts a tree without rows" if start.gradients is None else "sent gradients out of their place"
+            raise PeerError(ctx.active, reason, message="TreeStart", step=step)
         counts[sample] = repeats
-        rows = self._rows(start, sample)
         splitter = self.splitter.for_tree(self.grown + start.tree)
-        return _Tree(start.tree, splitter, counts, rows)
-
-    def _rows(self, start: TreeStart, sample: NDArray[np.int64]) -> EncryptedRows:
-        """Return the encrypted rows of a tree: its own, or in a forest those of all training rows."""
-        ctx, step, block = self.ctx, (start.tree,), start.gradients
-        if not self.forest:
-            return self._received(block, len(sample), "TreeStart", step)
-        if block is not None:
-            raise PeerError(ctx.active, "sent gradients with a tree of a forest", message="TreeStart", step=step)
-        if self.all_rows is None:
-            block = ctx.recv(ctx.active, ForestRows, _ALL).gradients
-            self.all_rows = self._received(block, self.training, "ForestRows", _ALL)
-        return self.all_rows
-
-    def _received(
-        self, block: CipherBlock | CipherDigest | None, rows: int, name: str, step: tuple[int, ...]
-    ) -> EncryptedRows:
-        ctx = self.ctx
-        if block is None:
-            raise PeerError(ctx.active, "sent no gradients", message=name, step=step)
-        if not isinstance(block, CipherBlock) or block.shape != (rows,):
-            raise PeerError(ctx.active, "sent gradients of other rows than the tree's", message=name, step=step)
-        with ctx.phase("receive rows"), ctx.blaming(ctx.active, name, step):
-            return self.public.rows(block)
+        own = self.all_rows if self.forest else Arriving(ctx, self.public, TreeRows, start.tree, len(sample))
+        return _Tree(start.tree, splitter, counts, own)
 
     def _sum(self, tree: _Tree, depth: int) -> bool:
         """Take the splits of the last level in, sum the nodes that are to be built, send the sums sealed."""
@@ -241,9 +222,9 @@ class _Own:
                 chosen = codes.codes if len(columns) == codes.codes.shape[1] else codes.codes[:, columns]
                 told = Told.of(chosen, slot, tree.counts, slots, max(sizes))
                 grouped = groups(chosen, slot, max(sizes), told.implied)
-                sums = self._grouped(tree, grouped, slots * max(sizes)).pick(told.sent)
+            sums = self._grouped(tree, grouped, slots * max(sizes))
             with ctx.phase("seal"):
-                sealed = sums.seal()
+                sealed = sums.pick(told.sent).seal()
             kinds = codes.kinds[columns].tobytes() if codes.kinds[columns].any() else b""
             cells, implied = told.packed()
             message = LevelSums(
@@ -253,15 +234,16 @@ class _Own:
         return True
 
     def _grouped(self, tree: _Tree, grouped: NDArray[np.int32], n_groups: int) -> EncryptedSums:
-        """Sum the tree's rows by group; a row that was drawn several times counts so often."""
-        inside = tree.counts
+        """Sum the tree's rows by group, as they come; a row that was drawn several times counts so often."""
+        inside, total = tree.counts, None
         if tree.rows.n != len(grouped):
             grouped, inside = np.ascontiguousarray(grouped[tree.sample]), tree.counts[tree.sample]
-        sums = tree.rows.group_sums(grouped, n_groups)
-        for times in range(2, int(inside.max(initial=1)) + 1):
-            again = np.where((inside >= times)[:, None], grouped, np.int32(-1))
-            sums = sums + tree.rows.group_sums(again, n_groups)
-        return sums
+        for start, stop in tree.rows.stretches():
+            with self.ctx.phase("aggregate"):
+                sums = _summed(tree.rows.rows, grouped[start:stop], inside[start:stop], n_groups, start)
+                total = sums if total is None else total + sums
+        assert total is not None
+        return total
 
     def _answer(self, tree: _Tree, depth: int) -> None:
         """Tell the rows of own splits that were chosen, and keep their thresholds."""
@@ -313,3 +295,14 @@ class _Own:
         with self.ctx.blaming(owner, "Level", ()):
             left = split.left.unpack(partition.size(split.node))
         partition.split(split.node, left, owner)
+
+
+def _summed(
+    rows: EncryptedRows, grouped: NDArray[np.int32], times: NDArray[np.uint8], n_groups: int, start: int
+) -> EncryptedSums:
+    """Sum the rows from ``start`` on by group, each so often."""
+    sums = rows.group_sums(grouped, n_groups, start)
+    for least in range(2, int(times.max(initial=1)) + 1):
+        again = np.where((times >= least)[:, None], grouped, np.int32(-1))
+        sums = sums + rows.group_sums(again, n_groups, start)
+    return sums

@@ -1,0 +1,231 @@
+"""Rows in many blocks, summed as they come, give what they give in one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from interrupted import Cut, Interrupted, assert_same
+from lossless import KINDS, NAMES, rich_setting
+
+import wiring
+from labelward.errors import PeerError
+from labelward.he import engine as make_engine
+from labelward.he.contract import CipherBlock, Layout
+from labelward.messages.codec import decode, encode
+from labelward.messages.tree import DecryptedSums, ForestRows, Level, TreeRows, TreeStart
+from labelward.party.context import Context
+from labelward.party.policy import Policy, Schedule
+from labelward.party.transcript import Transcript
+from labelward.protocols.tree import blocks
+from labelward.protocols.tree.blocks import Arriving, blocks_of, encrypted
+from labelward.protocols.tree.params import FederatedForest, SecureBoost
+from labelward.rng import Protection
+from labelward.transport.base import Transport
+from labelward.transport.inprocess import connect
+from wiring import Run, Setting, make_labels, make_parts
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 16 rows, sums at the root for every 40 rows or more."""
+    monkeypatch.setattr(blocks, "BLOCK_ROWS", 16)
+    monkeypatch.setattr(blocks, "_STRETCH", 40)
+
+
+def rows_of(run: Run, party: str, kind: type[Any]) -> list[tuple[tuple[int, ...], Any]]:
+    return [(step, message) for message, step in map(decode, run.frames_to(party)) if isinstance(message, kind)]
+
+
+@pytest.mark.parametrize("kind", ["two classes", "three classes, a tree each", "forest of quantities"])
+def test_many_blocks_give_the_run_of_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares, margins and decrypted sums to the last bit; rows drawn several times, trees side by side."""
+    targets, params = KINDS[kind]
+    setting = rich_setting(51, targets, rows=90, **params)
+    one = setting.run(engine="paillier", bits=512)
+    small_blocks.__wrapped__(monkeypatch)  # type: ignore[attr-defined]
+    many = setting.run(engine="paillier", bits=512)
+    assert many.shares == one.shares
+    assert many.active.margins.tobytes() == one.active.margins.tobytes()
+    assert many.active.counts.encryptions == one.active.counts.encryptions
+    sums = [[each.sums for each in run.views["active"].observed(DecryptedSums)] for run in (one, many)]
+    assert sums[0] == sums[1]
+    again = setting.run(engine="paillier", bits=512)
+    for party, view in many.views.items():
+        assert view.digest() == again.views[party].digest()
+    carrying = ForestRows if "forest" in kind else TreeRows
+    assert len(rows_of(one, "left", carrying)) < len(rows_of(many, "left", carrying))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_every_party_gets_the_same_blocks_after_the_first_level() -> None:
+    """What is to be summed comes before the rows; the rows come in order, each block once."""
+    run = replace(rich_setting(52, "binary", rows=70, trees=2), engine="paillier", bits=512).run()
+    for party in NAMES[1:]:
+        names = [type(decode(frame)[0]).__name__ for frame in run.frames_to(party)]
+        start = names.index("TreeStart")
+        assert names[start : start + 8] == ["TreeStart", "Level", *["TreeRows"] * 5, "ChosenSplits"]
+        sent = rows_of(run, party, TreeRows)
+        assert [step for step, _ in sent] == [(tree, part) for tree in range(2) for part in range(5)]
+        assert [(each.tree, each.part, each.parts) for _, each in sent] == [(*step, 5) for step, _ in sent]
+        assert [each.gradients.shape for _, each in sent] == [(16,), (16,), (16,), (16,), (6,)] * 2
+        assert {each.gradients.layout.rows for _, each in sent} == {70}
+    left, right = (rows_of(run, party, TreeRows) for party in NAMES[1:])
+    assert [each.gradients for _, each in left] == [each.gradients for _, each in right]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_no_rows_for_a_tree_of_which_nothing_is_to_be_summed() -> None:
+    """A tree of one class ends at its root: nobody is sent what nobody sums."""
+    parts = make_parts(53, 40, {"active": 1, "left": 1})
+    setting = Setting(parts, np.zeros(40, dtype=np.int64), FederatedForest(trees=2), engine="paillier", bits=512)
+    run = setting.run()
+    assert len(rows_of(run, "left", TreeStart)) == 2
+    assert [message.build for _, message in rows_of(run, "left", Level)] == [(), ()]
+    assert not rows_of(run, "left", ForestRows)
+    assert run.active.counts.encryptions == 0
+
+
+class ByTurns(Policy):
+    """The first tree is one party's, the second another's."""
+
+    kind = "turns"
+
+    def schedule(self, schedule: Schedule) -> Schedule:
+        return replace(schedule, participants=(frozenset({"left"}), frozenset({"right"})))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_party_that_joins_a_forest_later_gets_the_rows_of_the_others() -> None:
+    """All rows are encrypted once even so."""
+    parts = make_parts(54, 60, {"active": 1, "left": 2, "right": 2})
+    params = FederatedForest(trees=2, depth=2, bins=8, row_fraction=0.9, trees_at_once=1)
+    setting = Setting(parts, make_labels(54, parts), params, engine="paillier", bits=512, policies=(ByTurns(),))
+    run = setting.run()
+    left, right = (rows_of(run, party, ForestRows) for party in ("left", "right"))
+    assert [step for step, _ in left] == [(0,), (1,), (2,), (3,)]
+    assert left == right
+    assert run.active.counts.encryptions == 60
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("forest", [False, True])
+def test_a_run_that_goes_on_sends_rows_anew(tmp_path: Path, forest: bool) -> None:
+    """Cut among the blocks of a tree, at either side; the views tell what those of a whole run tell."""
+    parts = make_parts(55, 60, {"active": 1, "left": 2})
+    params = FederatedForest(trees=2, depth=2, bins=8, row_fraction=0.9, trees_at_once=1)
+    setting = Setting(
+        parts,
+        make_labels(55, parts),
+        params if forest else SecureBoost(trees=3, depth=2, bins=8),
+        engine="paillier",
+        bits=512,
+    )
+    whole = Interrupted(setting=setting, folder=tmp_path / "whole").finish()
+    for party in parts:
+        for at in range(6, 30, 7):
+            cut = Interrupted(setting=setting, folder=tmp_path / f"{party}-{at}").finish(Cut(party, at))
+            assert cut.attempts == 2
+            assert_same(cut, whole)
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+class Liar(wiring.Wire):
+    """The active party's end, which sends another last block than its program meant to."""
+
+    def __init__(self, inner: Transport, change: Any) -> None:
+        super().__init__(inner)
+        self.change = change
+
+    def send(self, peer: str, frame: bytes) -> None:
+        message, step = decode(frame)
+        if isinstance(message, TreeRows) and message.part == message.parts - 1:
+            frame = encode(self.change(message), step)
+        super().send(peer, frame)
+
+
+def whole_block(message: Any) -> Any:
+    """As many rows as any other block has."""
+    block = message.gradients
+    more = msgspec.structs.replace(block, shape=(16,), count=16, data=block.data + bytes(16 * 24 - len(block.data)))
+    return msgspec.structs.replace(message, gradients=more)
+
+
+CHANGES = {
+    "more rows than due": whole_block,
+    "another layout": lambda m: msgspec.structs.replace(m, gradients=other_layout(m.gradients)),
+    "further blocks": lambda m: msgspec.structs.replace(m, parts=m.parts + 1),
+    "an earlier block": lambda m: msgspec.structs.replace(m, part=0),
+}
+
+
+def other_layout(block: CipherBlock) -> CipherBlock:
+    bounds = block.layout.bounds
+    return msgspec.structs.replace(block, layout=Layout((bounds[0] + 1, *bounds[1:]), block.layout.rows, 2))
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_the_sender_of_wrong_blocks_is_named(change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = make_parts(56, 60, {"active": 1, "left": 2})
+    setting = Setting(parts, make_labels(56, parts), SecureBoost(trees=1, depth=2, bins=8), timeout=10.0)
+    monkeypatch.setattr(wiring, "Wire", lambda end, nap: Liar(end, change))
+    with pytest.raises(PeerError) as caught:
+        setting.run()
+    assert (caught.value.peer, caught.value.message) == ("active", "TreeRows")
+
+
+# -- alone -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [
+        (1, [(0, 1)]),
+        (39, [(0, 39)]),
+        (40, [(0, 40)]),
+        (41, [(0, 40), (40, 41)]),
+        (100, [(0, 40), (40, 80), (80, 100)]),
+    ],
+)
+def test_stretches_are_there_when_they_are_told_of(n: int, expected: list[tuple[int, int]]) -> None:
+    """Sums begin before the last block has come; what is summed again later is summed at once."""
+    ends = connect(["active", "left"])
+    setting = Setting({"active": np.zeros((n, 1)), "left": np.zeros((n, 1))}, np.zeros(n, dtype=np.int64))
+    contexts = {
+        party: Context(
+            ends[party],
+            active="active",
+            peers=tuple({"active", "left"} - {party}),
+            transcript=Transcript(wiring.header(setting, party)),
+            seed=1,
+            timeout=10.0,
+        )
+        for party in ends
+    }
+    engine = make_engine("plain")
+    private = engine.generate(0, protection=Protection(), insecure=True)
+    values = np.arange(n, dtype=np.int64)[:, None]
+    made = list(encrypted(contexts["active"], private, values, Layout((100,), n, 1)))
+    assert len(made) == blocks_of(n)
+    arriving = Arriving(contexts["left"], private.public, TreeRows, 3, n)
+    stretches, found = arriving.stretches(), []
+    sent = total = 0
+    for start, stop in expected:
+        while sent * 16 < stop:  # no more than the stretch needs
+            contexts["active"].send("left", TreeRows(3, sent, len(made), made[sent]), (3, sent))
+            sent += 1
+        found.append(next(stretches))
+        sums = arriving.rows.group_sums(np.zeros((stop - start, 1), np.int32), 1, start)
+        total += int(private.decrypt(sums.seal())[0, 0, 0])
+    assert next(stretches, None) is None
+    assert found == expected
+    assert total == values.sum()
+    assert list(arriving.stretches()) == [(0, n)]
