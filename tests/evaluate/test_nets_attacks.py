@@ -16,8 +16,11 @@ import pyarrow.parquet
 import pytest
 import torch
 
+from labelward.attacks.contract import Aux, Guess, Own
 from labelward.errors import JobError
+from labelward.evaluate import attacking
 from labelward.evaluate.audit import audit
+from labelward.evaluate.beside import logistic
 from labelward.evaluate.kinds import check_job, completed
 from labelward.evaluate.results import ResultRow, read_run, run_folder
 from labelward.evaluate.train import train
@@ -216,6 +219,25 @@ def test_only_the_parties_that_are_named_attack(job: Callable[..., Job], tmp_pat
     assert [row.party for row in rows if row.attack] == ["telco"]
     runs = {path.name for path in (tmp_path / "out" / "runs" / "none").iterdir()}
     assert runs == {"1", f"1-{SLUG}"}
+
+
+def test_baselines_are_learned_once_for_attacks_that_know_the_same_rows(
+    job: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned = []
+
+    def counted(own: Own, aux: Aux) -> Guess:
+        learned.append(len(aux.known_rows))
+        return logistic(own, aux)
+
+    monkeypatch.setattr(attacking, "logistic", counted)
+    kinds = [{"auxiliary": 10}, {"auxiliary": 10, "fine_tune": True}, {"auxiliary": 20}]
+    attacks = [{"kind": "passive-completion", "steps": 20, **each} for each in kinds]
+    made = job(**{**JOB, "defense": None, "attack": attacks, "leakage": {"upper_bound": False}})
+    rows = audit(made, tmp_path / "out", explained=False)
+    assert learned == [10, 20]
+    first, second, third = (leak(row)["beside"]["logistic"] for row in rows)
+    assert first == second != third
 
 
 def test_too_few_known_labels(job: Callable[..., Job], tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -200,7 +201,7 @@ def score_beside(
 
     Args:
         folds: of the upper bound; 0: it is left out.
-        kept: upper bounds of earlier calls for the same data and seed, which many attacks share; it is added to.
+        kept: guesses of earlier calls for the same data and seed, which many attacks share; it is added to.
 
     Returns:
         ``"logistic"`` and ``"boosted"``: supervised models of the known labels on raw columns; ``"all labels"``: the
@@ -210,14 +211,20 @@ def score_beside(
     own, aux = own or own_of(_held(view, data)), _auxiliary(attack, data, seed)
     if not len(aux.known_rows):
         return {}
-    found = {"logistic": logistic(own, aux), "boosted": boosted(own, aux)}
+    kept = {} if kept is None else kept
+    made: dict[str, tuple[Hashable, Callable[[], Guess]]] = {
+        name: ((view.party, name, attack.labels_needed), partial(model, own, aux))
+        for name, model in (("logistic", logistic), ("boosted", boosted))
+    }
     if folds and isinstance(attack, Completion) and own.untrained is not None:
-        kept = {} if kept is None else kept
-        key = (view.party, folds, attack.learning_rate, attack.shrink, attack.alpha, attack.mix)  # all it depends on
+        recipe = (view.party, folds, attack.learning_rate, attack.shrink, attack.alpha, attack.mix)  # all it depends on
+        draws = rng.learning(seed, view.party, 0, "all labels")
+        made["all labels"] = recipe, partial(all_labels, attack, own, data.train_labels, folds=folds, rng=draws)
+    found = {}
+    for name, (key, make) in made.items():
         if key not in kept:
-            draws = rng.learning(seed, view.party, 0, "all labels")
-            kept[key] = all_labels(attack, own, data.train_labels, folds=folds, rng=draws)
-        found["all labels"] = kept[key]
+            kept[key] = make()
+        found[name] = kept[key]
     return {
         name: {metric: value for metric, value in _score(guess, data, aux).items() if metric != "chance"}
         for name, guess in found.items()
