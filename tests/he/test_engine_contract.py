@@ -50,6 +50,17 @@ class TestPaillierWithIfma(EngineContract):
         return PaillierEngine(workers=2, kernel="ifma")
 
 
+@pytest.mark.skipif(bool(obstacle("libgmp")), reason=f"no libgmp here: {obstacle('libgmp')}")
+class TestPaillierWithLibgmp(EngineContract):
+    """Compiled loops, two threads."""
+
+    bits, insecure = 512, True
+
+    @classmethod
+    def make(cls) -> Engine:
+        return PaillierEngine(workers=2, kernel="libgmp")
+
+
 def test_every_registered_engine_can_be_made() -> None:
     for name in ENGINES:
         made = engine(name)

@@ -26,10 +26,21 @@ from labelward.he.paillier.primes import draw_pair, generator
 from labelward.he.paillier.rooms import Rooms
 from labelward.rng import Protection
 
+#: What runs where there is no IFMA.
+NEXT = next(name for name in KERNELS if name != "ifma" and not obstacle(name))
 needs_ifma = pytest.mark.skipif(bool(obstacle("ifma")), reason=f"no IFMA here: {obstacle('ifma')}")
-LIMB = 2**52
+fast_kernels = pytest.mark.parametrize(
+    "fast",
+    [
+        pytest.param(name, marks=pytest.mark.skipif(bool(obstacle(name)), reason=f"no {name} here: {obstacle(name)}"))
+        for name in KERNELS
+        if name != "gmpy2"
+    ],
+)
+LIMB, WORD = 2**52, 2**64
 # one less or more than a limb's end, the ends themselves, and a carry through all limbs
 EDGES = [0, 1, 2, LIMB - 1, LIMB, LIMB + 1, LIMB**2 - 1, LIMB**3, LIMB**5 - 1, LIMB**5 - LIMB]
+WORDS = [WORD - 1, WORD, WORD + 1, WORD**2 - 1, WORD**3 - WORD, WORD**4 - 1]
 
 
 def moduli(bits: int) -> list[int]:
@@ -85,7 +96,7 @@ def secrets(bits: int) -> tuple[mpz, mpz, mpz, mpz]:
     return first.p, second.p, generator(first, protection), generator(second, protection)
 
 
-@needs_ifma
+@fast_kernels
 @given(
     bits=st.sampled_from([256, 272, 512, 1024]),
     count=st.integers(1, 40),
@@ -94,7 +105,7 @@ def secrets(bits: int) -> tuple[mpz, mpz, mpz, mpz]:
     seed=st.integers(0, 2**32),
 )
 @settings(deadline=None, max_examples=30)
-def test_encrypting_and_decrypting(bits: int, count: int, size: int, threads: int, seed: int) -> None:
+def test_encrypting_and_decrypting(fast: str, bits: int, count: int, size: int, threads: int, seed: int) -> None:
     """Plaintexts and exponents at their ends and within."""
     p, q, *_ = numbers = secrets(bits)
     rng, protection, limit = np.random.default_rng(seed), Protection(seed), 1 << (8 * size - 1)
@@ -104,13 +115,13 @@ def test_encrypting_and_decrypting(bits: int, count: int, size: int, threads: in
     if count > 2:
         x = write([0, p - 2], size_of(p)) + x[2 * size_of(p) :]
     data, made = write(plaintexts, size, signed=True), []
-    for kernel in (Gmp(), choose("ifma", threads=threads)):
+    for kernel in (Gmp(), choose(fast, threads=threads)):
         owner = kernel.owner(*numbers, uses=10)
         made.append((ciphertexts := owner.encrypt(data, size, x, y), owner.decrypt(ciphertexts)))
     assert made[0] == made[1]
 
 
-@needs_ifma
+@fast_kernels
 @given(
     bits=st.sampled_from([256, 512, 1040]),
     n=st.integers(1, 30),
@@ -120,12 +131,12 @@ def test_encrypting_and_decrypting(bits: int, count: int, size: int, threads: in
     seed=st.integers(0, 2**32),
 )
 @settings(deadline=None, max_examples=40)
-def test_sums_and_seals(bits: int, n: int, columns: int, n_groups: int, threads: int, seed: int) -> None:
+def test_sums_and_seals(fast: str, bits: int, n: int, columns: int, n_groups: int, threads: int, seed: int) -> None:
     """Ciphertexts at the ends of their range and of limbs, for moduli at the ends of theirs."""
     rng = np.random.default_rng(seed)
     value = moduli(bits)[seed % 5]
     square, size = value**2, size_of(mpz(value) ** 2)
-    candidates = [*EDGES, value - 1, value + 1, square - 1, square - value - 1, square // 2]
+    candidates = [*EDGES, *WORDS, value - 1, value + 1, square - 1, square - value - 1, square // 2]
     candidates += [int.from_bytes(rng.bytes(size), "big") % square for _ in range(n)]
     units = [c for c in candidates if gcd(c, value) == 1]
     data = write([mpz(units[i]) for i in rng.integers(0, len(units), n)], size)
@@ -134,7 +145,7 @@ def test_sums_and_seals(bits: int, n: int, columns: int, n_groups: int, threads:
     random = rng.bytes(outputs * PublicKernel.random_size(mpz(value))[1])
     # any two units serve as bases here: the kernels are compared, not their randomness
     bases, made = (mpz(units[0]), mpz(units[-1])), []
-    for kernel in (Gmp(), choose("ifma", threads=threads)):
+    for kernel in (Gmp(), choose(fast, threads=threads)):
         sums = summed(kernel, mpz(value), data, groups, n_groups)
         public = kernel.public(mpz(value), *bases, uses=10)
         encrypted = public.encrypt(write([-5] * outputs, 2, signed=True), 2, random)
@@ -142,9 +153,9 @@ def test_sums_and_seals(bits: int, n: int, columns: int, n_groups: int, threads:
     assert made[0] == made[1]
 
 
-@needs_ifma
+@fast_kernels
 @pytest.mark.parametrize("bits", [2048, 3072, 4096])
-def test_the_sizes_that_are_offered(bits: int) -> None:
+def test_the_sizes_that_are_offered(fast: str, bits: int) -> None:
     """Each operation once at full size; small plaintexts of both signs."""
     numbers = secrets(bits)
     n, protection = numbers[0] * numbers[1], Protection(seed=1)
@@ -154,7 +165,7 @@ def test_the_sizes_that_are_offered(bits: int) -> None:
     bases, random = public_bases(n, protection), protection.bytes(4 * PublicKernel.random_size(n)[1])
     groups = np.random.default_rng(0).integers(-1, 7, size=(count, 2)).astype(np.int32)
     made = []
-    for kernel in (Gmp(), choose("ifma", threads=2)):
+    for kernel in (Gmp(), choose(fast, threads=2)):
         owner, public = kernel.owner(*numbers, uses=10), kernel.public(n, *bases, uses=10)
         ciphertexts = owner.encrypt(data, 14, x, y)
         sums = summed(kernel, n, ciphertexts, groups, 7)
@@ -162,31 +173,33 @@ def test_the_sizes_that_are_offered(bits: int) -> None:
     assert made[0] == made[1]
 
 
-@needs_ifma
-def test_long_cells() -> None:
+@fast_kernels
+def test_long_cells(fast: str) -> None:
     """Sums of more rows than a word takes without settling, over several stretches of the lanes."""
     value, n = moduli(256)[1], 40_000
     data = write([mpz(LIMB**9 - LIMB + 1), mpz(value - 1)] * (n // 2), 64)
     groups = np.zeros((n, 1), np.int32)
     assert gcd(LIMB**9 - LIMB + 1, value) == 1
-    first, second = (summed(kernel, mpz(value), data, groups, 2) for kernel in (Gmp(), choose("ifma")))
+    first, second = (summed(kernel, mpz(value), data, groups, 2) for kernel in (Gmp(), choose(fast)))
     assert first == second
 
 
-@needs_ifma
-def test_a_row_that_shares_a_factor() -> None:
+@fast_kernels
+def test_a_row_that_shares_a_factor(fast: str) -> None:
     data = write([mpz(1), mpz(5)], 64)
     with pytest.raises(EncryptionError, match="factor"):
-        choose("ifma").rows(mpz(5 * (2**253 + 1) | 1), 2, Rooms().make).add(data)
+        choose(fast).rows(mpz(5 * (2**253 + 1) | 1), 2, Rooms().make).add(data)
 
 
-@pytest.mark.parametrize(("name", "variable"), [(None, ""), (None, "gmpy2"), ("gmpy2", ""), ("gmpy2", "ifma")])
+@pytest.mark.parametrize(
+    ("name", "variable"), [(None, ""), (None, "gmpy2"), (None, NEXT), ("gmpy2", ""), ("gmpy2", "ifma"), (NEXT, "gmpy2")]
+)
 def test_switching_kernels_off(monkeypatch: pytest.MonkeyPatch, name: str | None, variable: str) -> None:
     monkeypatch.setenv(VARIABLE, variable)
     engine = PaillierEngine(workers=2, kernel=name)
     fastest = next(each for each in KERNELS if not obstacle(each))
     assert engine.describe()["kernel"] == (name or variable or fastest)
-    assert (engine._executors._pool is None) == (engine.describe()["kernel"] == "ifma")
+    assert (engine._executors._pool is None) == (engine.describe()["kernel"] != "gmpy2")
     engine.close()
 
 
@@ -194,8 +207,10 @@ def test_a_kernel_that_cannot_run_is_replaced(monkeypatch: pytest.MonkeyPatch) -
     """Where the variable asks for it; code that names a kernel gets it or an error."""
     monkeypatch.setitem(KERNELS, "ifma", "labelward.he.paillier.no_such_module")
     assert "no_such_module" in obstacle("ifma")
-    assert choose().name == "gmpy2"
+    assert choose().name == NEXT
     monkeypatch.setenv(VARIABLE, "ifma")
+    assert choose().name == NEXT
+    monkeypatch.setitem(KERNELS, "libgmp", "labelward.he.paillier.no_such_module")
     assert choose().name == "gmpy2"
     with pytest.raises(InputError, match="no_such_module"):
         choose("ifma")
@@ -205,7 +220,7 @@ def test_a_processor_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -
     ifma = pytest.importorskip("labelward.he.paillier.ifma")
     monkeypatch.setattr(ifma.binding, "get_host_cpu_features", lambda: {"avx512f": True, "avx512ifma": False})
     assert "avx512ifma" in obstacle("ifma")
-    assert choose().name == "gmpy2"
+    assert choose().name == NEXT
 
 
 @needs_ifma
@@ -234,6 +249,7 @@ def test_a_folder_that_cannot_be_written_to_hold_compiled_code(tmp_path: Path) -
         "caching.CacheImpl._locator_classes = []\n"
         "from labelward.he.paillier.kernel import choose, obstacle\n"
         "assert 'cache' in obstacle('ifma') or 'processor' in obstacle('ifma'), obstacle('ifma')\n"
+        "assert 'cache' in obstacle('libgmp'), obstacle('libgmp')\n"
         "assert choose().name == 'gmpy2'\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
@@ -257,14 +273,16 @@ def test_the_plain_kernel_compiles_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "why"),
+    ("variable", "value", "why", "runs"),
     [
-        ("NUMBA_CPU_NAME", "generic", "told to compile without"),
-        ("NUMBA_ENABLE_AVX", "0", "told to compile without"),
-        ("NUMBA_DISABLE_JIT", "1", "NUMBA_DISABLE_JIT is set"),
+        ("NUMBA_CPU_NAME", "generic", "told to compile without", NEXT),
+        ("NUMBA_ENABLE_AVX", "0", "told to compile without", NEXT),
+        ("NUMBA_DISABLE_JIT", "1", "NUMBA_DISABLE_JIT is set", "gmpy2"),
     ],
 )
-def test_where_numba_does_not_compile_for_the_host_gmpy2_runs(variable: str, value: str, why: str) -> None:
+def test_where_numba_does_not_compile_for_the_host_another_kernel_runs(
+    variable: str, value: str, why: str, runs: str
+) -> None:
     """LLVM would end the process at the first product, beyond the reach of any ``except``."""
     script = "from labelward.he.paillier.kernel import choose, obstacle; print(choose().name); print(obstacle('ifma'))"
     environment = {**os.environ, variable: value}
@@ -273,5 +291,5 @@ def test_where_numba_does_not_compile_for_the_host_gmpy2_runs(variable: str, val
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True
     )
     name, reason = ended.stdout.splitlines()
-    assert name == "gmpy2"
+    assert name == runs
     assert why in reason or "the processor has no" in reason

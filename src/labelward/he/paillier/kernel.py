@@ -28,6 +28,7 @@ VARIABLE = "LABELWARD_KERNEL"
 #: Name → module with a class ``Made``, the fastest first.
 KERNELS: dict[str, str] = {
     "ifma": "labelward.he.paillier.ifma",
+    "libgmp": "labelward.he.paillier.libgmp",
     "gmpy2": "labelward.he.paillier.gmp",
 }
 

@@ -1,0 +1,296 @@
+"""The kernel for processors without AVX-512 IFMA: libgmp's functions in compiled loops, on all cores.
+
+Where IFMA multiplies eight numbers at a time, this kernel does one after the other, yet with less to do than dividing
+by n² takes (:mod:`~labelward.he.paillier.libgmp_limbs`), without a Python integer for each row, and in threads.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import gmpy2
+import numpy as np
+from gmpy2 import mpz
+from numba import config
+from numpy.typing import NDArray
+
+from labelward.he.contract import Groups
+from labelward.he.paillier import libgmp_loops as loops
+from labelward.he.paillier.gmp import GmpOwner
+from labelward.he.paillier.joint import cells_of
+from labelward.he.paillier.kernel import Room
+from labelward.he.paillier.kernels import PublicKernel
+from labelward.he.paillier.libgmp_limbs import Limbs
+from labelward.he.paillier.libgmp_load import MissingError, functions
+from labelward.he.paillier.libgmp_numbers import PowerTable, Root, bytes_of, cut, each, limbs_of, rows_of
+from labelward.he.paillier.numbers import read, size_of, write
+
+__all__ = ["LibgmpOwner", "LibgmpPublic", "LibgmpRows", "Made", "obstacle"]
+
+_PIECE = 256  # rows encrypted at a time
+
+
+def obstacle() -> str:
+    """Return what is missing for this kernel."""
+    if getattr(config, "DISABLE_JIT", 0):
+        return "NUMBA_DISABLE_JIT is set"
+    if sys.byteorder != "little":
+        return "the processor has no little-endian words"
+    try:
+        functions(1)
+    except MissingError as error:
+        return f"libgmp: {error}"
+    return ""
+
+
+class _Plaintexts:
+    """Signed plaintexts of ``size`` bytes, to be added to the L of cells modulo N², N dividing n."""
+
+    def __init__(self, data: bytes, size: int, root: Root, cofactor: mpz) -> None:
+        signed = np.frombuffer(data, dtype=np.uint8).reshape(-1, size).copy()
+        signed[:, 0] ^= 0x80  # adds 2^(8·size-1) to a number in two's complement
+        self._root, self._factors = root, root.factors(cofactor, -(-size // 8))
+        self._limbs = rows_of(signed, size, len(self._factors) * root.limbs)
+        self._offset = limbs_of(-cofactor * (mpz(1) << (8 * size - 1)) % root.value, root.limbs)
+
+    def add(self, part: slice, cells: Limbs) -> None:
+        """Multiply cells by 1 + n·m for the plaintexts of ``part``."""
+        root = self._root
+        loops.add_plain(root.mpn, root.odd, root.work(), self._limbs[part], self._factors, self._offset, cells)
+
+
+class _Side:
+    """One prime of an owner: p with q the other one, or the reverse."""
+
+    def __init__(self, p: mpz, q: mpz, tau: mpz, uses: int, threads: int) -> None:
+        self.root, self.other = Root(p), q
+        self._table = PowerTable(tau, self.root, p.bit_length(), uses=uses, threads=threads)
+        self._start = self.root.cell(gmpy2.invert(q * q, p * p))
+
+    def part(self, exponents: NDArray[np.uint8], plaintexts: _Plaintexts, part: slice) -> Limbs:
+        """Return ciphertexts over q² modulo p², as limbs: times q² they are a summand of the remainder modulo n²."""
+        cells = self._table.powers(exponents[part], self._start)
+        plaintexts.add(part, cells)
+        return self.root.values(cells)
+
+
+class LibgmpOwner:
+    """Encrypts by tables modulo p² and q², and joins both by Chinese remainders."""
+
+    def __init__(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, uses: int, *, threads: int) -> None:
+        self._p, self._q, self._taus, self._threads = p, q, (tau_p, tau_q), threads
+        self._n, self._uses, self._plain = p * q, uses, GmpOwner(p, q, tau_p, tau_q, uses)
+        self._made: tuple[_Side, _Side] | None = None
+
+    def encrypt(self, plaintexts: bytes, size: int, x: bytes, y: bytes) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Owner`."""
+        count, sides = len(plaintexts) // size, self._sides()
+        exponents = [np.frombuffer(part, dtype=np.uint8).reshape(count, -1) for part in (x, y)]
+        added = [_Plaintexts(plaintexts, size, side.root, side.other) for side in sides]
+        made = np.empty((count, size_of(self._n**2)), dtype=np.uint8)
+        s = 2 * sides[0].root.limbs
+        weights = np.stack([limbs_of(side.other**2, s) for side in sides])
+        whole, mpn = limbs_of(self._n**2, 2 * s), sides[0].root.mpn
+
+        def piece(part: slice) -> Callable[[], None]:
+            def work() -> None:
+                first, second = (
+                    side.part(digits, mine, part) for side, digits, mine in zip(sides, exponents, added, strict=True)
+                )
+                rows, room = np.empty((len(first), 2 * s), np.uint64), np.empty(2 * s, np.uint64)
+                loops.join(mpn, first, second, weights, whole, room, rows)
+                made[part] = bytes_of(rows, made.shape[1])
+
+            return work
+
+        each(self._threads, map(piece, cut(count, self._threads, _PIECE)))
+        return made.tobytes()
+
+    def complete(self, zeros: bytes, plaintexts: bytes, size: int) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Owner`."""
+        root = Root(self._n)
+        added, width = _Plaintexts(plaintexts, size, root, mpz(1)), size_of(root.square)
+        data = np.frombuffer(zeros, dtype=np.uint8).reshape(-1, width)
+        made = np.empty_like(data)
+
+        def piece(part: slice) -> Callable[[], None]:
+            def work() -> None:
+                cells = root.cells(rows_of(data[part], width, 2 * root.limbs))
+                added.add(part, cells)
+                made[part] = bytes_of(root.values(cells), width)
+
+            return work
+
+        each(self._threads, map(piece, cut(len(data), self._threads, _PIECE)))
+        return made.tobytes()
+
+    def decrypt(self, ciphertexts: bytes) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Owner`; gmpy2 has threads for powers of several numbers."""
+        p, q, n = self._p, self._q, self._n
+        numbers = read(ciphertexts, size_of(n * n))
+        parts, found = cut(len(numbers), self._threads), [[mpz(0)] * len(numbers) for _ in range(2)]
+
+        def piece(index: int, part: slice) -> Callable[[], None]:
+            prime = (p, q)[index]
+
+            def work() -> None:
+                found[index][part] = gmpy2.powmod_base_list(numbers[part], prime - 1, prime * prime)
+
+            return work
+
+        each(self._threads, [piece(index, part) for index in range(2) for part in parts])
+        h_p, h_q, p_inverse = gmpy2.invert(-q, p), gmpy2.invert(-p, q), gmpy2.invert(p, q)
+        plaintexts = []
+        for a, b in zip(*found, strict=True):
+            m_p, m_q = (a - 1) // p * h_p % p, (b - 1) // q * h_q % q
+            plaintext = m_p + p * ((m_q - m_p) * p_inverse % q)
+            plaintexts.append(plaintext - n if plaintext > n >> 1 else plaintext)
+        return write(plaintexts, size_of(n) + 1, signed=True)
+
+    def _sides(self) -> tuple[_Side, _Side]:
+        if self._made is None:
+            p, q, (tau_p, tau_q) = self._p, self._q, self._taus
+            first = _Side(p, q, tau_p, self._uses, self._threads)
+            self._made = first, _Side(q, p, tau_q, self._uses, self._threads)
+        return self._made
+
+
+class LibgmpPublic:
+    """Obfuscators by tables modulo n², and Horner's scheme."""
+
+    def __init__(self, n: mpz, h: mpz, w: mpz, uses: int, *, threads: int) -> None:
+        self._h, self._uses, self._threads, self._root = h, uses, threads, Root(n)
+        n2 = self._root.square
+        self._signs = np.stack([self._root.cell(sign % n2) for sign in (mpz(1), w, n2 - 1, n2 - w)])
+        self._table: PowerTable | None = None
+
+    def encrypt(self, plaintexts: bytes, size: int, random: bytes) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Public`."""
+        added = _Plaintexts(plaintexts, size, self._root, mpz(1))
+        return self._do(random, len(plaintexts) // size, added.add)
+
+    def seal(self, cells: bytes, fit: int, shift: int, random: bytes) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Public`."""
+        root, size = self._root, size_of(self._root.square)
+        data = np.frombuffer(cells, dtype=np.uint8).reshape(-1, size)
+
+        def combine(part: slice, into: Limbs) -> None:
+            mine = root.cells(rows_of(data[part.start * fit : part.stop * fit], size, 2 * root.limbs))
+            loops.combine(root.mpn, root.odd, root.work(), mine, fit, shift, into)
+
+        return self._do(random, -(-len(data) // fit), combine)
+
+    def _do(self, random: bytes, count: int, multiply: Callable[[slice, Limbs], None]) -> bytes:
+        """Make obfuscators, have ``multiply`` multiply those of a stretch, and return them."""
+        root = self._root
+        size, step = PublicKernel.random_size(root.value)
+        if self._table is None:
+            self._table = PowerTable(self._h, root, 8 * size, uses=self._uses, threads=self._threads)
+        table, drawn = self._table, np.frombuffer(random, dtype=np.uint8).reshape(count, step)
+        made = np.empty((count, size_of(root.square)), dtype=np.uint8)
+
+        def piece(part: slice) -> Callable[[], None]:
+            def work() -> None:
+                cells, signs = table.powers(drawn[part, :size], root.one), drawn[part, size] & 3
+                loops.multiply(root.mpn, root.odd, root.work(), cells, self._signs, signs.astype(np.int64))
+                multiply(part, cells)
+                made[part] = bytes_of(root.values(cells), made.shape[1])
+
+            return work
+
+        each(self._threads, map(piece, cut(count, self._threads, _PIECE)))
+        return made.tobytes()
+
+
+class LibgmpRows:
+    """Rows in one block, which all threads read."""
+
+    def __init__(self, n: mpz, count: int, room: Room, *, threads: int) -> None:
+        self._root, self._threads, self._have = Root(n), threads, 0
+        self._rows: Limbs = np.asarray(room((count, 3, self._root.limbs)))
+
+    def add(self, data: bytes) -> None:
+        """See :class:`~labelward.he.paillier.kernel.Rows`."""
+        root, size = self._root, size_of(self._root.square)
+        array = np.frombuffer(data, dtype=np.uint8).reshape(-1, size)
+        into = self._rows[self._have : self._have + len(array)]
+        root.split(lambda part: root.cells(rows_of(array[part], size, 2 * root.limbs)), into, self._threads)
+        self._have += len(array)
+
+    def sums(self, groups: Groups, n_groups: int, start: int, joined: tuple[tuple[int, ...], ...]) -> bytes:
+        """See :class:`~labelward.he.paillier.kernel.Rows`."""
+        size = size_of(self._root.square)
+        made = np.zeros((groups.shape[1] * n_groups, size), dtype=np.uint8)
+        made[:, -1] = 1
+        for columns in joined:
+            numbers, cells = cells_of(groups, columns, n_groups)
+            found = self._gather(self._rows[start:], numbers, len(cells))
+            for column, of_cells in zip(columns, cells.T, strict=True):
+                filled, ranks = np.unique(of_cells, return_inverse=True)
+                absent = int(len(filled) > 0 and filled[0] < 0)
+                mine = self._gather(found, ranks.astype(np.int32) - absent, len(filled) - absent)
+                made[column * n_groups + filled[absent:]] = self._values(mine, size)
+        return made.tobytes()
+
+    def _gather(self, items: Limbs, numbers: NDArray[np.int32], count: int) -> Limbs:
+        """Multiply items, rows [n, 3, k] or cells [n, 3k+1], by their number below ``count``; -1 is none."""
+        order, ranks = (np.empty(len(numbers), dtype=np.int64) for _ in range(2))
+        entries = loops.arrange(numbers, np.zeros(count + 1, dtype=np.int64), order, ranks)
+        parts = cut(entries, self._threads)
+        places, owners = self._places(items, order, ranks, parts, count)
+        used = np.flatnonzero(owners >= 0)
+        if len(used) > count:  # a cell that several parts found something of
+            places, owners = self._places(places, used, owners[used], [slice(0, len(used))], count)
+            used = np.flatnonzero(owners >= 0)
+        return places[used]
+
+    def _places(
+        self, items: Limbs, order: NDArray[np.int64], ranks: NDArray[np.int64], parts: list[slice], count: int
+    ) -> tuple[Limbs, NDArray[np.int64]]:
+        root = self._root
+        places = np.empty((count + len(parts), 3 * root.limbs + 1), dtype=np.uint64)
+        owners = np.full(len(places), -1, dtype=np.int64)
+
+        def piece(number: int, part: slice) -> Callable[[], None]:
+            stretch = (part.start, part.stop, number)
+            return lambda: loops.gather(
+                root.mpn, root.odd, root.work(), items.reshape(len(items), -1), items.ndim == 2, order, ranks,
+                stretch, places, owners,
+            )  # fmt: skip
+
+        each(self._threads, [piece(number, part) for number, part in enumerate(parts)])
+        return places, owners
+
+    def _values(self, cells: Limbs, size: int) -> NDArray[np.uint8]:
+        values = np.empty((len(cells), size), dtype=np.uint8)
+
+        def piece(part: slice) -> Callable[[], None]:
+            def work() -> None:
+                values[part] = bytes_of(self._root.values(cells[part]), size)
+
+            return work
+
+        each(self._threads, map(piece, cut(len(cells), self._threads)))
+        return values
+
+
+class Made:
+    """The libgmp kernel with so many threads."""
+
+    name, shared, merge = "libgmp", True, 1.4
+
+    def __init__(self, threads: int = 1) -> None:
+        self._threads = threads
+
+    def owner(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, uses: int) -> LibgmpOwner:
+        """See :class:`~labelward.he.paillier.kernel.Kernel`."""
+        return LibgmpOwner(p, q, tau_p, tau_q, uses, threads=self._threads)
+
+    def public(self, n: mpz, h: mpz, w: mpz, uses: int) -> LibgmpPublic:
+        """See :class:`~labelward.he.paillier.kernel.Kernel`."""
+        return LibgmpPublic(n, h, w, uses, threads=self._threads)
+
+    def rows(self, n: mpz, count: int, room: Room) -> LibgmpRows:
+        """See :class:`~labelward.he.paillier.kernel.Kernel`."""
+        return LibgmpRows(n, count, room, threads=self._threads)

@@ -1,0 +1,226 @@
+"""Loops over rows and cells (:mod:`~labelward.he.paillier.libgmp_limbs`), compiled; no Python integers.
+
+A *row* is a number c as b, b/N modulo R, and l, with c·R = b·(1 + N·l) modulo N²: k limbs each. Multiplying a cell by a
+row takes a product with the digit b, and l is added to L.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.he.paillier import libgmp_limbs as limbs
+from labelward.he.paillier.ifma_ir import fetch
+from labelward.he.paillier.ifma_limbs import jit
+from labelward.he.paillier.libgmp_ir import at, call_4, call_5, carry_of
+from labelward.he.paillier.libgmp_limbs import Limbs, Odd
+from labelward.he.paillier.libgmp_load import Mpn
+
+__all__ = [
+    "add_plain", "arrange", "cells_of", "combine", "gather", "join", "multiply", "powers", "split_back", "split_forth",
+    "tabulate", "values",
+]  # fmt: skip
+
+_TILE = 64  # cells that stay in the second-level cache beside a table
+
+_copy, _add_words = limbs.copy, limbs.add_words
+_enter, _product, _reduce, _square, _step = limbs.enter, limbs.product, limbs.reduce, limbs.square, limbs.step
+_below, _times, _value_of = limbs.below, limbs.times, limbs.value_of
+
+
+@jit
+def _add_total(mpn: Mpn, total: int, number: int, words: int) -> None:
+    if carry_of(mpn.add, total, total, number, words) != 0:
+        _add_words(total + 8 * words, 1, 1)
+
+
+@jit
+def cells_of(mpn: Mpn, m: Odd, work: Limbs, numbers: Limbs, cube: Limbs, cells: Limbs) -> None:
+    """Write ``numbers`` [n, 2k] below N² as ``cells`` [n, 3k+1]; ``cube`` is the cell of R²."""
+    for i in range(len(cells)):
+        cell = at(cells) + 8 * i * cells.shape[1]
+        _enter(mpn, m, at(work), at(numbers) + 8 * i * numbers.shape[1], cell)
+        _product(mpn, m, at(work), cell, at(cube))
+
+
+@jit
+def values(mpn: Mpn, m: Odd, work: Limbs, cells: Limbs, out: Limbs) -> None:
+    """Write what cells stand for, modulo N², to ``out`` [n, 2k]; the cells are lost."""
+    for i in range(len(cells)):
+        _value_of(mpn, m, at(work), at(cells) + 8 * i * cells.shape[1], at(out) + 8 * i * out.shape[1])
+
+
+@jit
+def split_forth(mpn: Mpn, m: Odd, work: Limbs, cells: Limbs, rows: Limbs, prefixes: Limbs, product: Limbs) -> None:
+    """Begin to write ``cells`` [n, 3k+1] with L = 0 as ``rows`` [n, 3, k], which hold X in the place of l.
+
+    ``product`` [k], R modulo N, becomes b_1 ··· b_n / R^(n-1), and ``prefixes`` [n, k] what it was before each of them.
+    """
+    size = 8 * m.limbs
+    for i in range(len(cells)):
+        cell, row = at(cells) + 8 * i * cells.shape[1], at(rows) + 3 * size * i
+        _copy(row, cell, m.limbs)
+        call_4(mpn.low, row + size, row, m.inverse, m.limbs)
+        _copy(row + 2 * size, cell + size, m.limbs)
+        _copy(at(prefixes) + size * i, at(product), m.limbs)
+        _times(mpn, m, at(work) + size, at(work), at(product), row, row + size, at(product))
+
+
+@jit
+def split_back(mpn: Mpn, m: Odd, work: Limbs, rows: Limbs, prefixes: Limbs, inverse: Limbs) -> None:
+    """Finish :func:`split_forth`, given 1 over its product; l = X/(R·b)."""
+    size = 8 * m.limbs
+    q, wide, single, rest = at(work), at(work) + size, at(work) + 3 * size, at(work) + 4 * size
+    for i in range(len(rows) - 1, -1, -1):
+        row = at(rows) + 3 * size * i
+        call_5(mpn.multiply, wide, at(inverse), m.limbs, at(prefixes) + size * i, m.limbs)
+        _reduce(mpn, m, rest, q, wide, single)
+        call_5(mpn.multiply, wide, row + 2 * size, m.limbs, single, m.limbs)
+        _reduce(mpn, m, rest, q, wide, row + 2 * size)
+        _times(mpn, m, rest, q, at(inverse), row, row + size, at(inverse))
+
+
+@jit
+def arrange(
+    numbers: NDArray[np.int32], held: NDArray[np.int64], order: NDArray[np.int64], ranks: NDArray[np.int64]
+) -> int:  # fmt: skip
+    """Sort those of ``numbers`` that are not -1, into ``ranks``, with their places in ``order``; return how many."""
+    for number in numbers:
+        if number >= 0:
+            held[number + 1] += 1
+    following = np.cumsum(held)
+    for i in range(len(numbers)):
+        if numbers[i] >= 0:
+            place = following[numbers[i]]
+            following[numbers[i]] += 1
+            order[place] = i
+            ranks[place] = numbers[i]
+    return int(held.sum())
+
+
+@jit
+def gather(
+    mpn: Mpn, m: Odd, work: Limbs, items: Limbs, whole: bool,
+    order: NDArray[np.int64], ranks: NDArray[np.int64], part: tuple[int, int, int], places: Limbs,
+    owners: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Multiply items cell by cell: entry e is item ``order[e]`` in the cell of rank ``ranks[e]``, which never falls.
+
+    Items are rows or, if ``whole``, cells. Of ``part`` = (first, stop, number) come the entries, and what this part
+    finds of the cell of rank r goes to place r + number, no other's; ``owners`` says r.
+    """
+    k, size = m.limbs, 8 * m.limbs
+    first, stop, number = part
+    length = 3 * k + 1 if whole else 3 * k
+    for e in range(first, stop):
+        item, place = at(items) + 8 * length * order[e], ranks[e] + number
+        cell = at(places) + 8 * (3 * k + 1) * place
+        if e + 1 < stop:
+            fetch(items, length * order[e + 1], length)
+        if e > first and ranks[e] == ranks[e - 1]:
+            if whole:
+                _product(mpn, m, at(work), cell, item)
+            else:
+                _step(mpn, m, at(work), cell, item, item + size)
+                _add_total(mpn, cell + 2 * size, item + 2 * size, k)
+            continue
+        owners[place] = ranks[e]
+        if whole:
+            _copy(cell, item, length)
+        else:
+            _copy(cell, item, k)
+            places[place, k : 2 * k] = np.uint64(0)
+            _copy(cell + 2 * size, item + 2 * size, k)
+            places[place, 3 * k] = np.uint64(0)
+
+
+@jit
+def multiply(
+    mpn: Mpn, m: Odd, work: Limbs, cells: Limbs, factors: Limbs, which: NDArray[np.int64]
+) -> None:  # fmt: skip
+    """Multiply each of ``cells`` by the cell ``factors[which]``."""
+    length = cells.shape[1]
+    for i in range(len(cells)):
+        _product(mpn, m, at(work), at(cells) + 8 * length * i, at(factors) + 8 * length * which[i])
+
+
+@jit
+def tabulate(mpn: Mpn, m: Odd, work: Limbs, unit: Limbs, cells: Limbs) -> None:
+    """Write the powers 1, 2, ... of the cell ``unit`` after ``cells[0]``; the unit becomes the power after the last."""
+    length, last = cells.shape[1], len(cells) - 1
+    for i in range(last):
+        cell = at(cells) + 8 * length * (i + 1)
+        _copy(cell, cell - 8 * length, length)
+        _product(mpn, m, at(work), cell, at(unit))
+    _product(mpn, m, at(work), at(unit), at(cells) + 8 * length * last)
+
+
+@jit
+def powers(
+    mpn: Mpn, m: Odd, work: Limbs, table: Limbs, digits: NDArray[np.uint16], start: Limbs, cells: Limbs
+) -> None:  # fmt: skip
+    """Write to ``cells`` the cell ``start`` times the powers that ``digits`` [tables, n] tell.
+
+    ``table`` [tables, width, 3, k] has the powers of the base as rows.
+    """
+    k, size, length = m.limbs, 8 * m.limbs, 3 * m.limbs + 1
+    width = table.shape[1]
+    for tile in range(0, len(cells), _TILE):
+        stop = min(tile + _TILE, len(cells))
+        for i in range(tile, stop):
+            _copy(at(cells) + 8 * length * i, at(start), length)
+        for d in range(len(table)):
+            for i in range(tile, stop):
+                row = at(table) + 3 * size * (d * width + np.int64(digits[d, i]))
+                if i + 1 < stop:
+                    fetch(table, 3 * k * (d * width + np.int64(digits[d, i + 1])), 3 * k)
+                cell = at(cells) + 8 * length * i
+                _step(mpn, m, at(work), cell, row, row + size)
+                _add_total(mpn, cell + 2 * size, row + 2 * size, k)
+
+
+@jit
+def add_plain(mpn: Mpn, m: Odd, work: Limbs, plaintexts: Limbs, factors: Limbs, offset: Limbs, cells: Limbs) -> None:
+    """Multiply ``cells`` by 1 + N·(f·m + offset), for each m of ``plaintexts`` [n, s·k].
+
+    ``factors`` [s, 2, k] are f·R, f·R², ... modulo N, each with itself over N, modulo R.
+    """
+    k, size = m.limbs, 8 * m.limbs
+    t, q, rest = at(work), at(work) + size, at(work) + 2 * size
+    for i in range(len(cells)):
+        total = at(cells) + 8 * i * cells.shape[1] + 2 * size
+        for j in range(len(factors)):
+            factor = at(factors) + 2 * size * j
+            _times(mpn, m, rest, q, at(plaintexts) + 8 * i * plaintexts.shape[1] + size * j, factor, factor + size, t)
+            _add_total(mpn, total, t, k)
+        _add_total(mpn, total, at(offset), k)
+
+
+@jit
+def join(mpn: Mpn, first: Limbs, second: Limbs, weights: Limbs, whole: Limbs, other: Limbs, out: Limbs) -> None:
+    """Write first·weights[0] + second·weights[1] to ``out`` [n, 2s], less ``whole`` if it is not smaller.
+
+    The factors have s limbs each, and ``other`` [2s] is room for a product.
+    """
+    s = first.shape[1]
+    for i in range(len(out)):
+        number = at(out) + 16 * s * i
+        call_5(mpn.multiply, number, at(first) + 8 * s * i, s, at(weights), s)
+        call_5(mpn.multiply, at(other), at(second) + 8 * s * i, s, at(weights) + 8 * s, s)
+        carry = carry_of(mpn.add, number, number, at(other), 2 * s)
+        if carry != 0 or not _below(number, at(whole), 2 * s):
+            carry_of(mpn.subtract, number, number, at(whole), 2 * s)
+
+
+@jit
+def combine(mpn: Mpn, m: Odd, work: Limbs, cells: Limbs, fit: int, shift: int, into: Limbs) -> None:
+    """Multiply ``into`` [n, 3k+1] by each ``fit`` of the cells, ``shift`` bits apart; what they hold is lost."""
+    length = cells.shape[1]
+    for i in range(len(into)):
+        last = min((i + 1) * fit, len(cells)) - 1
+        total = at(cells) + 8 * length * last
+        for place in range(last - 1, i * fit - 1, -1):
+            for _ in range(shift):
+                _square(mpn, m, at(work), total)
+            _product(mpn, m, at(work), total, at(cells) + 8 * length * place)
+        _product(mpn, m, at(work), at(into) + 8 * length * i, total)
