@@ -87,6 +87,13 @@ def test_workers_default_to_the_cores() -> None:
     assert make_engine(EncryptionSection(engine="plain", insecure=True, workers=3)).workers == 3
 
 
+def test_parties_of_a_rehearsal_share_cores_and_have_no_limit_unless_one_is_given() -> None:
+    for section, limit in (({}, None), ({"memory_limit": "2 KiB"}, 2048)):
+        made = make_engine(EncryptionSection(engine="plain", insecure=True, **section))
+        assert (made.background, made.memory_limit) == (False, limit)
+    assert make_engine(EncryptionSection(engine="plain", insecure=True), background=True).background
+
+
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.toml"))
 
 

@@ -16,6 +16,7 @@ import pyarrow.parquet
 import pytest
 
 from labelward.errors import DataError, FileFormatError, HandshakeError, JobError, OutputError, PeerError, PeerRestarted
+from labelward.evaluate.kinds import make_engine
 from labelward.evaluate.names import brief_variant
 from labelward.evaluate.participate import participate
 from labelward.evaluate.party_predict import predict_as
@@ -236,6 +237,32 @@ def test_the_run_is_that_of_a_rehearsal(company: Path, cut: dict[int, tuple[str,
     for party in PARTIES:
         assert View.load(here[party] / "view").digest() == View.load(there[party] / "view").digest()
         assert {path.name for path in here[party].iterdir()} == {"view", "model"}  # no checkpoint outlives the run
+
+
+def test_each_party_has_its_own_memory_and_only_the_active_one_encrypts_ahead(
+    company: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is no part of what the parties agree on, and may change where a run goes on."""
+    made: list[tuple[int | None, bool]] = []
+
+    def spied(*given: Any, **more: Any) -> Any:
+        engine = make_engine(*given, **more)
+        made.append((engine.memory_limit, engine.background))
+        return engine
+
+    monkeypatch.setattr("labelward.evaluate.participate.make_engine", spied)
+    for limits in (("1 KB", "2 KB", "3 KB"), ("4 KB", "5 KB", "6 KB")):
+        for party, limit in zip(PARTIES, limits, strict=True):
+            text = (company / f"{party}.toml").read_text()
+            kept = re.sub("memory_limit = .*\n", "", text)
+            told = kept.replace('engine = "plain"', "bits = 512").replace(
+                "insecure", f'memory_limit = "{limit}"\ninsecure'
+            )
+            (company / f"{party}.toml").write_text(told)
+        records = trained(company, Meeting({1: ("telco", 6)}, last=1 if limits[0] == "1 KB" else 100))
+    assert {record.stage for record in records.values()} == {"closed"}
+    assert sorted(made) == [(1000, True), (2000, False), (3000, False), (4000, True), (5000, False), (6000, False)]
+    assert not [each for each in threading.enumerate() if each.name.startswith("labelward-")]
 
 
 def test_a_finished_run_is_not_run_again(company: Path) -> None:

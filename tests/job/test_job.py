@@ -367,6 +367,29 @@ def jobs(draw):
     }
 
 
+@pytest.mark.parametrize(
+    ("given_limit", "read"),
+    [(0, 0), (1 << 33, 1 << 33), ("4 GB", 4 * 10**9), ("512MiB", 1 << 29), ("1.5 kB", 1500), ("7 B", 7)],
+)
+def test_memory_limits(given_limit, read):
+    section = EncryptionSection(memory_limit=given_limit)
+    assert section.memory_limit == read
+    assert EncryptionSection(memory_limit=section.memory_limit) == section
+
+
+@pytest.mark.parametrize("limit", ["4", "GB", "-1 GB", "4 EB", "4 iB", "", 1.5, True, -1, "1e3 B"])
+def test_memory_limits_that_are_none(limit):
+    with pytest.raises(JobError, match=r"\[encryption\] memory_limit: must "):
+        EncryptionSection(memory_limit=limit)
+
+
+def test_a_memory_limit_is_a_matter_of_one_party():
+    one, two = (parse_job(with_section("encryption", memory_limit=limit)) for limit in ("1 GB", "2 GB"))
+    assert one.shared() == two.shared()
+    assert parse_job(one.to_toml()) == one
+    assert "memory_limit = 1000000000" in one.to_toml()
+
+
 @given(jobs())
 def test_a_completed_job_file_parses_to_the_same_job(tables):
     try:

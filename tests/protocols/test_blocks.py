@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import wiring
 from labelward.errors import PeerError
 from labelward.he import engine as make_engine
 from labelward.he.contract import CipherBlock, Layout
+from labelward.he.paillier.keys import PaillierPrivateKey
 from labelward.messages.codec import decode, encode
 from labelward.messages.tree import DecryptedSums, ForestRows, Level, TreeRows, TreeStart
 from labelward.party.context import Context
@@ -131,6 +133,66 @@ def test_a_run_that_goes_on_sends_rows_anew(tmp_path: Path, forest: bool) -> Non
             cut = Interrupted(setting=setting, folder=tmp_path / f"{party}-{at}").finish(Cut(party, at))
             assert cut.attempts == 2
             assert_same(cut, whole)
+
+
+# -- encrypting ahead --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["two classes", "three classes, a tree each", "forest of classes"])
+def test_what_is_prepared(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many ciphertexts as this tree has, where another follows; nothing in the end."""
+    asked: list[int] = []
+    made = PaillierPrivateKey.prepare
+    monkeypatch.setattr(PaillierPrivateKey, "prepare", lambda key, count: (asked.append(count), made(key, count))[1])
+    targets, params = KINDS[kind]
+    setting = rich_setting(57, targets, rows=60, **params)
+    run = setting.run(engine="paillier", bits=512)
+    starts = 0 if "forest" in kind else len(rows_of(run, "left", TreeRows))
+    sent = [message.gradients.count for _, message in rows_of(run, "left", TreeRows)]
+    assert asked == [*sent[: starts - 1], 0]
+    assert "forest" in kind or starts > 1
+
+
+def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wiring, "make_engine", lambda name: make_engine(name, background=True))
+
+
+def preparing() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith("labelward-")]
+
+
+def test_encrypting_ahead_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = rich_setting(58, "binary", rows=60, trees=4)
+    plain = setting.run()
+    ahead(monkeypatch)
+    secret = setting.run(engine="paillier", bits=512)
+    assert not preparing()
+    assert secret.shares == plain.shares
+    blocks_sent = [message.gradients.data for _, message in rows_of(secret, "left", TreeRows)]
+    ciphertexts = [data[at : at + 128] for data in blocks_sent for at in range(0, len(data), 128)]
+    assert len(set(ciphertexts)) == len(ciphertexts) == secret.active.counts.encryptions
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_run_that_fails_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among the blocks of its second tree."""
+    parts = make_parts(59, 60, {"active": 1, "left": 2})
+    setting = Setting(parts, make_labels(59, parts), SecureBoost(trees=3, depth=2, bins=8), engine="paillier", bits=512)
+    ahead(monkeypatch)
+    monkeypatch.setattr(wiring, "Wire", lambda end, nap: Falling(end))
+    with pytest.raises(PeerError, match="fell"):
+        setting.run()
+    assert not preparing()
+
+
+class Falling(wiring.Wire):
+    """The active party's end, which takes no more in the second tree."""
+
+    def send(self, peer: str, frame: bytes) -> None:
+        message, _ = decode(frame)
+        if isinstance(message, TreeRows) and (message.tree, message.part) == (1, 1):
+            raise PeerError(peer, "fell")
+        super().send(peer, frame)
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------

@@ -289,7 +289,7 @@ def _differing(stored: str, wanted: str) -> list[str]:
 
 def _of_machine(key: str) -> bool:
     """Whether a key says how a party's machine is reached and used, not what is trained: a run goes on with another."""
-    return key.startswith("network.") or key == "encryption.workers"
+    return key.startswith("network.") or key in ("encryption.workers", "encryption.memory_limit")
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -147,13 +147,19 @@ def make_attack(attack: Kind, place: str = "[[attack]]") -> Any:
     return _placed(place, partial(ATTACKS.make, attack.kind, attack.params))
 
 
-def make_engine(section: EncryptionSection) -> Engine:
-    """Return the engine of a job, with as many worker processes as there are cores where ``workers`` is 0."""
+def make_engine(section: EncryptionSection, *, background: bool = False) -> Engine:
+    """Return the engine of a job, with as many worker processes as there are cores where ``workers`` is 0.
+
+    Args:
+        background: whether it may encrypt ahead while its party waits; for a party that shares no cores with others.
+    """
     if section.engine == NoEngine.name:
         return NoEngine()
     if section.engine not in ENGINES:
         raise JobError(f"[encryption] engine: {unknown_name('engine', section.engine, ENGINES)}")
-    return engine(section.engine, workers=section.workers or len(os.sched_getaffinity(0)))
+    workers = section.workers or len(os.sched_getaffinity(0))
+    limit = None if section.memory_limit is None else int(section.memory_limit)
+    return engine(section.engine, workers=workers, background=background, memory_limit=limit)
 
 
 def catalogue() -> dict[str, list[KindInfo]]:

@@ -81,7 +81,7 @@ def participate(
         if record is not None and record.stage == "closed":
             log("done", {"model": record.model, "attempts": record.attempts})
             return record
-        engine = make_engine(job.encryption)
+        engine = make_engine(job.encryption, background=party == job.active.name)
         log("started", _protection(job, party, engine))
         try:
             network, fingerprint = join(job, party, "train", log)

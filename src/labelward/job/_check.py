@@ -11,8 +11,10 @@ from labelward.errors import JobError
 
 from ._frozen import Frozen
 
-__all__ = ["boolean", "choice", "directions", "name", "name_list", "number", "string", "whole"]
+__all__ = ["boolean", "byte_number", "choice", "directions", "name", "name_list", "number", "string", "whole"]
 
+_UNITS = ("", "K", "M", "G", "T")
+_BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])(i?))?B", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
@@ -42,6 +44,18 @@ def whole(place: str, value: Any, low: int, high: int) -> None:
         raise JobError(f"{place}: must be a whole number but got {value!r}")
     if not low <= value <= high:
         raise JobError(f"{place}: must lie between {low} and {high} but got {value}")
+
+
+def byte_number(place: str, value: Any) -> int:
+    """Return a number of bytes, given as such or as a text such as "4 GB" or "512 MiB"; refuse what is none."""
+    if isinstance(value, str):
+        written = _BYTES.fullmatch(value.strip())
+        if not written:
+            raise JobError(f"{place}: must be a number of bytes, or a text such as '4 GB', but got {value!r}")
+        power, base = _UNITS.index((written[2] or "").upper()), 1024 if written[3] else 1000
+        value = round(float(written[1]) * base**power)
+    whole(place, value, 0, 1 << 62)
+    return int(value)
 
 
 def number(place: str, value: Any) -> None:

@@ -212,6 +212,8 @@ class EncryptionSection:
         insecure: whether a run that protects nothing is wanted, for tests and studies.
         workers: processes for heavy arithmetic; 0 takes as many as there are cores.
         precision: binary digits after the point of encrypted values, 16 to 30.
+        memory_limit: bytes of a peer's encrypted rows that this party holds in memory, or a text such as ``"4 GB"``;
+            what is beyond lies in a temporary file. None for no limit. Each party has its own.
     """
 
     engine: str = "paillier"
@@ -219,9 +221,13 @@ class EncryptionSection:
     insecure: bool = False
     workers: int = 0
     precision: int = 30
+    memory_limit: int | str | None = None
 
     def __post_init__(self) -> None:
         check.string("[encryption] engine", self.engine)
+        if self.memory_limit is not None:
+            limit = check.byte_number("[encryption] memory_limit", self.memory_limit)
+            object.__setattr__(self, "memory_limit", limit)
         check.boolean("[encryption] insecure", self.insecure)
         check.whole("[encryption] bits", self.bits, 256, 16384)
         check.whole("[encryption] workers", self.workers, 0, 1024)

@@ -61,6 +61,7 @@ bits = 2048                    # length of the key; less needs insecure = true
 insecure = false
 workers = 0                    # processes for heavy arithmetic; 0: as many as there are cores
 precision = 30                 # binary digits after the point, 16 to 30
+# memory_limit = "4 GB"        # of encrypted rows in memory; the others lie in a temporary file
 
 # Every [[defense]] is run beside the undefended run; a list is swept, one run for each value.
 [[defense]]

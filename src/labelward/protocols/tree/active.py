@@ -84,16 +84,20 @@ def train_active(
     trainer = _Trainer(ctx, params, blocks, labels, private, validation=validation, precision=precision, start=start)
     schedule, state = trainer.schedule, trainer.state
     together = params.trees_at_once if params.kind == "forest" else 1
-    while (done := state.batches * together) < len(schedule) and not trainer.stopped:
-        ctx.progress("trees", done, len(schedule))
-        batch = schedule[done : done + together]
-        if params.kind == "forest":
-            trainer.grow_forest(batch)
-        else:
-            trainer.grow_round(batch[0])
-        state.batches += 1
-        trainer.ensemble.exposure.finished(len(state.trees) - 1)
-        trainer.keeper.save()
+    try:
+        while (done := state.batches * together) < len(schedule) and not trainer.stopped:
+            ctx.progress("trees", done, len(schedule))
+            batch = schedule[done : done + together]
+            if params.kind == "forest":
+                trainer.grow_forest(batch)
+            else:
+                trainer.grow_round(batch[0])
+            state.batches += 1
+            trainer.ensemble.exposure.finished(len(state.trees) - 1)
+            trainer.keeper.save()
+    finally:
+        if private is not None:
+            private.prepare(0)  # no tree follows: nothing more is to be prepared
     ctx.progress("trees", len(schedule), len(schedule))
     return trainer.finish()
 
@@ -199,7 +203,7 @@ class _Trainer:
             for position, (each, participants) in enumerate(zip(drawn, batch, strict=True))
         ]
         growths = [Growth(self.ensemble, plan) for plan in plans]
-        self.opening.start(growths, encoded, np.arange(self.n), route=False)
+        self.opening.start(growths, encoded, np.arange(self.n), route=False, further=False)
         shapes = grow_together(growths)
         if self.clean:
             own = len(self.ensemble.own[self.ctx.party])
@@ -300,7 +304,8 @@ class _Trainer:
         others = bool((drawn.counts == 0).any()) or self.n < len(state.margins)
         before = dict(self.ensemble.records)
         growth = Growth(self.ensemble, plan)
-        self.opening.start([growth], encoded, sample, route=others)
+        further = self._further(output, participants)
+        self.opening.start([growth], encoded, sample, route=others, further=further)
         shape = grow_together([growth])[0]
         into = slice(output, output + 1) if output >= 0 else slice(None)
         reached = reached_leaves(growth, shape, before, self.blocks)
@@ -311,6 +316,11 @@ class _Trainer:
             shape = repaired(growth, shape, self._clean_plan(plan, clean))
             self.clean.margins[:, into] += leaf_weights(shape)[reached]
         state.trees.append(shape)
+
+    def _further(self, output: int, participants: frozenset[str]) -> bool:
+        """Whether peers may take part in a tree after this one: of a further class, or of a later round."""
+        same_round = 0 <= output < self.objective.outputs - 1 and bool(participants)
+        return same_round or any(self.schedule[self.state.batches + 1 :])
 
     def _drawn(self, tree: int) -> Drawn:
         """Draw the rows of a tree; by gradients once for all trees of a round, so that none tells of its own class."""

@@ -6,7 +6,7 @@ are many, sum them at the root. Blocks have a fixed number of rows, so that they
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from labelward.errors import PeerError
 from labelward.he.contract import CipherBlock, EncryptedRows, Integers, Layout, PrivateKey, PublicKey
@@ -26,7 +26,9 @@ def blocks_of(rows: int) -> int:
     return -(-rows // BLOCK_ROWS)
 
 
-def encrypted(ctx: Context, private: PrivateKey, values: Integers, layout: Layout) -> Iterator[CipherBlock]:
+def encrypted(
+    ctx: Context, private: PrivateKey, values: Integers, layout: Layout
+) -> Generator[CipherBlock, None, None]:
     """Encrypt int64 [rows, k] block by block; time is counted that nothing else was done in."""
     with ctx.phase("encrypt"):
         blocks = private.encrypt_blocks(values, layout, BLOCK_ROWS)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 
 import numpy as np
 
@@ -32,7 +33,9 @@ class Opening:
         self._served: set[str] = set()
         self._kept: list[CipherBlock] = []
 
-    def start(self, growths: Sequence[Growth], encoded: Encoded, sample: Integers, *, route: bool) -> None:
+    def start(
+        self, growths: Sequence[Growth], encoded: Encoded, sample: Integers, *, route: bool, further: bool
+    ) -> None:
         """Announce trees that grow side by side, and their first levels, and send the rows to those who are to sum.
 
         What is to be summed comes before the rows, so that it can be summed while they come.
@@ -41,6 +44,7 @@ class Opening:
             encoded: the numbers of all rows.
             sample: the rows whose numbers are sent: of the one tree, or all.
             route: whether owners are asked for the sides of the rows that a tree does not grow on.
+            further: whether rows will be encrypted for another tree; some of that work is then begun.
         """
         for peer in self._ctx.peers:
             mine = [growth.plan for growth in growths if peer in growth.plan.seen_as]
@@ -52,15 +56,20 @@ class Opening:
         due = [peer for peer in self._ctx.peers if peer in asked and peer not in self._served]
         if not due:
             return
+        ciphertexts = 0
         parts, others = blocks_of(len(sample)), self._once and len(self._served) + len(due) < len(self._ctx.peers)
-        for part, block in enumerate(self._blocks(encoded, sample)):
-            for peer in due:
-                if self._once:
-                    self._ctx.send(peer, ForestRows(block, part, parts), (part,))
-                else:
-                    self._ctx.send(peer, TreeRows(asked[peer], part, parts, block), (asked[peer], part))
-            if others and len(self._kept) < parts:
-                self._kept.append(block)
+        with closing(self._blocks(encoded, sample)) as blocks:
+            for part, block in enumerate(blocks):
+                for peer in due:
+                    if self._once:
+                        self._ctx.send(peer, ForestRows(block, part, parts), (part,))
+                    else:
+                        self._ctx.send(peer, TreeRows(asked[peer], part, parts, block), (asked[peer], part))
+                if others and len(self._kept) < parts:
+                    self._kept.append(block)
+                ciphertexts += block.count
+        if further and self._private is not None:
+            self._private.prepare(ciphertexts)
         if self._once:
             self._served.update(due)
             self._kept = self._kept if others else []
@@ -76,10 +85,11 @@ class Opening:
         )
         self._ctx.send(peer, start, (start.tree,))
 
-    def _blocks(self, encoded: Encoded, sample: Integers) -> Iterator[CipherBlock]:
-        """Return the encrypted rows, for a forest those that another party has got already."""
+    def _blocks(self, encoded: Encoded, sample: Integers) -> Generator[CipherBlock, None, None]:
+        """Yield the encrypted rows, for a forest those that another party has got already."""
         if self._kept:
-            return iter(self._kept)
+            yield from self._kept[:]
+            return
         assert self._private is not None
         values = encoded.values if len(sample) == len(encoded.values) else encoded.values[sample]
-        return encrypted(self._ctx, self._private, values, encoded.layout)
+        yield from encrypted(self._ctx, self._private, values, encoded.layout)
