@@ -15,6 +15,7 @@ from labelward.errors import EncryptionError
 from labelward.he import Layout
 from labelward.he.paillier.fixedbase import FixedBase
 from labelward.he.paillier.kernels import OwnerKernel, PublicKernel, exponents_below, public_bases
+from labelward.he.paillier.numbers import in_range, read, write
 from labelward.he.paillier.packing import Packing
 from labelward.he.paillier.primes import Prime, draw_pair, full_order, generator
 from labelward.rng import Protection
@@ -155,7 +156,8 @@ def test_packing_returns_every_number(data: st.DataObject) -> None:
     sums = signs * np.array(bounds, dtype=np.int64) * 5
     decoded = []
     for part in Packing.of(layout, bits).parts:
-        rows = part.encode(sums)
+        size = (part.width + 8) // 8
+        rows = read(part.encode(sums, size), size, signed=True)
         combined = [
             mpz(sum(row << (part.width * j) for j, row in enumerate(rows[i : i + part.fit])))
             for i in range(0, entries, part.fit)
@@ -163,6 +165,19 @@ def test_packing_returns_every_number(data: st.DataObject) -> None:
         assert all(abs(number) < 2 ** (bits - 2) for number in combined)
         decoded.append(part.decode(combined, entries, part.fit))
     np.testing.assert_array_equal(np.concatenate(decoded, axis=1), sums)
+
+
+@given(
+    size=st.integers(1, 12),
+    limit=st.integers(1, 2**96 - 1),
+    numbers=st.lists(st.one_of(st.integers(0, 3), st.integers(0, 2**96 - 1)), max_size=5),
+    near=st.booleans(),
+)
+def test_ciphertexts_in_range_are_told_from_others(size: int, limit: int, numbers: list[int], near: bool) -> None:
+    limit = limit % (256**size - 1) + 1
+    numbers = [(limit + number % 5 - 2) % 256**size if near else number % 256**size for number in numbers]
+    expected = all(0 < number < limit for number in numbers)
+    assert in_range(write(numbers, size), size, write([limit], size)) == expected
 
 
 def test_digits_beyond_the_last_entry_are_refused() -> None:

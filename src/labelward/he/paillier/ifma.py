@@ -1,10 +1,4 @@
-"""The kernel for processors with AVX-512 IFMA: eight products at a time, threads of one process on all cores.
-
-Per row and column one product of 2n limbs by n limbs (:mod:`~labelward.he.paillier.fixedbase` tells why half of it is
-enough), which at 2048 bits is 12,680 multiply-adds for eight rows. Before the first sum a row is split once, at about
-the price of four such products. Each lane multiplies a stretch of the entries sorted by cell, so that all lanes are
-busy whatever the groups, and an accumulator leaves its lane only where its cell ends.
-"""
+"""The kernel for processors with AVX-512 IFMA: eight products at a time, threads of one process on all cores."""
 
 from __future__ import annotations
 
@@ -19,7 +13,6 @@ from numba import config
 from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
-from labelward.he.contract import Groups
 from labelward.he.paillier import ifma_limbs
 from labelward.he.paillier import ifma_loops as loops
 from labelward.he.paillier.gmp import GmpOwner
@@ -40,11 +33,12 @@ from labelward.he.paillier.ifma_numbers import (
     rows_of,
 )
 from labelward.he.paillier.ifma_powers import PowerTable
+from labelward.he.paillier.ifma_rows import IfmaRows, RowsKey
 from labelward.he.paillier.kernel import Room
 from labelward.he.paillier.kernels import PublicKernel
 from labelward.he.paillier.numbers import read, size_of, write
 
-__all__ = ["IfmaOwner", "IfmaPublic", "IfmaRows", "Made", "obstacle"]
+__all__ = ["IfmaOwner", "IfmaPublic", "Made", "obstacle"]
 
 _FEATURES = ("avx512f", "avx512ifma")
 _FEW = 3  # ciphertexts that gmpy2 decrypts faster than eight lanes do
@@ -222,70 +216,6 @@ class IfmaPublic:
         ]
 
 
-class IfmaRows:
-    """Split rows in one block, which all threads read."""
-
-    def __init__(self, n: mpz, count: int, room: Room, *, threads: int) -> None:
-        self._root, self._threads, self._have = Root(n), threads, 0
-        square, extended = self._root.square, mpz(1) << (LIMB_BITS * (self._root.rows + 2))
-        self._by_total = repeated(n * extended * square.radix % square.value, square.limbs)
-        self._rows = room((count, 2, self._root.rows))
-
-    def add(self, data: bytes) -> None:
-        """See :class:`~labelward.he.paillier.kernel.Rows`."""
-        square = self._root.square
-        array = np.frombuffer(data, dtype=np.uint8).reshape(-1, size_of(square.value))
-        into = self._rows[self._have : self._have + len(array)]
-        self._root.split(lambda part: rows_of(array[part], array.shape[1], square.limbs), into, self._threads)
-        self._have += len(array)
-
-    def sums(self, groups: Groups, n_groups: int, start: int, joined: tuple[tuple[int, ...], ...]) -> bytes:
-        """See :class:`~labelward.he.paillier.kernel.Rows`."""
-        held, order = np.zeros(groups.shape[1] * n_groups, np.int64), np.empty(groups.size, np.int32)
-        entries = loops.arrange(groups, n_groups, held, order)
-        filled = np.flatnonzero(held)
-        ranks = np.repeat(np.arange(len(filled), dtype=np.int32), held[filled])
-        square, stretches = self._root.square, LANES * self._threads
-        length = -(-entries // stretches)
-        places = len(filled) + stretches
-        products, totals = (
-            np.empty((places, square.limbs), np.uint64),
-            np.empty((places, self._root.rows + 2), np.uint64),
-        )
-        owners = np.full(places, -1, np.int32)
-
-        def piece(thread: int) -> Callable[[], None]:
-            return lambda: loops.sum_lanes(
-                self._rows[start:], order[:entries], ranks, (LANES * thread, length), square.odd,
-                products, totals, owners,
-            )  # fmt: skip
-
-        each(self._threads, map(piece, range(self._threads)))
-        used = np.flatnonzero(owners >= 0)
-        return self._cells(products[used], totals[used], filled[owners[used]], len(held))
-
-    def _cells(self, products: Limbs, totals: Limbs, owners: NDArray[np.int64], cells: int) -> bytes:
-        """Multiply what the stretches found of each cell."""
-        square, found = self._root.square, np.empty_like(products)
-
-        def piece(part: slice) -> Callable[[], None]:
-            return lambda: loops.join(products[part], totals[part], self._by_total, square.one, square.odd, found[part])
-
-        each(self._threads, map(piece, cut(len(found), self._threads)))
-        size = size_of(square.value)
-        made = np.zeros((cells, size), dtype=np.uint8)
-        made[:, -1] = 1
-        data = np.frombuffer(bytes_of(found, size), dtype=np.uint8).reshape(-1, size)
-        made[owners] = data
-        held = np.bincount(owners, minlength=cells)
-        for cell in np.flatnonzero(held > 1).tolist():  # as many as there are stretches, at most
-            product = mpz(1)
-            for number in read(data[owners == cell].tobytes(), size):
-                product = product * number % square.value
-            made[cell] = np.frombuffer(write([product], size), dtype=np.uint8)
-        return made.tobytes()
-
-
 def _sums_of(totals: Limbs) -> list[mpz]:
     """Return rows whose words are sums of limbs as integers."""
     settled = np.zeros((len(totals), totals.shape[1] + 1), np.uint64)
@@ -300,7 +230,7 @@ class Made:
     name, shared, merge = "ifma", True, 2.0
 
     def __init__(self, threads: int = 1) -> None:
-        self._threads = threads
+        self._threads, self._keys = threads, dict[mpz, RowsKey]()
 
     def owner(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, uses: int) -> IfmaOwner:
         """See :class:`~labelward.he.paillier.kernel.Kernel`."""
@@ -312,4 +242,6 @@ class Made:
 
     def rows(self, n: mpz, count: int, room: Room) -> IfmaRows:
         """See :class:`~labelward.he.paillier.kernel.Kernel`."""
-        return IfmaRows(n, count, room, threads=self._threads)
+        if n not in self._keys:
+            self._keys = {n: RowsKey(n)}  # whoever sums does so under one key
+        return IfmaRows(self._keys[n], count, room, threads=self._threads)

@@ -1,9 +1,7 @@
 """The loops around :mod:`~labelward.he.paillier.ifma_ir`'s products, in numba, free of the interpreter's lock.
 
-Numbers are rows and lanes as in :mod:`~labelward.he.paillier.ifma_limbs`. In what follows R is 2^(52·t), and N has t
-limbs; a row c modulo N² is *split* as c·R = a·(1 + N·l), which makes products half as long
-(:mod:`~labelward.he.paillier.fixedbase`), and the R makes up for that which a Montgomery product divides by. Split
-rows are uint64 [n, 2, t]: a, then l.
+Numbers are rows and lanes as in :mod:`~labelward.he.paillier.ifma_limbs`; :mod:`~labelward.he.paillier.ifma_sums` has
+those that sum rows, and tells what it is to split a number.
 """
 
 from __future__ import annotations
@@ -13,147 +11,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.paillier.ifma_ir import LANES, fetch, gather, multiply, reduce, scatter
+from labelward.he.paillier.ifma_ir import LANES, fetch, gather, multiply
 from labelward.he.paillier.ifma_limbs import Limbs, Odd, canonical, get, jit, new_lanes, put, settle, settle_lanes
 
 __all__ = [
     "Factors",
-    "arrange",
     "chain",
+    "cut_digits",
     "finish",
     "horner",
-    "join",
     "power",
     "powers",
-    "split_back",
-    "split_forth",
-    "sum_lanes",
     "tabulate",
     "to_rows",
 ]
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
-_TILE = 64  # groups of eight whose accumulators stay in the second-level cache beside two tables
+_TILE = 256  # groups of eight whose accumulators stay in the second-level cache beside two tables
 _MANY = 16  # groups for which fetching a whole table is worth it
-_SETTLE = 2048  # summands below 2^52 that a word can take, with room
-
-
-@jit
-def split_forth(
-    rows: Limbs, scale: Limbs, square: Odd, root: Odd,
-    one: Limbs, found: Limbs,
-) -> Limbs:  # fmt: skip
-    """Split rows: from c to a and q, with prefixes of the products of all a of a lane.
-
-    Lane i takes the i-th eighth of the rows. ``scale`` [t, 8] is the a of R³ modulo N², ``one`` [t, 8] is R modulo N.
-    ``found`` [steps, 3, t, 8] becomes a, q and the prefix; the result [t, 8] is each lane's full product.
-    """
-    n, k, t, steps = len(rows), len(square.limbs), len(root.limbs), len(found)
-    scratch, number, wide, total = new_lanes(k + t), new_lanes(k), new_lanes(2 * t), new_lanes(t)
-    total[:] = one
-    starts = np.empty(LANES, np.int64)
-    for step in range(steps):
-        for lane in range(LANES):  # what a lane has too few of, it does again
-            starts[lane] = min(lane * steps + step, n - 1) * k
-        gather(number, starts, rows)
-        multiply(scratch, number, scale, square.limbs, square.inverse, number)
-        wide[:k] = number
-        wide[k:] = _ZERO
-        reduce(wide, root.limbs, root.inverse, t)
-        found[step, 0] = wide[t:]
-        found[step, 1] = wide[:t]
-        found[step, 2] = total
-        multiply(scratch[: 2 * t], total, wide[t:], root.limbs, root.inverse, total)
-    return total
-
-
-@jit
-def split_back(found: Limbs, inverted: Limbs, root: Odd, offset: Limbs, out: Limbs) -> None:
-    """Finish :func:`split_forth`: write ``out`` [n, 2, t]; ``inverted`` [t, 8] is -1 over its result, modulo N.
-
-    ``offset`` [t, 8] is the l of R³: c·R³ = C·R·(1 + N·offset), and C = a·R - q·N, so l = offset - q/(a·R).
-    """
-    steps, t = len(found), len(root.limbs)
-    scratch, single, starts = new_lanes(2 * t), new_lanes(t), np.empty(LANES, np.int64)
-    for step in range(steps - 1, -1, -1):
-        multiply(scratch, inverted, found[step, 2], root.limbs, root.inverse, single)
-        multiply(scratch, single, found[step, 1], root.limbs, root.inverse, single)
-        multiply(scratch, inverted, found[step, 0], root.limbs, root.inverse, inverted)
-        single += offset
-        settle_lanes(single)
-        for lane in range(LANES):
-            starts[lane] = min(lane * steps + step, len(out) - 1) * 2 * t
-        scatter(found[step, 0], starts, out)
-        starts += t
-        scatter(single, starts, out)
-
-
-@jit
-def arrange(groups: NDArray[np.int32], n_groups: int, held: NDArray[np.int64], order: NDArray[np.int32]) -> int:
-    """Sort the entries of ``groups`` [n, F] by column and group; return how many are not -1.
-
-    ``held`` [F · n_groups], zeros, becomes the number of entries of each cell, and ``order`` their rows.
-    """
-    n, columns = groups.shape
-    for row in range(n):
-        for column in range(columns):
-            if groups[row, column] >= 0:
-                held[column * n_groups + groups[row, column]] += 1
-    following = np.cumsum(held) - held
-    for row in range(n):
-        for column in range(columns):
-            if groups[row, column] >= 0:
-                cell = column * n_groups + groups[row, column]
-                order[following[cell]] = row
-                following[cell] += 1
-    return int(held.sum())
-
-
-@jit
-def sum_lanes(
-    rows: Limbs, order: NDArray[np.int32], cells: NDArray[np.int32], stretch: tuple[int, int],
-    square: Odd, products: Limbs, totals: Limbs, owners: NDArray[np.int32],
-) -> None:  # fmt: skip
-    """Multiply split rows cell by cell; eight stretches of the list of entries, one in each lane.
-
-    Entry e is row ``order[e]`` in the cell of rank ``cells[e]``, which rises along the list by steps of one. Stretch
-    s holds the entries from s·length; with ``stretch`` = (first, length) these lanes take the stretches from
-    ``first``. What a stretch found of a cell of rank r goes to place r+s, no other's, of ``products`` [., k] and
-    ``totals`` [., t+2]; ``owners`` says r.
-    """
-    t, k = rows.shape[2], len(square.limbs)
-    first, length = stretch
-    scratch, acc, y = new_lanes(k + t), new_lanes(k), new_lanes(t)
-    sums, starts = np.zeros((LANES, t + 2), np.uint64), np.zeros(LANES, np.int64)
-    for step in range(length):
-        for lane in range(LANES):
-            entry = (first + lane) * length + step
-            if entry >= len(order):
-                continue
-            if step == 0 or cells[entry] != cells[entry - 1]:
-                acc[:, lane] = _ZERO
-                acc[0, lane] = _ONE
-                sums[lane] = _ZERO
-            starts[lane] = np.int64(order[entry]) * 2 * t
-            if entry + 1 < len(order):
-                fetch(rows, np.int64(order[entry + 1]) * 2 * t, 2 * t)
-            row = rows[order[entry]]
-            for j in range(t):
-                sums[lane, j] += row[1, j]
-        gather(y, starts, rows)
-        multiply(scratch, acc, y, square.limbs, square.inverse, acc)
-        for lane in range(LANES):
-            entry = (first + lane) * length + step
-            if entry >= len(order):
-                continue
-            if step % _SETTLE == _SETTLE - 1:
-                settle(sums[lane])
-            if step == length - 1 or entry == len(order) - 1 or cells[entry + 1] != cells[entry]:
-                place = cells[entry] + first + lane
-                settle(sums[lane])
-                get(acc, lane, products[place])
-                totals[place] = sums[lane]
-                owners[place] = cells[entry]
 
 
 @jit
@@ -167,11 +42,14 @@ def chain(start: Limbs, factors: Limbs, m: Odd, out: Limbs) -> None:
 
 
 @jit
-def tabulate(units: Limbs, square: Odd, width: int, table: Limbs) -> None:
-    """Write the powers 0 .. width-1 of eight bases: ``units`` [t, 8] times 2^(52·t), ``table`` [8, width, k]."""
+def tabulate(units: Limbs, start: Limbs, square: Odd, width: int, table: Limbs) -> None:
+    """Write ``start`` [k, 8] times the powers 0 .. width-1 of eight bases to ``table`` [8, width, k].
+
+    ``units`` [t, 8] are the bases times 2^(52·t).
+    """
     k = len(square.limbs)
     scratch, power = new_lanes(k + len(units)), new_lanes(k)
-    power[0] = _ONE
+    power[:] = start
     for i in range(width):
         for lane in range(LANES):
             get(power, lane, table[lane, i])
@@ -180,7 +58,20 @@ def tabulate(units: Limbs, square: Odd, width: int, table: Limbs) -> None:
 
 
 @jit
-def powers(table: Limbs, digits: NDArray[np.uint8], square: Odd, products: Limbs, totals: Limbs) -> None:
+def cut_digits(numbers: NDArray[np.uint8], width: int, digits: NDArray[np.uint16]) -> None:
+    """Cut big-endian numbers [n, size] into ``digits`` [tables, n] of so many bits, ten at most, the lowest first."""
+    n, size = numbers.shape
+    for d in range(len(digits)):
+        byte, shift = width * d // 8, width * d % 8
+        for i in range(n):
+            found = 0
+            for b in range(min(3, size - byte)):
+                found |= int(numbers[i, size - 1 - byte - b]) << 8 * b
+            digits[d, i] = found >> shift & (1 << width) - 1
+
+
+@jit
+def powers(table: Limbs, digits: NDArray[np.uint16], square: Odd, products: Limbs, totals: Limbs) -> None:
     """Raise a base by ``table`` [tables, width, 2, t] and ``digits`` [tables, n] to ``products`` [groups, k, 8].
 
     ``totals`` [groups, 8, t], the sums of the l, are not settled. Lanes beyond n stay 1.
@@ -252,30 +143,6 @@ def finish(
         for j in range(len(whole.limbs)):
             for lane in range(LANES):
                 out[group, j, lane] += share[j, lane]
-
-
-@jit
-def join(products: Limbs, totals: Limbs, by_total: Limbs, one: Limbs, square: Odd, rows: Limbs) -> None:
-    """Write product · (1 + N·total) to ``rows`` [n, k]; ``by_total`` is N, and ``one`` 1, in Montgomery's form.
-
-    ``products`` are [n, k] and ``totals`` [n, u], u even; ``by_total`` has the radix of u limbs besides.
-    """
-    n, k, u = len(products), len(square.limbs), totals.shape[1]
-    full = k + k % 2
-    scratch, y, unit, number = new_lanes(k + full), new_lanes(u), new_lanes(full), new_lanes(k)
-    starts = np.empty(LANES, np.int64)
-    for start in range(0, n, LANES):
-        for lane in range(LANES):
-            starts[lane] = min(start + lane, n - 1)
-        gather(number, starts * k, products)
-        gather(y, starts * u, totals)
-        multiply(scratch, by_total, y, square.limbs, square.inverse, unit[:k])
-        unit[:k] += one
-        settle_lanes(unit)
-        multiply(scratch, number, unit, square.limbs, square.inverse, number)
-        scatter(number, starts * k, rows)
-        for row in range(start, min(start + LANES, n)):
-            canonical(rows[row], square.limbs)
 
 
 @jit

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
 from labelward.he.paillier import ifma_limbs
-from labelward.he.paillier import ifma_loops as loops
+from labelward.he.paillier import ifma_sums as loops
 from labelward.he.paillier.ifma_ir import LANES, LEAST, LIMB_BITS
 from labelward.he.paillier.ifma_limbs import Limbs, Odd
 
@@ -145,16 +145,13 @@ class Modulus:
 
 
 class Root:
-    """N with N², and how to split numbers modulo N² (:mod:`~labelward.he.paillier.ifma_loops`)."""
+    """N with N², and how to split numbers modulo N² (:mod:`~labelward.he.paillier.ifma_sums`)."""
 
     def __init__(self, value: mpz) -> None:
         # 14 spare bits: sums of 500 l stay within t limbs
         self.rows = limbs_for(value.bit_length() + 14)
         self.value, self.modulus, self.square = value, Modulus(value, self.rows), Modulus(value**2)
         self.radix = self.modulus.radix
-        high, low = divmod(self.radix**3 % value**2, value)
-        self._scale = repeated(low, self.rows)
-        self._offset = repeated(high * gmpy2.invert(low, value) % value, self.rows)
 
     def split(self, rows: Callable[[slice], Limbs], out: Limbs, threads: int) -> None:
         """Split rows, of which ``rows`` gives any stretch as [n, limbs of N²], into ``out`` [count, 2, t].
@@ -169,9 +166,9 @@ class Root:
         each(threads, map(piece, cut(len(out), threads, _BLOCK)))
 
     def _split(self, rows: Limbs, out: Limbs) -> None:
-        root, square = self.modulus, self.square
+        root = self.modulus
         found = aligned(-(-len(rows) // LANES), 3, self.rows, LANES)
-        total = loops.split_forth(rows, self._scale, square.odd, root.odd, root.one, found)
+        total = loops.split_forth(rows, root.odd, root.one, found)
         totals = numbers_of(np.ascontiguousarray(total.T))
         prefixes = list(accumulate(totals, lambda x, y: x * y % self.value, initial=mpz(1)))
         try:
@@ -183,4 +180,4 @@ class Root:
             inverted.append(limbs_of(inverse * prefixes.pop() % self.value, self.rows))
             inverse = inverse * number % self.value
         lanes = lanes_of(np.stack(inverted[::-1]))[0]
-        loops.split_back(found, lanes, root.odd, self._offset, out)
+        loops.split_back(found, lanes, root.odd, out)

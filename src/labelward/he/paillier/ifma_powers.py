@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from labelward.he.paillier import ifma_loops as loops
 from labelward.he.paillier.ifma_ir import LANES
 from labelward.he.paillier.ifma_limbs import Limbs
-from labelward.he.paillier.ifma_numbers import Root, aligned, each, lanes_of, limbs_of
+from labelward.he.paillier.ifma_numbers import Root, aligned, each, lanes_of, limbs_of, repeated
 
 __all__ = ["PowerTable"]
 
-_MEMORY = 48 << 20  # bytes of one base's tables
-_ENTRY = 6  # what making an entry costs, in products of a power
+_MEMORY = 80 << 20  # bytes of one base's tables
+_WIDEST = 10  # bits of a digit: a table then fits the second-level cache
+_ENTRY = 12  # what making an entry costs, in products of a power
 
 
 class PowerTable:
@@ -33,7 +34,7 @@ class PowerTable:
 
     def __init__(self, base: mpz, root: Root, bits: int, *, uses: int, threads: int) -> None:
         entry, self._root = 16 * root.rows, root
-        fitting = [w for w in range(2, 9) if -(-bits // w) * entry << w <= _MEMORY]
+        fitting = [w for w in range(2, _WIDEST + 1) if -(-bits // w) * entry << w <= _MEMORY]
         self._digit = min(fitting, key=lambda w: -(-bits // w) * ((_ENTRY << w) + uses), default=2)
         tables, width = -(-bits // self._digit), 1 << self._digit
         square, units = root.square, [base]
@@ -41,11 +42,13 @@ class PowerTable:
             units.append(gmpy2.powmod(units[-1], width, square.value))
         scaled = np.stack([limbs_of(unit * square.radix % square.value, square.rows) for unit in units])
         lanes = lanes_of(scaled)
+        # R² makes up for the R that splitting takes away, and for that which a product divides by
+        start = repeated(root.radix**2 % square.value, square.limbs)
         full = np.empty((len(lanes) * LANES, width, square.limbs), dtype=np.uint64)
 
         def build(group: int) -> Callable[[], None]:
             into = full[group * LANES : (group + 1) * LANES]
-            return lambda: loops.tabulate(lanes[group], square.odd, width, into)
+            return lambda: loops.tabulate(lanes[group], start, square.odd, width, into)
 
         each(threads, map(build, range(len(lanes))))
         entries = full[:tables].reshape(-1, square.limbs)
@@ -59,16 +62,7 @@ class PowerTable:
         """
         groups, square = -(-len(exponents) // LANES), self._root.square
         products, totals = aligned(groups, square.limbs, LANES), np.empty((groups, LANES, self._root.rows), np.uint64)
-        digits = self._digits(exponents[:, ::-1])
+        digits = np.empty((len(self._table), len(exponents)), dtype=np.uint16)
+        loops.cut_digits(exponents, self._digit, digits)
         loops.powers(self._table, digits, square.odd, products, totals)
         return products, totals
-
-    def _digits(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Split little-endian byte rows into digits [tables, n]."""
-        tables, width = len(self._table), self._digit
-        if width == 8:
-            return np.ascontiguousarray(rows[:, :tables].T)
-        bits = np.unpackbits(rows, axis=1, bitorder="little")[:, : tables * width]
-        bits = np.pad(bits, ((0, 0), (0, tables * width - bits.shape[1]))).reshape(-1, tables, width)
-        digits: NDArray[np.uint8] = np.ascontiguousarray((bits << np.arange(width, dtype=np.uint8)).sum(axis=2).T)
-        return digits.astype(np.uint8)

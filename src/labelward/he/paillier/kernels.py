@@ -126,11 +126,15 @@ def exponents_below(bound: int, count: int, protection: Protection) -> bytes:
     """Return ``count`` uniform draws from ``range(bound)``, big-endian, each as long as ``bound``; by rejection."""
     size = (bound.bit_length() + 7) // 8
     limit, top = bound.to_bytes(size, "big"), 0xFF >> (-bound.bit_length() % 8)
-    kept: list[bytes] = []
-    while len(kept) < count:
-        missing = count - len(kept)
-        drawn = np.frombuffer(protection.bytes(missing * size), dtype=np.uint8).reshape(missing, size).copy()
+    kept = np.empty((count, size), dtype=np.uint8)
+    done = 0
+    while done < count:
+        drawn = np.frombuffer(protection.bytes((count - done) * size), dtype=np.uint8).reshape(-1, size).copy()
         drawn[:, 0] &= top
-        flat = drawn.tobytes()
-        kept += [chunk for i in range(0, len(flat), size) if (chunk := flat[i : i + size]) < limit]
-    return b"".join(kept)
+        below = drawn[:, 0] < limit[0]
+        for row in np.flatnonzero(drawn[:, 0] == limit[0]):
+            below[row] = drawn[row].tobytes() < limit
+        drawn = drawn[below]
+        kept[done : done + len(drawn)] = drawn
+        done += len(drawn)
+    return kept.tobytes()

@@ -25,7 +25,7 @@ from labelward.he.contract import (
     PublicMaterial,
 )
 from labelward.he.paillier.kernels import PublicKernel, exponents_below, public_bases
-from labelward.he.paillier.numbers import read, write
+from labelward.he.paillier.numbers import in_range, read, write
 from labelward.he.paillier.packing import Packing
 from labelward.he.paillier.pool import Executor, Executors, Kept
 from labelward.he.paillier.prepared import Prepared
@@ -133,8 +133,7 @@ class PaillierPublicKey(PublicKey):
                 f"{block.count} ciphertexts in {len(block.data)} bytes; "
                 f"{entries} entries need {sum(counts)} of {size} bytes each"
             )
-        zero, limit = bytes(size), write([self.n2], size)
-        if not all(zero < block.data[i : i + size] < limit for i in range(0, len(block.data), size)):
+        if not in_range(block.data, size, write([self.n2], size)):
             raise EncryptionError("a ciphertext is zero or not below n²")
         ends = np.cumsum(counts).tolist()
         return [block.data[(end - n) * size : end * size] for n, end in zip(counts, ends, strict=True)]
@@ -143,8 +142,7 @@ class PaillierPublicKey(PublicKey):
         parts = []
         for part in Packing.of(layout, self.bits).parts:
             size = (part.width + 8) // 8  # with a bit for the sign
-            plaintexts = write(part.encode(values), size, signed=True)
-            parts.append(encrypt(plaintexts, size, len(values)) if len(values) else b"")
+            parts.append(encrypt(part.encode(values, size), size, len(values)) if len(values) else b"")
         self.counts.encryptions += len(values) * len(parts)
         return parts
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 from gmpy2 import mpz
+from numpy.typing import NDArray
 
-__all__ = ["read", "size_of", "write"]
+__all__ = ["in_range", "read", "size_of", "write"]
 
 
 def read(data: bytes, size: int, *, signed: bool = False) -> list[mpz]:
@@ -22,3 +24,15 @@ def write(numbers: Iterable[mpz] | Iterable[int], size: int, *, signed: bool = F
 def size_of(number: mpz) -> int:
     """How many bytes a number has."""
     return int(number.bit_length() + 7) // 8
+
+
+def in_range(data: bytes, size: int, limit: bytes) -> bool:
+    """Whether all big-endian numbers of ``size`` bytes lie strictly between zero and ``limit``."""
+    array = np.frombuffer(data, dtype=np.uint8).reshape(-1, size)
+    # almost always the highest bytes tell
+    head = min(4, size)
+    highest: NDArray[np.uint32] = np.zeros(len(array), dtype=np.uint32)
+    for byte in range(head):
+        highest = (highest << 8 | array[:, byte]).astype(np.uint32)
+    unsure = np.flatnonzero((highest == 0) | (highest >= int.from_bytes(limit[:head], "big")))
+    return all(bytes(size) < array[i].tobytes() < limit for i in unsure.tolist())

@@ -19,6 +19,9 @@ from labelward.he.contract import Integers, Layout
 __all__ = ["Packing", "Part"]
 
 
+_WORD = (1 << 32) - 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """Consecutive slots that share a ciphertext.
@@ -43,13 +46,21 @@ class Part:
         """The lowest bit of each slot."""
         return [sum(self.widths[:j]) for j in range(len(self.widths))]
 
-    def encode(self, values: Integers) -> list[int]:
-        """Return the plaintext of each row of ``values[n, k]``."""
-        columns = values[:, self.start : self.start + len(self.widths)].T.tolist()
-        totals = [0] * len(values)
-        for column, offset in zip(columns, self.offsets, strict=True):
-            totals = [total + (value << offset) for total, value in zip(totals, column, strict=True)]
-        return totals
+    def encode(self, values: Integers, size: int) -> bytes:
+        """Return the plaintext of each row of ``values[n, k]`` in ``size`` bytes, big-endian and signed."""
+        words = -(-8 * size // 32)
+        sums = np.zeros((words + 3, len(values)), dtype=np.int64)  # in words of 32 bits, lowest first, unsettled
+        for j, offset in enumerate(self.offsets):
+            value, (word, shift) = values[:, self.start + j], divmod(offset, 32)
+            low, high = (value & _WORD) << shift, (value >> 32) << shift
+            # the low part, as a number without sign, may reach the highest bit
+            sums[word] += low & _WORD
+            sums[word + 1] += (low >> 32 & _WORD) + (high & _WORD)
+            sums[word + 2] += high >> 32
+        for word in range(words):
+            sums[word + 1] += sums[word] >> 32
+        settled = (sums[:words] & _WORD).astype(">u4")[::-1].T
+        return np.ascontiguousarray(settled).view(np.uint8).reshape(len(values), 4 * words)[:, -size:].tobytes()
 
     def decode(self, plaintexts: Sequence[mpz], entries: int, fit: int) -> Integers:
         """Return int64 [entries, slots] of signed plaintexts that hold ``fit`` entries each, the first one lowest.

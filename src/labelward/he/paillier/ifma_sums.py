@@ -1,0 +1,239 @@
+"""The loops that split encrypted rows and sum them, in numba, free of the interpreter's lock.
+
+Numbers are rows and lanes as in :mod:`~labelward.he.paillier.ifma_limbs`. In what follows R is 2^(52·t), and N has t
+limbs; a row c modulo N² is *split* as c = R·a·(1 + N·l), which makes products half as long
+(:mod:`~labelward.he.paillier.fixedbase`). Split rows are uint64 [n, 2, t]: a, then l.
+
+Sums stay in *pieces* until the end: a product of the a, the total of the l, and a power e of R² that is yet to be
+multiplied. A Montgomery product of h rows' a lacks a factor R for each of them, and another R for each was split off,
+so e is h; the product of two pieces, with 2·t limbs, lacks R² once more, so their e add up and one is added.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.he.paillier.ifma_ir import LANES, fetch, gather, multiply, reduce, scatter
+from labelward.he.paillier.ifma_limbs import Limbs, Odd, canonical, get, jit, new_lanes, settle, settle_lanes
+
+__all__ = ["DIGIT", "Pieces", "arrange", "close", "merge", "split_back", "split_forth", "sum_lanes"]
+
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
+_SETTLE = 2048  # summands below 2^52 that a word can take, with room
+
+#: Bits of a digit of e.
+DIGIT = 8
+
+
+class Pieces(NamedTuple):
+    """Products [p, k] below 2·N², totals [p, t+2], and exponents int64 [p] of R²."""
+
+    products: Limbs
+    totals: Limbs
+    exponents: NDArray[np.int64]
+
+
+@jit
+def split_forth(rows: Limbs, root: Odd, one: Limbs, found: Limbs) -> Limbs:
+    """Split rows [n, k]: from c to a and q, with prefixes of the products of all a of a lane.
+
+    Lane i takes the i-th eighth of the rows. ``one`` [t, 8] is R modulo N. ``found`` [steps, 3, t, 8] becomes a, q and
+    the prefix; the result [t, 8] is each lane's full product.
+    """
+    n, k, t, steps = len(rows), rows.shape[1], len(root.limbs), len(found)
+    scratch, wide, total = new_lanes(2 * t), new_lanes(2 * t), new_lanes(t)
+    total[:] = one
+    starts = np.empty(LANES, np.int64)
+    for step in range(steps):
+        for lane in range(LANES):  # what a lane has too few of, it does again
+            starts[lane] = min(lane * steps + step, n - 1) * k
+        gather(wide[:k], starts, rows)
+        wide[k:] = _ZERO
+        reduce(wide, root.limbs, root.inverse, t)
+        found[step, 0] = wide[t:]
+        found[step, 1] = wide[:t]
+        found[step, 2] = total
+        multiply(scratch, total, wide[t:], root.limbs, root.inverse, total)
+    return total
+
+
+@jit
+def split_back(found: Limbs, inverted: Limbs, root: Odd, out: Limbs) -> None:
+    """Finish :func:`split_forth`: write ``out`` [n, 2, t]; ``inverted`` [t, 8] is -1 over its result, modulo N.
+
+    c = a·R - q·N, so l = -q/(a·R).
+    """
+    steps, t = len(found), len(root.limbs)
+    scratch, single, starts = new_lanes(2 * t), new_lanes(t), np.empty(LANES, np.int64)
+    for step in range(steps - 1, -1, -1):
+        multiply(scratch, inverted, found[step, 2], root.limbs, root.inverse, single)
+        multiply(scratch, single, found[step, 1], root.limbs, root.inverse, single)
+        multiply(scratch, inverted, found[step, 0], root.limbs, root.inverse, inverted)
+        for lane in range(LANES):
+            starts[lane] = min(lane * steps + step, len(out) - 1) * 2 * t
+        scatter(found[step, 0], starts, out)
+        starts += t
+        scatter(single, starts, out)
+
+
+@jit
+def arrange(
+    numbers: NDArray[np.int32], count: int, first: int, order: NDArray[np.int32], cells: NDArray[np.int32]
+) -> int:  # fmt: skip
+    """Sort rows by their cell ``numbers`` (-1: none) below ``count``; return how many there are.
+
+    ``order`` becomes the rows and ``cells`` their cells, to which ``first`` is added.
+    """
+    following = np.zeros(count + 1, np.int64)
+    for number in numbers:
+        following[number + 1] += 1
+    following[0] = 0
+    for number in range(count):
+        following[number + 1] += following[number]
+    for row in range(len(numbers)):
+        number = numbers[row]
+        if number >= 0:
+            order[following[number]] = row
+            cells[following[number]] = number + first
+            following[number] += 1
+    return int(following[count - 1]) if count else 0
+
+
+@jit
+def sum_lanes(
+    rows: Limbs, order: NDArray[np.int32], cells: NDArray[np.int32], stretch: tuple[int, int],
+    square: Odd, pieces: Pieces, owners: NDArray[np.int32],
+) -> None:  # fmt: skip
+    """Multiply split rows cell by cell; eight stretches of the list of entries, one in each lane.
+
+    Entry e is row ``order[e]`` in the cell ``cells[e]``, which rises along the list by steps of one. Stretch s holds
+    the entries from s·length; with ``stretch`` = (first, length) these lanes take the stretches from ``first``. What
+    a stretch found of a cell r goes to place r+s of ``pieces``, no other's; ``owners`` says r.
+    """
+    t, k = rows.shape[2], len(square.limbs)
+    first, length = stretch
+    scratch, acc, y = new_lanes(k + t), new_lanes(k), new_lanes(t)
+    sums, starts = np.zeros((LANES, t + 2), np.uint64), np.zeros(LANES, np.int64)
+    begun = np.zeros(LANES, np.int64)
+    for step in range(length):
+        for lane in range(LANES):
+            entry = (first + lane) * length + step
+            if entry >= len(order):
+                continue
+            if step == 0 or cells[entry] != cells[entry - 1]:
+                acc[:, lane] = _ZERO
+                acc[0, lane] = _ONE
+                sums[lane] = _ZERO
+                begun[lane] = step
+            starts[lane] = np.int64(order[entry]) * 2 * t
+            if entry + 1 < len(order):
+                fetch(rows, np.int64(order[entry + 1]) * 2 * t, 2 * t)
+            row = rows[order[entry]]
+            for j in range(t):
+                sums[lane, j] += row[1, j]
+        gather(y, starts, rows)
+        multiply(scratch, acc, y, square.limbs, square.inverse, acc)
+        for lane in range(LANES):
+            entry = (first + lane) * length + step
+            if entry >= len(order):
+                continue
+            if step % _SETTLE == _SETTLE - 1:
+                settle(sums[lane])
+            if step == length - 1 or entry == len(order) - 1 or cells[entry + 1] != cells[entry]:
+                place = cells[entry] + first + lane
+                settle(sums[lane])
+                get(acc, lane, pieces.products[place])
+                pieces.totals[place] = sums[lane]
+                pieces.exponents[place] = step + 1 - begun[lane]
+                owners[place] = cells[entry]
+
+
+@jit
+def merge(
+    pieces: Pieces, members: NDArray[np.int64], bounds: NDArray[np.int64], chosen: NDArray[np.int64],
+    square: Odd, out: Pieces,
+) -> None:  # fmt: skip
+    """Multiply pieces to cells, eight cells at a time: those of ``chosen``, best of like sizes.
+
+    Cell c has the pieces ``members[bounds[c]:bounds[c+1]]``, one at least. The last one of ``pieces`` is R² with
+    nothing else: a factor that changes nothing, for lanes that are done.
+    """
+    k, u = pieces.products.shape[1], pieces.totals.shape[1]
+    full, idle = 2 * (u - 2), len(pieces.products) - 1
+    scratch, acc, y = new_lanes(k + full), new_lanes(k), new_lanes(full)
+    sums, starts = np.zeros((LANES, u), np.uint64), np.empty(LANES, np.int64)
+    for block in range(0, len(chosen), LANES):
+        size = min(LANES, len(chosen) - block)
+        longest = 0
+        for lane in range(size):
+            cell = chosen[block + lane]
+            longest = max(longest, bounds[cell + 1] - bounds[cell])
+            out.exponents[cell] = bounds[cell + 1] - bounds[cell] - 1
+        sums[:] = _ZERO
+        for step in range(longest):
+            for lane in range(LANES):
+                cell = chosen[block + min(lane, size - 1)]
+                at = bounds[cell] + step
+                piece = members[at] if at < bounds[cell + 1] else idle
+                starts[lane] = piece * k
+                if at + 1 < bounds[cell + 1]:
+                    fetch(pieces.products, members[at + 1] * k, k)
+                if lane < size and piece != idle:
+                    for j in range(u):
+                        sums[lane, j] += pieces.totals[piece, j]
+                    out.exponents[cell] += pieces.exponents[piece]
+            if step == 0:
+                gather(acc, starts, pieces.products)
+            else:
+                gather(y[:k], starts, pieces.products)
+                multiply(scratch, acc, y, square.limbs, square.inverse, acc)
+            if step % _SETTLE == _SETTLE - 1:
+                for lane in range(LANES):
+                    settle(sums[lane])
+        for lane in range(size):
+            cell = chosen[block + lane]
+            settle(sums[lane])
+            get(acc, lane, out.products[cell])
+            out.totals[cell] = sums[lane]
+
+
+@jit
+def close(
+    pieces: Pieces, part: tuple[int, int], table: Limbs, by_total: Limbs, one: Limbs, square: Odd, rows: Limbs
+) -> None:  # fmt: skip
+    """Write the numbers that pieces [part) stand for to ``rows`` [n, k].
+
+    ``table`` [digits, 2^DIGIT, 2, t] holds R^(2·i·2^(DIGIT·d)) times R², split. ``by_total`` is N in Montgomery's
+    form, with the radix of t+2 limbs besides, and ``one`` is 1.
+    """
+    k, u, t = rows.shape[1], pieces.totals.shape[1], table.shape[3]
+    full = k + k % 2
+    scratch, y, unit, acc = new_lanes(k + full), new_lanes(u), new_lanes(full), new_lanes(k)
+    starts, sums = np.empty(LANES, np.int64), np.zeros((LANES, u), np.uint64)
+    for start in range(part[0], part[1], LANES):
+        for lane in range(LANES):
+            starts[lane] = min(start + lane, part[1] - 1) * k
+            sums[lane] = pieces.totals[min(start + lane, part[1] - 1)]
+        gather(acc, starts, pieces.products)
+        for d in range(len(table)):
+            for lane in range(LANES):
+                exponent = pieces.exponents[min(start + lane, part[1] - 1)]
+                entry = d << DIGIT | (exponent >> DIGIT * d & (1 << DIGIT) - 1)
+                starts[lane] = entry * 2 * t
+                for j in range(t):
+                    sums[lane, j] += table[d, entry & (1 << DIGIT) - 1, 1, j]
+            gather(y[:t], starts, table)
+            multiply(scratch[: k + t], acc, y[:t], square.limbs, square.inverse, acc)
+        for lane in range(LANES):
+            settle(sums[lane])
+            y[:, lane] = sums[lane]
+        multiply(scratch[: k + u], by_total, y, square.limbs, square.inverse, unit[:k])
+        unit[:k] += one
+        settle_lanes(unit)
+        multiply(scratch, acc, unit, square.limbs, square.inverse, acc)
+        for lane in range(min(LANES, part[1] - start)):
+            get(acc, lane, rows[start + lane])
+            canonical(rows[start + lane], square.limbs)
