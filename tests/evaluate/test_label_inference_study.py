@@ -243,7 +243,7 @@ def test_a_column_takes_the_parameters_of_its_data_set() -> None:
     table = replace(LABEL_INFERENCE.tables[0], completion={"auxiliary": 20, "steps": 7})
     columns = {column.title: column for column in LABEL_INFERENCE.columns}
     passive = LABEL_INFERENCE.attack(columns["passive, 120"], table)
-    assert passive == Kind("passive-completion", {"steps": 7, "fine_tune": True, "auxiliary": 120})
+    assert passive == Kind("passive-completion", {"steps": 7, "auxiliary": 120})
     assert LABEL_INFERENCE.attack(columns["first negative"], table) == Kind("direct", {"rule": "first-negative"})
 
 
