@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 
 from labelward.he.contract import Groups
 from labelward.he.paillier import libgmp_loops as loops
-from labelward.he.paillier.gmp import GmpOwner
 from labelward.he.paillier.joint import cells_of
 from labelward.he.paillier.kernel import Room
 from labelward.he.paillier.kernels import PublicKernel
 from labelward.he.paillier.libgmp_limbs import Limbs
 from labelward.he.paillier.libgmp_load import MissingError, functions
-from labelward.he.paillier.libgmp_numbers import PowerTable, Root, bytes_of, cut, each, limbs_of, rows_of
+from labelward.he.paillier.libgmp_numbers import PowerTable, Root, bytes_of, cut, each, limbs_of, number_of, rows_of
 from labelward.he.paillier.numbers import read, size_of, write
 
 __all__ = ["LibgmpOwner", "LibgmpPublic", "LibgmpRows", "Made", "obstacle"]
@@ -60,13 +59,23 @@ class _Plaintexts:
         loops.add_plain(root.mpn, root.odd, root.work(), self._limbs[part], self._factors, self._offset, cells)
 
 
+def _raising(root: Root, numbers: list[mpz], into: Limbs) -> Callable[[], None]:
+    """Return the work of raising numbers to p-1 modulo p²."""
+
+    def work() -> None:
+        reduced = np.stack([limbs_of(number % root.square, 2 * root.limbs) for number in numbers])
+        into[:] = root.power(root.cells(reduced), root.value - 1)
+
+    return work
+
+
 class _Side:
     """One prime of an owner: p with q the other one, or the reverse."""
 
-    def __init__(self, p: mpz, q: mpz, tau: mpz, uses: int, threads: int) -> None:
-        self.root, self.other = Root(p), q
-        self._table = PowerTable(tau, self.root, p.bit_length(), uses=uses, threads=threads)
-        self._start = self.root.cell(gmpy2.invert(q * q, p * p))
+    def __init__(self, root: Root, other: mpz, tau: mpz, uses: int, threads: int) -> None:
+        self.root, self.other = root, other
+        self._table = PowerTable(tau, root, root.value.bit_length(), uses=uses, threads=threads)
+        self._start = root.cell(gmpy2.invert(other * other, root.square))
 
     def part(self, exponents: NDArray[np.uint8], plaintexts: _Plaintexts, part: slice) -> Limbs:
         """Return ciphertexts over q² modulo p², as limbs: times q² they are a summand of the remainder modulo n²."""
@@ -80,7 +89,7 @@ class LibgmpOwner:
 
     def __init__(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, uses: int, *, threads: int) -> None:
         self._p, self._q, self._taus, self._threads = p, q, (tau_p, tau_q), threads
-        self._n, self._uses, self._plain = p * q, uses, GmpOwner(p, q, tau_p, tau_q, uses)
+        self._n, self._uses, self._roots = p * q, uses, (Root(p), Root(q))
         self._made: tuple[_Side, _Side] | None = None
 
     def encrypt(self, plaintexts: bytes, size: int, x: bytes, y: bytes) -> bytes:
@@ -126,33 +135,26 @@ class LibgmpOwner:
         return made.tobytes()
 
     def decrypt(self, ciphertexts: bytes) -> bytes:
-        """See :class:`~labelward.he.paillier.kernel.Owner`; gmpy2 has threads for powers of several numbers."""
+        """See :class:`~labelward.he.paillier.kernel.Owner`."""
         p, q, n = self._p, self._q, self._n
-        numbers = read(ciphertexts, size_of(n * n))
-        parts, found = cut(len(numbers), self._threads), [[mpz(0)] * len(numbers) for _ in range(2)]
-
-        def piece(index: int, part: slice) -> Callable[[], None]:
-            prime = (p, q)[index]
-
-            def work() -> None:
-                found[index][part] = gmpy2.powmod_base_list(numbers[part], prime - 1, prime * prime)
-
-            return work
-
-        each(self._threads, [piece(index, part) for index in range(2) for part in parts])
+        numbers, work = read(ciphertexts, size_of(n * n)), []
+        powers = [np.empty((len(numbers), 2 * root.limbs), dtype=np.uint64) for root in self._roots]
+        for root, into in zip(self._roots, powers, strict=True):
+            work += [_raising(root, numbers[part], into[part]) for part in cut(len(numbers), self._threads)]
+        each(self._threads, work)
         h_p, h_q, p_inverse = gmpy2.invert(-q, p), gmpy2.invert(-p, q), gmpy2.invert(p, q)
         plaintexts = []
-        for a, b in zip(*found, strict=True):
-            m_p, m_q = (a - 1) // p * h_p % p, (b - 1) // q * h_q % q
+        for a, b in zip(*powers, strict=True):
+            m_p, m_q = (number_of(a) - 1) // p * h_p % p, (number_of(b) - 1) // q * h_q % q
             plaintext = m_p + p * ((m_q - m_p) * p_inverse % q)
             plaintexts.append(plaintext - n if plaintext > n >> 1 else plaintext)
         return write(plaintexts, size_of(n) + 1, signed=True)
 
     def _sides(self) -> tuple[_Side, _Side]:
         if self._made is None:
-            p, q, (tau_p, tau_q) = self._p, self._q, self._taus
-            first = _Side(p, q, tau_p, self._uses, self._threads)
-            self._made = first, _Side(q, p, tau_q, self._uses, self._threads)
+            sides = zip(self._roots, (self._q, self._p), self._taus, strict=True)
+            first, second = (_Side(*side, self._uses, self._threads) for side in sides)
+            self._made = first, second
         return self._made
 
 

@@ -106,11 +106,15 @@ def reset() -> None:
     functions.cache_clear()
 
 
+def _constants(library: ctypes.CDLL) -> tuple[str, int]:
+    version = ctypes.c_char_p.in_dll(library, "__gmp_version").value or b""
+    return version.decode(), ctypes.c_int.in_dll(library, "__gmp_bits_per_limb").value
+
+
 def _check_limbs(library: ctypes.CDLL) -> None:
-    version = (ctypes.c_char_p.in_dll(library, "__gmp_version").value or b"").decode()
+    version, bits = _constants(library)
     if int(version.partition(".")[0]) < 5:
         raise MissingError(f"version {version} is older than 5")
-    bits = ctypes.c_int.in_dll(library, "__gmp_bits_per_limb").value
     if bits != 64 or ctypes.sizeof(ctypes.c_void_p) != 8:
         raise MissingError(f"its limbs have {bits} bits, and addresses {8 * ctypes.sizeof(ctypes.c_void_p)}, not 64")
 

@@ -17,8 +17,8 @@ from labelward.he.paillier.libgmp_limbs import Limbs, Odd
 from labelward.he.paillier.libgmp_load import Mpn
 
 __all__ = [
-    "add_plain", "arrange", "cells_of", "combine", "gather", "join", "multiply", "powers", "split_back", "split_forth",
-    "tabulate", "values",
+    "add_plain", "arrange", "cells_of", "combine", "gather", "join", "multiply", "power", "powers", "split_back",
+    "split_forth", "tabulate", "values",
 ]  # fmt: skip
 
 _TILE = 64  # cells that stay in the second-level cache beside a table
@@ -224,3 +224,23 @@ def combine(mpn: Mpn, m: Odd, work: Limbs, cells: Limbs, fit: int, shift: int, i
                 _square(mpn, m, at(work), total)
             _product(mpn, m, at(work), total, at(cells) + 8 * length * place)
         _product(mpn, m, at(work), at(into) + 8 * length * i, total)
+
+
+@jit
+def power(mpn: Mpn, m: Odd, work: Limbs, cells: Limbs, digits: NDArray[np.uint8], table: Limbs) -> None:
+    """Raise ``cells`` with L = 0 to one exponent, given by digits of five bits, highest first.
+
+    ``table`` [32, 3k+1], whose first cell is 1, is room for powers.
+    """
+    length = cells.shape[1]
+    for i in range(len(cells)):
+        cell = at(cells) + 8 * length * i
+        for j in range(1, len(table)):
+            entry = at(table) + 8 * length * j
+            _copy(entry, entry - 8 * length, length)
+            _product(mpn, m, at(work), entry, cell)
+        _copy(cell, at(table) + 8 * length * np.int64(digits[0]), length)
+        for digit in digits[1:]:
+            for _ in range(5):
+                _square(mpn, m, at(work), cell)
+            _product(mpn, m, at(work), cell, at(table) + 8 * length * np.int64(digit))

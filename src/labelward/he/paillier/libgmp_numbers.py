@@ -90,6 +90,14 @@ class Root:
         loops.values(self.mpn, self.odd, self.work(), cells, numbers)
         return numbers
 
+    def power(self, cells: Limbs, exponent: mpz) -> Limbs:
+        """Return what cells stand for, raised [n, 2k]; the cells are lost."""
+        digits = np.array([int(exponent >> i & 31) for i in range(0, exponent.bit_length(), 5)][::-1], dtype=np.uint8)
+        table = np.empty((32, cells.shape[1]), dtype=np.uint64)
+        table[0] = self.one
+        loops.power(self.mpn, self.odd, self.work(), cells, digits, table)
+        return self.values(cells)
+
     def split(self, cells: Callable[[slice], Limbs], into: Limbs, threads: int) -> None:
         """Split cells, of which ``cells`` gives any stretch, into rows ``into`` [n, 3, k].
 
