@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.he.paillier import libgmp_limbs as limbs
-from labelward.he.paillier.ifma_ir import fetch
 from labelward.he.paillier.ifma_limbs import jit
-from labelward.he.paillier.libgmp_ir import at, call_4, call_5, carry_of
+from labelward.he.paillier.libgmp_ir import at, call_4, call_5, carry_of, fetch
 from labelward.he.paillier.libgmp_limbs import Limbs, Odd
 from labelward.he.paillier.libgmp_load import Mpn
 
@@ -21,6 +20,7 @@ __all__ = [
     "split_forth", "tabulate", "values",
 ]  # fmt: skip
 
+_LINE = 8  # words that a cache moves at a time
 _TILE = 64  # cells that stay in the second-level cache beside a table
 
 _copy, _add_words = limbs.copy, limbs.add_words
@@ -32,6 +32,12 @@ _below, _times, _value_of = limbs.below, limbs.times, limbs.value_of
 def _add_total(mpn: Mpn, total: int, number: int, words: int) -> None:
     if carry_of(mpn.add, total, total, number, words) != 0:
         _add_words(total + 8 * words, 1, 1)
+
+
+@jit
+def _fetch(start: int, words: int) -> None:
+    for j in range(0, words, _LINE):
+        fetch(start + 8 * j)
 
 
 @jit
@@ -116,7 +122,7 @@ def gather(
         item, place = at(items) + 8 * length * order[e], ranks[e] + number
         cell = at(places) + 8 * (3 * k + 1) * place
         if e + 1 < stop:
-            fetch(items, length * order[e + 1], length)
+            _fetch(at(items) + 8 * length * order[e + 1], length)
         if e > first and ranks[e] == ranks[e - 1]:
             if whole:
                 _product(mpn, m, at(work), cell, item)
@@ -173,7 +179,7 @@ def powers(
             for i in range(tile, stop):
                 row = at(table) + 3 * size * (d * width + np.int64(digits[d, i]))
                 if i + 1 < stop:
-                    fetch(table, 3 * k * (d * width + np.int64(digits[d, i + 1])), 3 * k)
+                    _fetch(at(table) + 3 * size * (d * width + np.int64(digits[d, i + 1])), 3 * k)
                 cell = at(cells) + 8 * length * i
                 _step(mpn, m, at(work), cell, row, row + size)
                 _add_total(mpn, cell + 2 * size, row + 2 * size, k)
