@@ -71,14 +71,14 @@ def label_inference(
     out: Out,
     table: Tables = None,
     figure: Numbers = None,
-    appendix: Annotated[bool, typer.Option("--appendix", help="Appendix E, breast cancer.")] = False,
+    appendix: Annotated[bool, typer.Option("--appendix", help="Appendix E, breast cancer, both steps.")] = False,
     datasets: Datasets = None,
     seeds: Seeds = None,
     jobs: Jobs = 1,
     full: Annotated[bool, typer.Option("--full", help="The paper's networks; needs an accelerator.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Label inference on split networks: Tables 2, 3, 4, 6, Figures 2, 3, 5, Appendix E; without a name no figures."""
+    """Label inference on split networks: Tables 2 to 4, 6, Figures 2, 3, 5, Appendix E; without names what is quick."""
     from labelward.evaluate.studies.label_inference import LABEL_INFERENCE, LABEL_INFERENCE_FULL
 
     chosen = LABEL_INFERENCE_FULL if full else LABEL_INFERENCE
