@@ -177,7 +177,8 @@ def test_a_newer_process_takes_part(tmp_path: Path) -> None:
 
 def test_a_message_over_the_limit(tmp_path: Path) -> None:
     """Where it is sent, and, where only the receiver has such a limit, where it arrives."""
-    large = Case(model="trees = 1\ndepth = 1", parties=TWO.parties, rows=60_000)
+    small_key = "bits = 512\ninsecure = true\nworkers = 1"  # a block of rows has 2 MiB
+    large = Case(model="trees = 1\ndepth = 1", parties=TWO.parties, rows=20_000, encryption=small_key)
     with companies(tmp_path / "run", large) as made:
         for limited in ("bank", "telco"):
             made.edit(f"{limited}.toml", "[network]\n", "[network]\nmessage_limit = 1048576\n")
