@@ -88,6 +88,31 @@ def test_products_are_those_of_integers(bits: int) -> None:
                 before = now
 
 
+@needs_ifma
+@pytest.mark.parametrize("bits", [104, 256, 512, 520, 1040, 2048, 3072, 4096])
+def test_squares_are_those_of_integers(bits: int) -> None:
+    """As for products; one after the other, from edges and random numbers."""
+    from labelward.he.paillier import ifma_loops as loops
+    from labelward.he.paillier.ifma_numbers import Root, lanes_of, limbs_of, numbers_of
+
+    rng = np.random.default_rng(bits)
+    for value in moduli(bits):
+        for modulus in (Root(mpz(value)).square, Root(mpz(value)).modulus):
+            m, limbs = int(modulus.value), modulus.limbs
+            edges = [edge for edge in [0, LIMB - 1, LIMB**5 - 1, m - 1, m, 2 * m - 1, LIMB**limbs - 1] if edge < 2 * m]
+            drawn = [int.from_bytes(rng.bytes(size_of(modulus.value)), "big") % (2 * m) for _ in range(8)]
+            before = (edges + drawn)[:8]
+            start = lanes_of(np.stack([limbs_of(mpz(x), modulus.rows) for x in before]))[0]
+            out = np.empty((3, limbs, 8), np.uint64)
+            loops.squares(start, modulus.odd, out)
+            for made in out:
+                now = [int(x) for x in numbers_of(np.ascontiguousarray(made.T))]
+                for x, z in zip(before, now, strict=True):
+                    assert (z * int(modulus.radix) - x * x) % m == 0
+                    assert z * int(modulus.radix) < x * x + m * int(modulus.radix)
+                before = now
+
+
 @cache
 def secrets(bits: int) -> tuple[mpz, mpz, mpz, mpz]:
     """Return p, q and the bases of a key that is the same in each run."""

@@ -13,7 +13,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS, read_word, write_word
+from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
+from labelward.he.paillier.ifma_moves import read_word, write_word
 
 __all__ = [
     "Limbs",

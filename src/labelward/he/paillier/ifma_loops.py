@@ -11,8 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.paillier.ifma_ir import LANES, fetch, gather, multiply
+from labelward.he.paillier.ifma_ir import LANES, multiply
+from labelward.he.paillier.ifma_ir import square as square_of
 from labelward.he.paillier.ifma_limbs import Limbs, Odd, canonical, get, jit, new_lanes, put, settle, settle_lanes
+from labelward.he.paillier.ifma_moves import fetch, gather
 
 __all__ = [
     "Factors",
@@ -22,6 +24,7 @@ __all__ = [
     "horner",
     "power",
     "powers",
+    "squares",
     "tabulate",
     "to_rows",
 ]
@@ -39,6 +42,16 @@ def chain(start: Limbs, factors: Limbs, m: Odd, out: Limbs) -> None:
     for i in range(len(factors)):
         multiply(scratch, number, factors[i], m.limbs, m.inverse, number)
         out[i] = number
+
+
+@jit
+def squares(start: Limbs, m: Odd, out: Limbs) -> None:
+    """Write start²/R, then the square of that over R, and so on, to ``out`` [n, k, 8]; ``start`` is [t, 8]."""
+    number, wide = new_lanes(len(start)), new_lanes(2 * len(start))
+    number[:] = start
+    for i in range(len(out)):
+        square_of(wide, number, m.limbs, m.inverse, number[: len(m.limbs)])
+        out[i] = number[: len(m.limbs)]
 
 
 @jit
@@ -164,12 +177,12 @@ def horner(
     ``one`` [k, 8] and ``squared`` [t, 8] are the powers 1 and 2 of 2^(52·t), where t is k made even.
     """
     k, t = len(square.limbs), len(squared)
-    scratch, number, y = new_lanes(k + t), new_lanes(t), new_lanes(t)
+    scratch, wide, number, y = new_lanes(k + t), new_lanes(2 * t), new_lanes(t), new_lanes(t)
     for start in range(0, len(rows), LANES):
         number[:k] = one
         for place in range(fit - 1, -1, -1):
             for _ in range(shift if place < fit - 1 else 0):
-                multiply(scratch, number[:k], number, square.limbs, square.inverse, number[:k])
+                square_of(wide, number, square.limbs, square.inverse, number[:k])
             y[:] = _ZERO
             y[0] = _ONE
             for lane in range(min(LANES, len(rows) - start)):
@@ -190,7 +203,7 @@ def horner(
 def power(bases: Limbs, digits: NDArray[np.uint8], m: Odd, one: Limbs, squared: Limbs, rows: Limbs) -> None:
     """Raise ``bases`` [n, k] to one exponent, given by digits of five bits, highest first; constants as above."""
     k, t = len(m.limbs), len(squared)
-    scratch, number, y = new_lanes(k + t), new_lanes(t), new_lanes(t)
+    scratch, wide, number, y = new_lanes(k + t), new_lanes(2 * t), new_lanes(t), new_lanes(t)
     table = new_lanes(32 * t).reshape(32, t, LANES)
     for start in range(0, len(rows), LANES):
         for lane in range(LANES):
@@ -202,7 +215,7 @@ def power(bases: Limbs, digits: NDArray[np.uint8], m: Odd, one: Limbs, squared: 
         number[:k] = one
         for digit in digits:
             for _ in range(5):
-                multiply(scratch, number[:k], number, m.limbs, m.inverse, number[:k])
+                square_of(wide, number, m.limbs, m.inverse, number[:k])
             multiply(scratch, number[:k], table[digit], m.limbs, m.inverse, number[:k])
         y[:] = _ZERO
         y[0] = _ONE
