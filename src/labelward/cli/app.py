@@ -13,6 +13,7 @@ from labelward.cli.certs import certs
 from labelward.cli.doctor import doctor
 from labelward.cli.explain import explain, export
 from labelward.cli.party import party
+from labelward.cli.plan import plan
 from labelward.cli.relay import relay
 from labelward.cli.start import init, list_kinds
 from labelward.cli.study import study
@@ -52,6 +53,7 @@ def _root(
 app.command()(init)
 app.command()(audit)
 app.command()(demo)
+app.command()(plan)
 app.command()(train)
 app.command()(predict)
 app.command()(party)

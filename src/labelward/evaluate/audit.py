@@ -32,6 +32,8 @@ from labelward.evaluate.attacking import (
     score_beside,
     score_without_view,
 )
+from labelward.evaluate.costs.expected import Estimate
+from labelward.evaluate.costs.prospect import Prospect, expected, foresee
 from labelward.evaluate.deviation import Deviation, behavior_of, deviations
 from labelward.evaluate.explained import Explainer
 from labelward.evaluate.folder import check_output, claimed, store_data
@@ -153,6 +155,7 @@ class _Seed:
     beside: Baselines
     upper_bound: bool
     explainer: Explainer
+    prospect: Prospect | None
     comparisons: dict[tuple[str, Kind], dict[str, Any]] = field(default_factory=dict)
     bounds: dict[Hashable, Guess] = field(default_factory=dict)
 
@@ -185,6 +188,7 @@ class _Run:
     folder: Path
     ended: Finished
     views: dict[str, View]
+    estimate: Estimate | None
 
 
 @dataclass
@@ -273,7 +277,8 @@ class _Audit:
         counts = {make_attack(attack).labels_needed for attack in self.job.attacks}
         store_data(self.out, data, seed, [known_rows(data.train_labels, count, seed=seed) for count in sorted(counts)])
         beside = baselines(self.programs, data, seed=seed, precision=self.job.encryption.precision)
-        return _Seed(seed, data, beside, self.job.leakage.upper_bound, Explainer(self.programs, data, seed))
+        explainer, prospect = Explainer(self.programs, data, seed), foresee(self.job, data, self.engine, seed)
+        return _Seed(seed, data, beside, self.job.leakage.upper_bound, explainer, prospect)
 
     def _train(self, at: _Seed, variant: Variant, deviation: Deviation | None) -> None:
         folder = run_folder(self.out, variant.as_list(), at.seed, "" if deviation is None else deviation.slug)
@@ -286,6 +291,7 @@ class _Audit:
         for parent in (folder.parent.parent, folder.parent):
             private_folder(parent)
         detail = _label(variant, at.seed, deviation)
+        estimate = expected(at.prospect, metered(self.job, at.data, make_policies(variant), seed=at.seed))
         ended = rehearse(
             self.job,
             at.data,
@@ -303,7 +309,7 @@ class _Audit:
                 raise OutputError(
                     f"{folder / party / VIEW}: the view is {view.ended} after a whole run; is the disk full?"
                 )
-        run = _Run(at, variant, deviation, folder, ended, views)
+        run = _Run(at, variant, deviation, folder, ended, views, estimate)
         rows, accounts = self._attack(run)
         if self.explained and at.seed == self.job.run.seeds[0]:
             self.watch("explanations", 0, 0, detail)
@@ -362,6 +368,7 @@ class _Audit:
             attacks=tuple(accounts),
             meter={party: read for each in applied for party, read in readings_of(each).items()},
             deviation=None if off is None else {"party": off.party, **off.behavior.as_dict()},
+            estimate=run.estimate,
         )
 
     def _seen(self, at: _Seed, views: dict[str, View]) -> dict[str, Seen]:

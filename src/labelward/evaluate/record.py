@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from labelward.data import Rehearsal
+from labelward.evaluate.costs.expected import Estimate
 from labelward.evaluate.folder import TRAINING_FILE
 from labelward.evaluate.results import Cost
 from labelward.evaluate.stored import read_stored, write_stored
@@ -75,6 +76,8 @@ class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         utility: metrics on the test rows; null where one was not finite.
         primary: the metric that ranks.
         validation: where there are validation rows.
+        phases: seconds by party and phase.
+        estimate: what the training was expected to take, of models of trees.
         dates: by party the columns that hold dates or times.
         versions: of labelward, Python and the libraries that matter.
     """
@@ -87,6 +90,8 @@ class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     primary: str
     validation: Validation | None
     cost: Cost
+    phases: dict[str, dict[str, float]] = {}
+    estimate: Estimate | None = None
     rows: Rows
     dates: dict[str, tuple[str, ...]]
     versions: dict[str, str]

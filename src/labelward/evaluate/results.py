@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from labelward.errors import FileFormatError, JobError, OutputError
+from labelward.evaluate.costs.expected import Estimate
 from labelward.evaluate.deviation import Deviation
 from labelward.evaluate.figures import Metrics, check_beside, check_finite, check_metrics
 from labelward.evaluate.names import brief, brief_variant
@@ -246,6 +247,7 @@ class RunDetails(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         test_rows: rows on which the utility was measured.
         meter: the readings of the leakage meter, by passive party.
         deviation: where one party did not train as agreed: its ``party``, and ``kind`` and parameters of its behavior.
+        estimate: what the training was expected to take, of models of trees; its phases are named as ``phases``.
     """
 
     format: Literal[1] = 1
@@ -262,6 +264,7 @@ class RunDetails(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     attacks: tuple[AttackAccount, ...] = ()
     meter: dict[str, tuple[MeterReading, ...]] = {}
     deviation: Configured | None = None
+    estimate: Estimate | None = None
 
 
 def append_row(folder: Path, row: ResultRow) -> None:

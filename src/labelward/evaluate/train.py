@@ -10,6 +10,8 @@ from typing import Any
 from labelward.data import Rehearsal, load_source, prepare
 from labelward.errors import JobError, unknown_name
 from labelward.evaluate.audit import library_versions
+from labelward.evaluate.costs.expected import Estimate
+from labelward.evaluate.costs.prospect import expected, foresee
 from labelward.evaluate.earlier import earlier_shares
 from labelward.evaluate.folder import check_output, finished_in
 from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
@@ -36,6 +38,8 @@ class TrainedModel:
         variant: slug of what defended it.
         utility: metrics on the test rows, the one that ranks first.
         watched: how the validation rows fared, where there are any.
+        phases: seconds by party and phase.
+        estimate: what it was expected to take, where that could be told.
         parties: whose folders were written.
     """
 
@@ -46,6 +50,8 @@ class TrainedModel:
     cost: Cost
     key: KeyInfo
     watched: Watched | None
+    phases: dict[str, dict[str, float]]
+    estimate: Estimate | None
     parties: tuple[str, ...]
 
 
@@ -87,6 +93,8 @@ def train(
     engine = make_engine(job.encryption)
     try:
         with finished_in(out, job) as folder:
+            policies = metered(job, data, make_policies(defended), seed=seed)
+            estimate = expected(foresee(job, data, engine, seed), policies)
             ended = rehearse(
                 job,
                 data,
@@ -105,6 +113,8 @@ def train(
                 cost=ended.cost,
                 key=key_info(engine, job.encryption, ended.fingerprint),
                 watched=ended.watched,
+                phases={party: dict(meter.seconds) for party, meter in ended.meters.items()},
+                estimate=estimate,
                 parties=tuple(party.name for party in data.parties),
             )
             write_record(folder, _record(model, data, programs))
@@ -125,6 +135,8 @@ def _record(model: TrainedModel, data: Rehearsal, programs: Programs[Any]) -> Tr
         if watched is None
         else Validation(metric=watched.metric, values=tuple(map(_finite, watched.values)), best_round=watched.best + 1),
         cost=model.cost,
+        phases=model.phases,
+        estimate=model.estimate,
         rows=Rows.of(data),
         dates={party.name: tuple(sorted(party.dates)) for party in data.parties},
         versions=library_versions(programs.libraries),

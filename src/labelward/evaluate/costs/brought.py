@@ -1,0 +1,150 @@
+"""The data that a plan is of: real where they are here, made up in the same shape where they are at other parties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.data import OwnTable, Split, load_own, load_source, own_party, own_rehearsal, prepare
+from labelward.errors import JobError, unknown_name
+from labelward.evaluate.costs.dry import Subject
+from labelward.evaluate.costs.prospect import subject_of
+from labelward.evaluate.kinds import make_programs
+from labelward.evaluate.metering import metered
+from labelward.job import Job
+from labelward.party.policy import Policy
+from labelward.protocols.tree.columns import Columns, Labels
+
+__all__ = ["Brought", "Elsewhere", "bring"]
+
+_TELLING = 8  # columns on which made-up labels depend
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elsewhere:
+    """The shape of data that lie at other parties; nothing of it is needed where all data are here.
+
+    Attributes:
+        rows: of each table, test rows included; None where some table is here.
+        columns: by party, how many it has.
+        classes: of the label, where it is elsewhere; 0 for quantities.
+    """
+
+    rows: int | None = None
+    columns: Mapping[str, int] = field(default_factory=dict)
+    classes: int = 2
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Brought:
+    """What a run is about.
+
+    Attributes:
+        dataset: name of the data; empty where none are here.
+        validation, test: numbers of rows beside those of ``subject``.
+        generated: parties whose columns were made up.
+        policies: what defends the run, the meter included where the labels are here.
+    """
+
+    dataset: str
+    subject: Subject
+    validation: int
+    test: int
+    generated: tuple[str, ...]
+    policies: tuple[Policy, ...]
+
+
+def bring(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, ...]) -> Brought:
+    """Read what data of a completed job are here, and make up the rest.
+
+    Args:
+        elsewhere: the shape of the rest.
+        policies: of the variant.
+
+    Raises:
+        InputError: the data cannot be used, or the shape of data elsewhere is not given.
+    """
+    away = tuple(party.name for party in job.parties if party.elsewhere)
+    for name in elsewhere.columns:
+        if name not in away:
+            known = name in [party.name for party in job.parties]
+            told = f"the data of {name!r} are here" if known else unknown_name("party with data elsewhere", name, away)
+            raise JobError(f"--columns: {told}")
+    if away:
+        return _partly(job, seed, elsewhere, policies, away)
+    if elsewhere.rows is not None:
+        raise JobError("--rows: all data of the job are here")
+    data = prepare(job, seed, load_source(job))
+    chain = metered(job, data, policies, seed=seed)
+    make_programs(job.model).check(data, chain)
+    return Brought(
+        dataset=data.name,
+        subject=subject_of(data),
+        validation=len(data.validation_values),
+        test=len(data.test_values),
+        generated=(),
+        policies=chain,
+    )
+
+
+def _partly(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, ...], away: tuple[str, ...]) -> Brought:
+    own = {party.name: load_own(job, party.name) for party in job.parties if not party.elsewhere}
+    for name in away:
+        if elsewhere.columns.get(name, 0) < (name != job.active.name):
+            raise JobError(
+                f"[parties.{name}] table: the data of {name!r} are elsewhere; say how many columns it has with "
+                f"--columns {name}=COUNT"
+            )
+    columns: dict[str, Columns] = {}
+    labels: Labels | None = None
+    split = _split(job, own, elsewhere)
+    for name, table in own.items():  # the active party first: it draws the sides of the rows
+        if name == job.active.name:
+            data = own_rehearsal(job, table, seed)
+            policies, split, subject = metered(job, data, policies, seed=seed), data.split, subject_of(data)
+            labels, columns[name] = subject.labels, subject.columns[name]
+        else:
+            held = own_party(job, table, split)
+            columns[name] = Columns(held.columns, held.train, held.categories, held.monotone)
+    rng, rows = np.random.default_rng(seed), len(split.train)
+    for name in away:
+        names = tuple(f"{name} {number}" for number in range(elsewhere.columns.get(name, 0)))
+        columns[name] = Columns(names, rng.normal(size=(rows, len(names))))
+    ordered = {party.name: columns[party.name] for party in job.parties}
+    if labels is None:
+        labels = _labels(np.concatenate([each.x for each in ordered.values()], axis=1), elsewhere.classes, rng)
+    return Brought(
+        dataset=next((table.name for table in own.values()), ""),
+        subject=Subject(columns=ordered, labels=labels),
+        validation=len(split.validation),
+        test=len(split.test),
+        generated=away,
+        policies=policies,
+    )
+
+
+def _split(job: Job, own: Mapping[str, OwnTable], elsewhere: Elsewhere) -> Split:
+    """Return sides of as many rows as the tables here have, or as are said to be elsewhere."""
+    total = min((len(table.ids) for table in own.values()), default=elsewhere.rows or 0)
+    if not total:
+        raise JobError("--rows: required, since no table of the job is here")
+    if own and elsewhere.rows not in (None, total):
+        raise JobError(f"--rows: {elsewhere.rows} but the table here has {total}")
+    test = max(1, round(total * job.data.test_size))
+    validation = round((total - test) * job.data.validation_size)
+    if test + validation >= total:
+        raise JobError(f"--rows: of {total} rows none is left to learn from")
+    place = np.arange(total)
+    return Split.of((place >= test) & (place < test + validation), place < test)
+
+
+def _labels(x: NDArray[np.float64], classes: int, rng: np.random.Generator) -> Labels:
+    """Return labels that hang together with a few of the columns, and with chance."""
+    score = np.nan_to_num(x[:, :_TELLING]).sum(axis=1) + rng.normal(size=len(x))
+    if classes:
+        edges = np.quantile(score, np.arange(1, classes) / classes)
+        score = np.searchsorted(edges, score).astype(np.float64)
+    return Labels(values=score, weights=np.ones(len(x)), classes=tuple(f"class {each}" for each in range(classes)))

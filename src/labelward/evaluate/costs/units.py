@@ -1,0 +1,261 @@
+"""What one operation of an engine takes on this machine, and what a training costs by that.
+
+Reference: Equation 5 of the CMOSB paper, :func:`training_cost`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.he import Counts, Engine, Layout, PrivateKey
+from labelward.he.contract import CipherBlock, EncryptedSums
+from labelward.messages.base import redacted
+from labelward.messages.codec import decode, encode
+from labelward.messages.tree import LevelSums
+from labelward.rng import Protection
+
+__all__ = ["Additions", "Sample", "UnitCosts", "additions_of", "measured", "training_cost"]
+
+Result = TypeVar("Result")
+
+_FIRST = {"ifma": 8_192, "libgmp": 4_096, "numba": 512}
+_OTHERS = 2_048
+"""Rows encrypted first, by kernel, with keys of 2048 bits; as many as make tables as wide as a long run has."""
+_COLD = 2.0
+"""Seconds of making tables that tell of code that was compiled meanwhile."""
+_COLUMNS, _CELLS = 16, 512
+"""Most columns, and most sums of the smaller message, with which is measured."""
+_TIMES, _LONG = 3, 0.15
+"""How often an operation is repeated, at most, after the first time; and for how many seconds in all."""
+
+
+class Additions(NamedTuple):
+    """What summing by groups takes: additions as the engine counts them; their effort in sums of a row and a cell."""
+
+    number: int
+    effort: float
+
+    def plus(self, other: Additions) -> Additions:
+        """Return both together."""
+        return Additions(self.number + other.number, self.effort + other.effort)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitCosts:
+    """Seconds of single operations: wall time of the whole engine with all its workers, so that its cores are in it.
+
+    Attributes:
+        engine, kernel, bits, workers: what was measured.
+        key: making a key.
+        owner_tables, public_tables: once for each key, at the first encryption and at the first sealed message.
+        encrypt: a ciphertext, with the secret.
+        prepare: a ciphertext, received, checked and made ready for sums.
+        add: an addition, as :class:`~labelward.he.contract.Counts` has them, of rows to cells.
+        seal_message, seal: a message of sums, and each sum in it.
+        open_message, decrypt: a message of sealed sums, and each ciphertext in it.
+        travel: a byte, encoded, recorded and decoded, as it does within one process.
+    """
+
+    engine: str
+    kernel: str
+    bits: int
+    workers: int
+    key: float
+    owner_tables: float
+    public_tables: float
+    encrypt: float
+    prepare: float
+    add: float
+    seal_message: float
+    seal: float
+    open_message: float
+    decrypt: float
+    travel: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What units are measured with: numbers and shapes as the job has them.
+
+    Attributes:
+        layout: of a row's numbers.
+        rows: of a tree; no more of them are encrypted.
+        columns: of the largest message of sums at the root.
+        bins: of each of these.
+    """
+
+    layout: Layout
+    rows: int
+    columns: int
+    bins: int
+
+
+def training_cost(counts: Counts, costs: UnitCosts) -> float:
+    """Return seconds of all operations with the key: N_enc · T_enc + N_dec · T_dec + N_add · T_add.
+
+    Reference: Equation 5 of the CMOSB paper. Operations are those on our ciphertexts, which hold several numbers each;
+    sealing is not among them, as there it is not.
+
+    Args:
+        counts: of all parties of a training together.
+    """
+    return counts.encryptions * costs.encrypt + counts.decryptions * costs.decrypt + counts.additions * costs.add
+
+
+def additions_of(engine: Engine) -> Callable[[NDArray[np.int32], int], Additions]:
+    """Return what tells of groups [n, F], so many in each column, which additions the engine needs to sum by them."""
+    if engine.name != "paillier":
+        return lambda grouped, n_groups: _singly(grouped, n_groups)
+    from labelward.he.paillier.kernel import choose
+
+    return partial(_jointly, choose(str(engine.describe()["kernel"])).merge)
+
+
+def _singly(grouped: NDArray[np.int32], n_groups: int) -> Additions:
+    present = int(np.count_nonzero(grouped >= 0))
+    count = present - sum(_held(grouped[:, column]) for column in range(grouped.shape[1]))
+    return Additions(count, count)
+
+
+def _held(column: NDArray[np.int32]) -> int:
+    return int(np.count_nonzero(np.bincount(column + 1, minlength=1)[1:]))
+
+
+def _jointly(merge: float, grouped: NDArray[np.int32], n_groups: int) -> Additions:
+    from labelward.he.paillier.joint import cells_of, plan
+
+    chosen, merges = plan(grouped, n_groups, merge), 0
+    for columns in chosen.sets:
+        if len(columns) > 1:
+            _, cells = cells_of(grouped, columns, n_groups)
+            merges += int(np.count_nonzero(cells >= 0)) - sum(_held(grouped[:, column]) for column in columns)
+    return Additions(chosen.products, chosen.products + (merge - 1.0) * merges)
+
+
+_kept: dict[tuple[Any, ...], UnitCosts] = {}
+
+
+def measured(engine: Engine, sample: Sample, *, bits: int, insecure: bool) -> UnitCosts:
+    """Measure each operation with a key of its own; a second or two at 2048 bits, kept for this process.
+
+    Args:
+        bits: of the key.
+        insecure: whether the job allows what protects nothing.
+
+    Raises:
+        EncryptionError: the engine does not offer the key's size.
+    """
+    about = engine.describe()
+    known = (*sorted((name, str(value)) for name, value in about.items()), bits)
+    key = (known, sample.layout.bounds, sample.rows.bit_length(), min(sample.columns, _COLUMNS), sample.bins)
+    if key not in _kept:
+        found = _measure(engine, sample, bits, insecure)
+        if found.kernel in _FIRST and found.owner_tables + found.public_tables > _COLD:
+            found = _measure(engine, sample, bits, insecure)  # code was compiled, which happens once on a machine
+        _kept[key] = found
+    return _kept[key]
+
+
+def _measure(engine: Engine, sample: Sample, bits: int, insecure: bool) -> UnitCosts:
+    kernel, protection = str(engine.describe().get("kernel", "")), Protection()
+    start = time.perf_counter()
+    private = engine.generate(bits, protection=protection, insecure=insecure)
+    key = time.perf_counter() - start
+    wanted = int(_FIRST.get(kernel, _OTHERS) * min(1.0, (2048 / max(bits, 1)) ** 2))
+    rows = max(1, min(sample.rows, wanted))
+    blocks, encrypted = _encryption(private, sample.layout, rows)
+    units = {"encrypt": encrypted[1] / rows, "owner_tables": max(0.0, encrypted[0] - encrypted[1])}
+    parts = blocks[0].count / rows
+    units["encrypt"] /= parts
+    public = engine.public(private.public.material(), protection=protection, insecure=insecure)
+    units["prepare"] = _best(lambda: public.collect(sample.layout, rows).add(blocks[0]))[1] / (rows * parts)
+    held = public.collect(sample.layout, rows)
+    held.add(blocks[0])
+    groups = _groups(rows, min(sample.columns, _COLUMNS), sample.bins)
+    sums, taken = _best(lambda: held.group_sums(groups, sample.bins))
+    units["add"] = taken / max(1.0, additions_of(engine)(groups, sample.bins).effort * parts)
+    return UnitCosts(
+        engine=engine.name,
+        kernel=kernel,
+        bits=bits,
+        workers=engine.workers,
+        key=key,
+        **units,
+        **_sealing(private, sums, sample),
+        travel=_travel(blocks[0]),
+    )
+
+
+def _encryption(private: PrivateKey, layout: Layout, rows: int) -> tuple[list[CipherBlock], tuple[float, float]]:
+    """Encrypt a block twice; return what came of it, and the seconds of each time."""
+    values = np.random.default_rng(0).integers(0, 2, (rows, len(layout.bounds))).astype(np.int64)
+    np.minimum(values, np.array(layout.bounds, dtype=np.int64), out=values)
+    timed = [_timed(lambda: list(private.encrypt_blocks(values, layout, rows))) for _ in range(2)]
+    return timed[1][0], (timed[0][1], timed[1][1])
+
+
+def _groups(rows: int, columns: int, bins: int) -> NDArray[np.int32]:
+    return np.random.default_rng(0).integers(0, bins, (rows, columns)).astype(np.int32)
+
+
+def _sealing(private: PrivateKey, sums: EncryptedSums, sample: Sample) -> dict[str, float]:
+    """Measure sealing and decrypting messages of two sizes, the smaller as the root's where it is not too large."""
+    cells = sums.shape[0] * sums.shape[1]
+    least = max(1, min(sample.columns * sample.bins, _CELLS))
+    first = _timed(sums.pick(np.resize(np.arange(cells), least)).seal)[1]
+    seals, openings = [], []
+    for size in (least, 3 * least):
+        picked = sums.pick(np.resize(np.arange(cells), size))
+        sealed, taken = _best(picked.seal)
+        seals.append((size, taken))
+        openings.append((sealed.count, _best(lambda sealed=sealed: private.decrypt(sealed))[1]))  # type: ignore[misc]
+    (seal_message, seal), (open_message, decrypt) = _line(seals), _line(openings)
+    return {
+        "public_tables": max(0.0, first - seals[0][1]),
+        "seal": seal,
+        "seal_message": seal_message,
+        "decrypt": decrypt,
+        "open_message": open_message,
+    }
+
+
+def _line(points: list[tuple[int, float]]) -> tuple[float, float]:
+    """Return what is spent once and on each, from two points; nothing once, where they say so or contradict it."""
+    (few, short), (many, long) = points
+    each = (long - short) / max(1, many - few)
+    once = short - few * each
+    return (once, each) if once > 0.0 < each else (0.0, long / max(1, many))
+
+
+def _travel(block: CipherBlock) -> float:
+    """Return what a byte takes from one party of this process to another."""
+    message = LevelSums(0, 0, 0, 1, (0,), (1,), block)
+
+    def there() -> None:
+        redacted(decode(encode(message, (0,)))[0])
+
+    return _best(there)[1] / max(1, len(block.data))
+
+
+def _timed(action: Callable[[], Result]) -> tuple[Result, float]:
+    start = time.perf_counter()
+    result = action()
+    return result, time.perf_counter() - start
+
+
+def _best(action: Callable[[], Result]) -> tuple[Result, float]:
+    """Time an action after a first time, which builds tables and reads compiled code; return its least seconds."""
+    result, best, spent = action(), float("inf"), 0.0
+    for _ in range(_TIMES):
+        result, taken = _timed(action)
+        best, spent = min(best, taken), spent + taken
+        if spent > _LONG:
+            break
+    return result, best
