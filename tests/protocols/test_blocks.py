@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 from interrupted import Cut, Interrupted, assert_same
-from lossless import KINDS, NAMES, rich_setting
+from lossless import KINDS, NAMES, assert_as_joined, rich_setting
 
 import wiring
 from labelward.errors import PeerError
@@ -61,6 +61,16 @@ def test_many_blocks_give_the_run_of_one(kind: str, monkeypatch: pytest.MonkeyPa
         assert view.digest() == again.views[party].digest()
     carrying = ForestRows if "forest" in kind else TreeRows
     assert len(rows_of(one, "left", carrying)) < len(rows_of(many, "left", carrying))
+
+
+def test_real_blocks_and_stretches() -> None:
+    """More rows than are summed at once; a few of them are drawn twice."""
+    parts = make_parts(60, 70_000, {"active": 1, "left": 2}, levels=50)
+    params = FederatedForest(trees=2, depth=2, bins=16, replace=True)
+    setting = Setting(parts, make_labels(60, parts), params)
+    run = setting.run()
+    assert_as_joined(run, setting)
+    assert [each.gradients.shape for _, each in rows_of(run, "left", ForestRows)] == [(16_384,)] * 4 + [(4_464,)]
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -180,6 +180,8 @@ def test_a_constant_column_costs_nothing_and_a_sparse_one_its_entries() -> None:
     assert sum(sent for sent, _ in shapes(run)) == 4
     assert run.passive["left"].counts.ciphertexts == 4
     assert run.passive["left"].counts.additions == 0  # each of the four bins has one row
+    cells = sum(cells for _, cells in shapes(run))
+    assert run.passive["left"].counts.logical_sums == 2 * cells  # g and h of every cell
 
 
 def test_empty_cells_do_not_travel() -> None:

@@ -225,6 +225,8 @@ class _Own:
             sums = self._grouped(tree, grouped, slots * max(sizes))
             with ctx.phase("seal"):
                 sealed = sums.pick(told.sent).seal()
+            others = told.cells.size - len(told.sent)  # a protocol that packs nothing leaves nothing out either
+            self.public.counts.add({"logical_sums": others * sums.layout.logical})
             kinds = codes.kinds[columns].tobytes() if codes.kinds[columns].any() else b""
             cells, implied = told.packed()
             message = LevelSums(
