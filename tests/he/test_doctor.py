@@ -34,3 +34,16 @@ def test_what_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     assert second.chosen
     assert second.why == "the fastest that runs here"
     assert {found.why for found in others if found.available and found is not second} <= {"slower"}
+
+
+def test_what_is_in_the_way_of_libgmp(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = pytest.importorskip("labelward.he.paillier.libgmp_load")
+    monkeypatch.setattr(load, "libraries", list)
+    load.reset()
+    try:
+        found = next(each for each in examine(bits=256) if each.kernel == "libgmp")
+    finally:
+        monkeypatch.undo()
+        load.reset()
+    assert (found.available, found.chosen, found.microseconds) == (False, False, {})
+    assert found.why == "libgmp: no libgmp was found"

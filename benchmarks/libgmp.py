@@ -1,0 +1,103 @@
+"""The products of the libgmp kernel: beside those of gmpy2, in bits and in time.
+
+::
+
+    python benchmarks/libgmp.py [--bits 2048 3072] [--compare 1000000]
+
+A product is that of a number modulo n² with one below n, which is what summing one row takes. Times are processor time
+of one core, the least of several turns that both take one after the other, so that both have the same machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import time
+
+import gmpy2
+import numpy as np
+from gmpy2 import mpz
+
+from labelward.he.paillier.ifma_limbs import Limbs, jit
+from labelward.he.paillier.libgmp_ir import at
+from labelward.he.paillier.libgmp_limbs import Odd, copy, step
+from labelward.he.paillier.libgmp_load import Mpn
+from labelward.he.paillier.libgmp_numbers import Root, limbs_of, number_of
+
+BATCH, TURNS = 512, 25
+
+
+@jit
+def chain(mpn: Mpn, m: Odd, work: Limbs, cell: Limbs, digits: Limbs, out: Limbs) -> None:
+    """Multiply a cell by ``digits`` [n, 2, k], one after the other; ``out`` [n, 3k+1] is what it is after each."""
+    size = 8 * m.limbs
+    for i in range(len(digits)):
+        digit = at(digits) + 2 * size * i
+        step(mpn, m, at(work), at(cell), digit, digit + size)
+        copy(at(out) + 8 * out.shape[1] * i, at(cell), out.shape[1])
+
+
+def prepared(root: Root, digits: list[mpz]) -> Limbs:
+    """Return digits as the loops take them."""
+    inverse = gmpy2.invert(root.value, root.radix)
+    pairs = [(limbs_of(b, root.limbs), limbs_of(b * inverse % root.radix, root.limbs)) for b in digits]
+    return np.stack([np.stack(pair) for pair in pairs])
+
+
+def compare(bits: int, count: int) -> int:
+    """Check ``count`` products against gmpy2: n drawn or near the top, every other digit at the edges of limbs."""
+    rng, done = np.random.default_rng(0), 0
+    few = np.array([0, 1, 2**63, 2**64 - 2, 2**64 - 1], dtype=np.uint64)
+    while done < count:
+        near_top = done // BATCH % 2
+        root = Root(mpz(2**bits - 1 - done if near_top else secrets.randbits(bits) | 1 | 1 << (bits - 1)))
+        k, n, n2 = root.limbs, root.value, root.square
+        edges = [number_of(rng.choice(few, k)) % n for _ in range(BATCH // 2)]
+        drawn = [mpz(secrets.randbelow(int(n))) for _ in range(BATCH // 2)]
+        digits = [digit for pair in zip(edges, drawn, strict=True) for digit in pair]
+        cell, out = root.cell(mpz(secrets.randbelow(int(n2)))), np.empty((BATCH, 3 * k + 1), dtype=np.uint64)
+        before = number_of(cell[:k]) * root.radix + n * number_of(cell[k : 2 * k])
+        chain(root.mpn, root.odd, root.work(), cell, prepared(root, digits), out)
+        for digit, made in zip(digits, out, strict=True):
+            low, high = number_of(made[:k]), number_of(made[k : 2 * k])
+            now = low * root.radix + n * high
+            if low > n or (now * root.radix - before * digit) % n2:
+                raise SystemExit(f"{bits} bits: {before} · {digit} modulo {n}² gave {low}, {high}")
+            before = now
+            if now % n == 0:
+                break
+            done += 1
+    return done
+
+
+def products(bits: int) -> tuple[float, float]:
+    """Return microseconds of one product: of this kernel, and of gmpy2."""
+    root = Root(mpz(secrets.randbits(bits) | 1 | 1 << (bits - 1)))
+    digits = [mpz(secrets.randbelow(int(root.value))) for _ in range(BATCH)]
+    given, out = prepared(root, digits), np.empty((BATCH, 3 * root.limbs + 1), dtype=np.uint64)
+    first, second, n2 = float("inf"), float("inf"), root.square
+    for _ in range(TURNS):
+        cell, product = root.cell(digits[0]), digits[0]
+        start = time.process_time()
+        chain(root.mpn, root.odd, root.work(), cell, given, out)
+        middle = time.process_time()
+        for digit in digits:
+            product = product * digit % n2
+        first, second = min(first, middle - start), min(second, time.process_time() - middle)
+    return first / BATCH * 1e6, second / BATCH * 1e6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--bits", type=int, nargs="+", default=[2048, 3072, 4096])
+    parser.add_argument("--compare", type=int, default=0)
+    asked = parser.parse_args()
+    for bits in asked.bits:
+        mine, other = products(bits)
+        print(f"{bits} bits: libgmp {mine:.2f} µs, gmpy2 {other:.2f} µs, ratio {mine / other:.2f}", flush=True)
+        if asked.compare:
+            print(f"{bits} bits: {compare(bits, asked.compare)} products are those of integers", flush=True)
+
+
+if __name__ == "__main__":
+    main()
