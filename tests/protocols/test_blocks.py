@@ -205,6 +205,16 @@ class Falling(wiring.Wire):
         super().send(peer, frame)
 
 
+@pytest.mark.usefixtures("small_blocks")
+def test_rows_out_of_memory_give_the_same_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = rich_setting(61, "binary", rows=60)
+    within = setting.run(engine="paillier", bits=512)
+    monkeypatch.setattr(wiring, "make_engine", lambda name: make_engine(name, memory_limit=2_000))
+    beyond = setting.run(engine="paillier", bits=512)
+    assert beyond.shares == within.shares
+    assert beyond.passive["left"].counts == within.passive["left"].counts
+
+
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 
