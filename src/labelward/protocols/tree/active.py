@@ -7,8 +7,9 @@ every split those rows lie that a tree did not grow on; all of it is in its own 
 of nodes that a party needs, and which of a party's own candidates won.
 
 Reference: Cheng et al., SecureBoost (2021); Algorithms 2, 5 and 6 of the ID2Graph paper. Differences: level-wise, one
-message per party and level; the larger of two siblings follows by subtraction after decryption; the active party's
-own sums are of the same integers, unencrypted, so that a split never depends on the engine.
+message per party and level; the larger of two siblings follows by subtraction after decryption, and so does one bin of
+each column without gaps; rows leave in blocks; the active party's own sums are of the same integers, unencrypted, so
+that a split never depends on the engine.
 
 This module goes from tree to tree; :mod:`.growth` grows them, :mod:`.rows` makes the integers.
 """

@@ -7,7 +7,9 @@ and of rows that a tree does not grow on it learns nothing: it answers, for all 
 they lie.
 
 Reference: Cheng et al., SecureBoost (2021); Algorithm 1 of the ID2Graph paper. Differences: one message per level
-instead of per node; sums packed and compressed; only the smaller of two siblings is summed.
+instead of per node; sums packed and compressed; only the smaller of two siblings is summed; cells that are empty, or
+that follow from the others, are left out (:mod:`.cells`); rows come in blocks, and are summed meanwhile
+(:mod:`.blocks`).
 """
 
 from __future__ import annotations
