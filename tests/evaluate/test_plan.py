@@ -18,6 +18,7 @@ from labelward.evaluate.costs.prospect import Prospect, foresee
 from labelward.evaluate.costs.units import UnitCosts, training_cost
 from labelward.evaluate.kinds import completed, make_engine
 from labelward.evaluate.metering import metered
+from labelward.evaluate.names import brief_variant
 from labelward.evaluate.plan import Elsewhere, Line, plan
 from labelward.evaluate.record import TrainingRecord, read_record
 from labelward.evaluate.results import read_run
@@ -119,3 +120,186 @@ def test_classes_in_one_tree_and_apart_are_foreseen_exactly(tmp_path: Path) -> N
 def test_quantities_with_validation_rows_are_foreseen_exactly(tmp_path: Path) -> None:
     data = {"validation_size": 0.25}
     check_exactly(job_of(tmp_path, {"trees": 2, "depth": 3}, quantities=True, data=data), tmp_path / "out")
+
+
+def test_later_trees_are_like_the_first(tmp_path: Path) -> None:
+    """Twelve trees are foreseen from three; what a tree takes varies with its shape, so the limits are generous."""
+    record, _ = trained(job_of(tmp_path, {"trees": 12, "depth": 4}), tmp_path / "out")
+    expected, cost = record.estimate, record.cost
+    assert expected is not None
+    assert expected.encryptions == cost.encryptions
+    for name in ("additions", "decryptions", "ciphertexts", "messages"):
+        assert getattr(expected, name) == pytest.approx(getattr(cost, name), rel=0.5)
+    assert sum(expected.bytes.values()) == pytest.approx(cost.bytes, rel=0.25)
+
+
+def test_rows_beyond_those_looked_at_are_scaled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("labelward.evaluate.costs.dry._CELLS", 1)
+    monkeypatch.setattr("labelward.evaluate.costs.dry._LEAST_ROWS", 300)
+    job = job_of(tmp_path, {"trees": 2, "depth": 3}, rows=1500)
+    record, flows = trained(job, tmp_path / "out")
+    prospect, expected = foreseen(job), record.estimate
+    assert expected is not None
+    assert (prospect.dry.rows, prospect.dry.scale) == (300, 4.0)
+    assert expected.encryptions == record.cost.encryptions
+    assert expected.additions == pytest.approx(record.cost.additions, rel=0.5)
+    rows = flows["active", "telco", "TreeRows"]
+    told = prospect.works(())["active"].flows["telco", "TreeRows"]
+    assert (round(told.messages), round(told.bytes)) == rows
+    prospect.engine.close()
+
+
+def test_trees_without_a_passive_party_are_not_counted(tmp_path: Path) -> None:
+    model = {"trees": 2, "depth": 3}
+    for mode, rounds in (("add", 2), ("replace", 1)):
+        folder = tmp_path / mode
+        folder.mkdir()
+        job = job_of(folder, model, defense=[{"kind": "local-trees", "count": 1, "mode": mode}])
+        train(job, folder / "out", seed=1, variant=brief_variant(completed(job).variants()[1]).slug)
+        record = read_record(folder / "out")
+        assert record.estimate is not None
+        assert record.estimate.encryptions == record.cost.encryptions == rounds * record.rows.train
+
+
+@pytest.mark.parametrize("engine", ["paillier", "plain"])
+def test_estimates_stand_beside_measured_phases(engine: str, tmp_path: Path) -> None:
+    encryption = PAILLIER if engine == "paillier" else {"engine": "plain", "insecure": True}
+    record, _ = trained(job_of(tmp_path, {"trees": 2, "depth": 3}, encryption=encryption), tmp_path / "out")
+    expected = record.estimate
+    assert expected is not None
+    assert set(record.phases) == set(expected.phases) == set(expected.memory) == {"active", "telco", "shop"}
+    for party, phases in expected.phases.items():
+        assert all(seconds >= 0 for seconds in phases.values())
+        assert phases.keys() - record.phases[party].keys() <= {"other"}
+        assert record.phases[party].keys() - phases.keys() <= {"wait", "predict"}
+    assert expected.seconds == pytest.approx(sum(sum(each.values()) for each in expected.phases.values()))
+    assert min(expected.memory.values()) > 0
+    assert all(expected.phases["telco"][phase] > 0 for phase in ("prepare rows", "aggregate", "seal"))
+
+
+def test_a_plan_tells_all_of_it(tmp_path: Path) -> None:
+    job = job_of(tmp_path, {"trees": 4, "depth": 3}, run={"seeds": [5, 6]})
+    found = plan(job, line=Line(bandwidth=8.0, latency=100.0))
+    assert (found.dataset, found.variant, found.generated) == ("table", "none", ())
+    assert found.parties == ("active", "telco", "shop")
+    assert found.looked_at == (found.rows, 3)
+    assert found.costs.engine == "paillier"
+    assert found.costs.bits == 512
+    assert all(getattr(found.costs, name) >= 0 for name in ("key", "owner_tables", "public_tables", "travel"))
+    assert all(getattr(found.costs, name) > 0 for name in ("encrypt", "prepare", "add", "seal", "decrypt"))
+    between = found.estimate.between
+    assert between is not None
+    size = sum(found.estimate.bytes.values())
+    assert between.line == pytest.approx(size / 1e6, rel=1e-4)  # 8 million bits a second; bytes are whole, by party
+    assert between.waiting == pytest.approx(between.turns * 0.1, abs=0.05)  # of a mean of trees, rounded
+    assert between.seconds > between.waiting
+    assert between.own == pytest.approx({name: sum(each.values()) for name, each in found.estimate.phases.items()})
+    slow = plan(job, line=Line(bandwidth=0.008, latency=100.0)).estimate.between
+    assert slow is not None
+    assert slow.seconds > max(slow.line, between.seconds)  # a thousand times slower, the line is what takes time
+    again = msgspec.json.decode(msgspec.json.encode(found.estimate), type=type(found.estimate))
+    assert again == found.estimate
+
+
+def test_prepared_rows_beyond_the_limit_are_not_in_memory(tmp_path: Path) -> None:
+    job = job_of(tmp_path, {"trees": 1, "depth": 2}, rows=3000)
+    limited = job_of(tmp_path, {"trees": 1, "depth": 2}, rows=3000, encryption={**PAILLIER, "memory_limit": 1000})
+    whole, less = (plan(each).estimate.memory for each in (job, limited))
+    assert whole["active"] == less["active"]
+    rows = 2400 * 128  # four fifths of the rows are trained on; a ciphertext of a 512-bit key has 128 bytes
+    assert whole["telco"] - less["telco"] == pytest.approx(1.25 * rows, abs=1000)
+
+
+def test_an_audit_keeps_what_was_expected(job: Callable[..., Job], finished: tuple[Path, list[Any]]) -> None:
+    out, rows = finished
+    for row in rows:
+        run = read_run(out, row.defense, row.seed)
+        assert run is not None
+        assert run.estimate is not None
+        assert set(run.estimate.phases) == set(run.phases)
+        if not row.defense:
+            assert run.estimate.encryptions == row.cost.encryptions
+            assert run.estimate.decryptions == row.cost.decryptions
+
+
+def test_the_training_cost_is_that_of_the_paper() -> None:
+    """Equation 5: N_enc · T_enc + N_dec · T_dec + N_add · T_add."""
+    costs = UnitCosts(
+        engine="paillier",
+        kernel="",
+        bits=2048,
+        workers=1,
+        key=9.0,
+        owner_tables=9.0,
+        public_tables=9.0,
+        encrypt=0.25,
+        prepare=9.0,
+        sum_message=9.0,
+        add=0.5,
+        seal_message=9.0,
+        seal=9.0,
+        open_message=9.0,
+        decrypt=2.0,
+        travel=9.0,
+    )
+    counts = Counts(encryptions=8, additions=6, decryptions=3, ciphertexts=100, logical_sums=100, bytes=100)
+    assert training_cost(counts, costs) == 8 * 0.25 + 3 * 2.0 + 6 * 0.5
+    assert training_cost(Counts(), costs) == 0.0
+
+
+NETWORK = {"listener": "bank", "address": "127.0.0.1:1"}
+
+
+def apart(folder: Path, here: tuple[str, ...], **more: Any) -> Job:
+    """A job between companies, of which some have their tables here."""
+    path = Path(table(folder))
+    text = path.read_text().splitlines()
+    path.write_text(
+        "\n".join([f'"id",{text[0]}', *(f"{number},{line}" for number, line in enumerate(text[1:]))]) + "\n"
+    )
+    parties = {
+        "bank": {"table": str(path), "id": "id", "label": "y", "columns": ["c0", "c1"]},
+        "telco": {"table": str(path), "id": "id", "columns": ["c2", "c3", "c4"]},
+    }
+    for name, role in (("bank", "active"), ("telco", "passive")):
+        if name not in here:
+            parties[name] = {"role": role}
+    sections = {"parties": parties, "model": {"trees": 2, "depth": 3}, "encryption": PAILLIER, "network": NETWORK}
+    return parse_job({**sections, **more})
+
+
+@pytest.mark.parametrize(
+    ("here", "elsewhere"),
+    [
+        (("bank",), Elsewhere(columns={"telco": 3})),
+        (("telco",), Elsewhere(columns={"bank": 2})),
+        (("telco",), Elsewhere(columns={"bank": 0}, classes=0)),
+        ((), Elsewhere(rows=400, columns={"bank": 2, "telco": 3}, classes=5)),
+    ],
+)
+def test_data_elsewhere_are_made_up_in_their_shape(here: tuple[str, ...], elsewhere: Elsewhere, tmp_path: Path) -> None:
+    found = plan(apart(tmp_path, here), elsewhere=elsewhere)
+    assert found.rows == 320
+    assert set(found.generated) == {"bank", "telco"} - set(here)
+    assert found.estimate.encryptions == 2 * 320
+    assert found.estimate.decryptions > 0
+    assert found.parties == ("bank", "telco")
+
+
+def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=r"telco.*--columns telco=COUNT"):
+        plan(apart(tmp_path, ("bank",)))
+    with pytest.raises(JobError, match="--rows"):
+        plan(apart(tmp_path, ()), elsewhere=Elsewhere(columns={"bank": 1, "telco": 1}))
+    with pytest.raises(JobError, match="are here"):
+        plan(apart(tmp_path, ("bank",)), elsewhere=Elsewhere(columns={"bank": 1, "telco": 1}))
+    with pytest.raises(JobError, match="teleco"):
+        plan(apart(tmp_path, ("bank",)), elsewhere=Elsewhere(columns={"teleco": 1}))
+    with pytest.raises(JobError, match="but the table here has 400"):
+        plan(apart(tmp_path, ("bank",)), elsewhere=Elsewhere(rows=7, columns={"telco": 1}))
+    with pytest.raises(JobError, match="all data of the job are here"):
+        plan(job_of(tmp_path, {"trees": 1}), elsewhere=Elsewhere(rows=7))
+    with pytest.raises(InputError, match="labl"):
+        plan(job_of(tmp_path, {"trees": 1}, data={"label": "labl"}))
+    with pytest.raises(JobError, match="no-such"):
+        plan(job_of(tmp_path, {"trees": 1}), variant="no-such")

@@ -13,6 +13,7 @@ import msgspec
 from labelward.errors import DependencyError, OutputError
 from labelward.evaluate.results import ResultRow
 from labelward.report import evidence
+from labelward.report.expected import expected_tables
 from labelward.report.explained import evidence_table, explained_runs, neighbor_table
 from labelward.report.figures import Drawing, trade_off
 from labelward.report.meter import meter_images
@@ -129,6 +130,7 @@ def _render(audit: StoredAudit) -> str:
         keys=evidence.key_table(runs),
         phases=evidence.phase_table(runs[first]) if first else (),
         phase_label=first or "",
+        expected=expected_tables(runs, audit.rows),
         applied=evidence.applied_table(runs),
         auxiliary=evidence.auxiliary_table({**runs, "": audit.deviating}),
         encrypted=any(row.engine.name != "none" for row in audit.rows),

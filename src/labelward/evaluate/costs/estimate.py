@@ -97,7 +97,7 @@ def _phases(name: str, works: Mapping[str, PartyWork], run: Run, dry: Dry, costs
     if name != run.active:
         return found | {
             "prepare rows": mine.prepared * costs.prepare,
-            "aggregate": mine.effort * costs.add + 2.0 * mine.own * histogram,
+            "aggregate": mine.seals * costs.sum_message + mine.effort * costs.add + 2.0 * mine.own * histogram,
             "seal": mine.seals * costs.seal_message + mine.sums * costs.seal + costs.public_tables * bool(mine.seals),
         }
     travelled = sum(each.bytes for each in works.values())

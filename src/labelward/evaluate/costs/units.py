@@ -32,6 +32,8 @@ _COLD = 2.0
 """Seconds of making tables that tell of code that was compiled meanwhile."""
 _COLUMNS, _CELLS = 16, 512
 """Most columns, and most sums of the smaller message, with which is measured."""
+_FEW = 64
+"""Rows of a message of which hardly anything is summed."""
 _TIMES, _LONG = 3, 0.15
 """How often an operation is repeated, at most, after the first time; and for how many seconds in all."""
 
@@ -57,6 +59,7 @@ class UnitCosts:
         owner_tables, public_tables: once for each key, at the first encryption and at the first sealed message.
         encrypt: a ciphertext, with the secret.
         prepare: a ciphertext, received, checked and made ready for sums.
+        sum_message: a message of sums by groups, before any addition.
         add: an addition, as :class:`~labelward.he.contract.Counts` has them, of rows to cells.
         seal_message, seal: a message of sums, and each sum in it.
         open_message, decrypt: a message of sealed sums, and each ciphertext in it.
@@ -72,6 +75,7 @@ class UnitCosts:
     public_tables: float
     encrypt: float
     prepare: float
+    sum_message: float
     add: float
     seal_message: float
     seal: float
@@ -179,8 +183,12 @@ def _measure(engine: Engine, sample: Sample, bits: int, insecure: bool) -> UnitC
     held = public.collect(sample.layout, rows)
     held.add(blocks[0])
     groups = _groups(rows, min(sample.columns, _COLUMNS), sample.bins)
+    adding, few = additions_of(engine), groups[:_FEW]
     sums, taken = _best(lambda: held.group_sums(groups, sample.bins))
-    units["add"] = taken / max(1.0, additions_of(engine)(groups, sample.bins).effort * parts)
+    _, once = _best(lambda: held.group_sums(few, sample.bins))
+    efforts = [adding(each, sample.bins).effort * parts for each in (few, groups)]
+    each = (taken - once) / max(1.0, efforts[1] - efforts[0]) if taken > once else taken / max(1.0, efforts[1])
+    units |= {"add": each, "sum_message": max(0.0, once - efforts[0] * each)}
     return UnitCosts(
         engine=engine.name,
         kernel=kernel,
