@@ -244,6 +244,10 @@ def test_a_column_takes_the_parameters_of_its_data_set() -> None:
     columns = {column.title: column for column in LABEL_INFERENCE.columns}
     passive = LABEL_INFERENCE.attack(columns["passive, 120"], table)
     assert passive == Kind("passive-completion", {"steps": 7, "auxiliary": 120})
+    gently = replace(table, tuning={"learning_rate": 1e-4})
+    assert LABEL_INFERENCE.attack(columns["passive, 120"], gently) == passive  # the head alone
+    tuned = {"auxiliary": 20, "steps": 7, "learning_rate": 1e-4, "fine_tune": True}
+    assert LABEL_INFERENCE.attack(columns["passive"], gently) == Kind("passive-completion", tuned)
     assert LABEL_INFERENCE.attack(columns["first negative"], table) == Kind("direct", {"rule": "first-negative"})
 
 

@@ -66,6 +66,7 @@ class DataSet:
         model: parameters of the models that differ from the study's.
         leakage: the metric of leakage that the paper takes; ``*`` in a column's.
         completion: parameters of the attacks that complete a model.
+        tuning: of those among them that fine-tune the bottom model, beside these.
         bounded: whether the upper bound of these is worked out, where a column shows it.
         also: further metrics that have rows of their own, beside the paper's.
         asked: whether it is run only where it, or a part, is named.
@@ -86,6 +87,7 @@ class DataSet:
     model: Mapping[str, Any] = field(default_factory=dict)
     leakage: str = "accuracy"
     completion: Mapping[str, Any] = field(default_factory=dict)
+    tuning: Mapping[str, Any] = field(default_factory=dict)
     bounded: bool = True
     also: tuple[str, ...] = ()
     asked: bool = False
@@ -359,7 +361,10 @@ class Study:
     def attack(self, column: Column, table: DataSet) -> Kind:
         """Return the attack of a column as a data set's jobs have it."""
         kind, params = column.attack.kind, column.attack.params
-        return Kind(kind, {**table.completion, **params}) if kind.endswith("-completion") else column.attack
+        if not kind.endswith("-completion"):
+            return column.attack
+        tuning = table.tuning if params.get("fine_tune") else {}
+        return Kind(kind, {**table.completion, **tuning, **params})
 
     def job(self, task: Task, source: str, columns: Sequence[str] = ()) -> Job:
         """Return the job of a task.
