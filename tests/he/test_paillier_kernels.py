@@ -142,8 +142,11 @@ def test_encrypting_and_decrypting(fast: str, bits: int, count: int, size: int, 
     data, made = write(plaintexts, size, signed=True), []
     for kernel in (Gmp(), choose(fast, threads=threads)):
         owner = kernel.owner(*numbers, uses=10)
-        made.append((ciphertexts := owner.encrypt(data, size, x, y), owner.decrypt(ciphertexts)))
+        ciphertexts = owner.encrypt(data, size, x, y)
+        completed = owner.complete(owner.encrypt(bytes(count), 1, x, y), data, size)
+        made.append((ciphertexts, completed, owner.decrypt(ciphertexts)))
     assert made[0] == made[1]
+    assert made[0][0] == made[0][1]
 
 
 @fast_kernels

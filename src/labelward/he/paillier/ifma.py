@@ -59,6 +59,13 @@ def obstacle() -> str:
     return f"numba is told to compile without {', '.join(unused)}" if unused else ""
 
 
+def _lifted(plaintexts: bytes, size: int) -> NDArray[np.uint8]:
+    """Add 2^(8·size-1) to numbers in two's complement."""
+    lifted = np.frombuffer(plaintexts, dtype=np.uint8).reshape(-1, size).copy()
+    lifted[:, 0] ^= 0x80
+    return lifted
+
+
 class _Side:
     """One prime of an owner: p with q the other one, or the reverse."""
 
@@ -104,8 +111,7 @@ class IfmaOwner:
 
     def encrypt(self, plaintexts: bytes, size: int, x: bytes, y: bytes) -> bytes:
         """See :class:`~labelward.he.paillier.kernel.Owner`."""
-        signed = np.frombuffer(plaintexts, dtype=np.uint8).reshape(-1, size).copy()
-        signed[:, 0] ^= 0x80  # adds 2^(8·size-1) to a number in two's complement
+        signed = _lifted(plaintexts, size)
         exponents = [np.frombuffer(part, dtype=np.uint8).reshape(len(signed), -1) for part in (x, y)]
         made, width = np.empty((len(signed), size_of(self._whole.value)), dtype=np.uint8), limbs_for(8 * size)
         sides, whole = self._sides(), self._whole
@@ -128,7 +134,24 @@ class IfmaOwner:
 
     def complete(self, zeros: bytes, plaintexts: bytes, size: int) -> bytes:
         """See :class:`~labelward.he.paillier.kernel.Owner`."""
-        return self._few.complete(zeros, plaintexts, size)
+        whole, signed, width, n = self._whole, _lifted(plaintexts, size), limbs_for(8 * size), self._n
+        radix, offset = mpz(1) << (LIMB_BITS * width), mpz(1) << (8 * size - 1)
+        by_plaintext = repeated(n * radix * whole.radix % whole.value, whole.limbs)
+        constant = limbs_of((1 - n * offset) * whole.radix % whole.value, whole.limbs)
+        array = np.frombuffer(zeros, dtype=np.uint8).reshape(len(signed), -1)
+        made = np.empty_like(array)
+
+        def piece(part: slice) -> Callable[[], None]:
+            def work() -> None:
+                rows = rows_of(array[part], array.shape[1], whole.limbs)
+                lanes = lanes_of(rows_of(signed[part], size, width))
+                loops.complete(rows, lanes, by_plaintext, constant, whole.odd)
+                ifma_limbs.pack(rows, made[part])
+
+            return work
+
+        each(self._threads, map(piece, cut(len(signed), self._threads, _PIECE)))
+        return made.tobytes()
 
     def decrypt(self, ciphertexts: bytes) -> bytes:
         """See :class:`~labelward.he.paillier.kernel.Owner`."""

@@ -19,6 +19,7 @@ from labelward.he.paillier.ifma_moves import fetch, gather
 __all__ = [
     "Factors",
     "chain",
+    "complete",
     "cut_digits",
     "finish",
     "horner",
@@ -156,6 +157,31 @@ def finish(
         for j in range(len(whole.limbs)):
             for lane in range(LANES):
                 out[group, j, lane] += share[j, lane]
+
+
+@jit
+def complete(rows: Limbs, plaintexts: Limbs, by_plaintext: Limbs, constant: Limbs, whole: Odd) -> None:
+    """Multiply ``rows`` [n, K] by constant + by_plaintext·m for lanes ``plaintexts`` [groups, rows of m, 8].
+
+    Both have the radix of a factor of N besides, and ``by_plaintext`` that of m's limbs, too.
+    """
+    k, size = len(whole.limbs), plaintexts.shape[1]
+    full = k + k % 2
+    scratch, unit, number, starts = new_lanes(k + full), new_lanes(full), new_lanes(k), np.empty(LANES, np.int64)
+    for group in range(len(plaintexts)):
+        for lane in range(LANES):
+            starts[lane] = min(group * LANES + lane, len(rows) - 1) * k
+        gather(number, starts, rows)
+        multiply(scratch[: k + size], by_plaintext, plaintexts[group], whole.limbs, whole.inverse, unit[:k])
+        for j in range(k):
+            for lane in range(LANES):
+                unit[j, lane] += constant[j]
+        settle_lanes(unit)
+        multiply(scratch, number, unit, whole.limbs, whole.inverse, number)
+        for lane in range(min(LANES, len(rows) - group * LANES)):
+            row = rows[group * LANES + lane]
+            get(number, lane, row)
+            canonical(row, whole.limbs)
 
 
 @jit

@@ -156,13 +156,16 @@ class _Entries:
     def __init__(self, groups: Groups, n_groups: int, joined: Sequence[tuple[int, ...]]) -> None:
         self._sets: list[tuple[tuple[int, ...], NDArray[np.int32]]] = []
         self._n_groups, self.count, entries = n_groups, 0, 0
+        present = np.flatnonzero(groups.max(axis=1) >= 0).astype(np.int32)
+        if len(present) < len(groups):
+            groups = groups[present]
         self.order, self.cells = (np.empty(len(groups) * len(joined), np.int32) for _ in range(2))
         for columns in joined:
             numbers, cells = cells_of(groups, columns, n_groups)
             entries += loops.arrange(numbers, len(cells), self.count, self.order[entries:], self.cells[entries:])
             self._sets.append((columns, cells))
             self.count += len(cells)
-        self.order, self.cells = self.order[:entries], self.cells[:entries]
+        self.order, self.cells = present[self.order[:entries]], self.cells[:entries]
 
     def targets(self, owners: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return flat (column, group) cells and, for each, the position in rising ``owners`` of a piece of it."""

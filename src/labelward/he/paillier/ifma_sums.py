@@ -130,8 +130,8 @@ def sum_lanes(
                 sums[lane] = _ZERO
                 begun[lane] = step
             starts[lane] = np.int64(order[entry]) * 2 * t
-            if entry + 1 < len(order):
-                fetch(rows, np.int64(order[entry + 1]) * 2 * t, 2 * t)
+            if entry + 2 < len(order):
+                fetch(rows, np.int64(order[entry + 2]) * 2 * t, 2 * t)
             row = rows[order[entry]]
             for j in range(t):
                 sums[lane, j] += row[1, j]

@@ -61,17 +61,21 @@ def plan(groups: Groups, n_groups: int, weight: float) -> Plan:
     Args:
         weight: what merging two cells costs, in products of a row.
     """
-    n, columns = groups.shape
-    held = [int(np.count_nonzero(np.bincount(groups[:, f] + 1, minlength=1)[1:])) for f in range(columns)]
-    order = sorted(range(columns), key=held.__getitem__)
-    single: dict[tuple[int, ...], _Cost] = {
-        (f,): _Cost(int(np.count_nonzero(groups[:, f] >= 0)) - held[f], 0) for f in range(columns)
-    }
+    numbers = np.ascontiguousarray(groups.T) + np.int32(1)
+    numbers = numbers[:, numbers.any(axis=0)].astype(np.int64)
+    n, size = numbers.shape[1], n_groups + 1
+    empty, held = [], []
+    for column in numbers:
+        counts = np.bincount(column, minlength=size)
+        empty.append(int(counts[0]))
+        held.append(int(np.count_nonzero(counts[1:])))
+    order = sorted(range(len(held)), key=held.__getitem__)
+    single: dict[tuple[int, ...], _Cost] = {(f,): _Cost(n - empty[f] - held[f], 0) for f in range(len(held))}
     best = single
     for sets in (_pairs(order), _triples(order, held, n)):
         costs = dict(single)
         for each in sets:
-            joint, apart = _cost(groups, each, n_groups, held), [single[(f,)] for f in each]
+            joint, apart = _cost(numbers, each, size, held), [single[(f,)] for f in each]
             if joint.weighed(weight) < sum(cost.weighed(weight) for cost in apart):
                 costs[each] = joint
                 for f in each:
@@ -89,11 +93,22 @@ class _Cost(NamedTuple):
         return self.rows + weight * self.merges
 
 
-def _cost(groups: Groups, columns: Sequence[int], n_groups: int, held: Sequence[int]) -> _Cost:
-    numbers, cells = cells_of(groups, columns, n_groups)
-    rows = int(np.count_nonzero(numbers >= 0)) - len(cells)
-    merged = [int(np.count_nonzero(cells[:, at] >= 0)) - held[f] for at, f in enumerate(columns)]
-    return _Cost(rows, sum(merged))
+def _cost(numbers: NDArray[np.int64], columns: Sequence[int], size: int, held: Sequence[int]) -> _Cost:
+    """Count what a set takes; ``numbers`` [F, n] are groups from 1 on, 0 where a row is absent."""
+    first, *others = columns
+    keys, rows, cells = numbers[first], numbers.shape[1], np.arange(size)[:, None]
+    for at, column in enumerate(others):
+        keys = keys * size + numbers[column]
+        room = len(cells) * size
+        if at + 1 < len(others):
+            filled, keys = _ranked(keys, room)
+        else:
+            filled, absent = _counted(keys, room, bool(len(cells) and not cells[0].any()))
+            rows -= absent
+        cells = np.concatenate([cells[filled // size], (filled % size)[:, None]], axis=1)
+    full = cells[cells.any(axis=1)]
+    merges = sum(int(np.count_nonzero(full[:, at])) - held[f] for at, f in enumerate(columns))
+    return _Cost(rows - len(full), merges)
 
 
 def _pairs(order: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -110,6 +125,14 @@ def _triples(order: Sequence[int], held: Sequence[int], n: int) -> Iterator[tupl
     if any(held[a] * held[b] * held[c] <= n for a, b, c in chosen):
         yield from chosen
         yield from _pairs(middle[len(chosen) :])
+
+
+def _counted(keys: NDArray[np.int64], size: int, first: bool) -> tuple[NDArray[np.int64], int]:
+    """Return the different keys, all in range(size), and if asked for how often the key 0 occurs."""
+    if size > max(_ROOM, 8 * len(keys)):
+        return np.unique(keys), int(np.count_nonzero(keys == 0)) if first else 0
+    counts = np.bincount(keys, minlength=size)
+    return np.flatnonzero(counts), int(counts[0]) if first else 0
 
 
 def _ranked(keys: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
