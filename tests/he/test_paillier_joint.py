@@ -1,0 +1,141 @@
+"""Sums by several columns at once are those of each column by itself, in every kernel, and take fewer products."""
+
+from __future__ import annotations
+
+from math import gcd
+
+import numpy as np
+import pytest
+from gmpy2 import mpz
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelward.he.paillier.joint import cells_of, choose, plan
+from labelward.he.paillier.kernel import KERNELS, obstacle
+from labelward.he.paillier.kernel import choose as kernel_of
+from labelward.he.paillier.numbers import size_of, write
+from labelward.he.paillier.rooms import Rooms
+
+RUNNING = [name for name in KERNELS if not obstacle(name)]
+
+
+@st.composite
+def grouped(draw: st.DrawFn) -> tuple[np.ndarray, int]:
+    """Draw groups [n, F]: rows absent from some columns or all, empty groups, columns that hang together."""
+    n, columns, n_groups = draw(st.integers(0, 60)), draw(st.integers(1, 7)), draw(st.integers(1, 5))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    groups = rng.integers(-1, n_groups, size=(n, columns)).astype(np.int32)
+    if draw(st.booleans()):
+        groups[:, -1] = groups[:, 0]
+    groups[groups == draw(st.integers(0, 5))] = 0
+    groups[rng.random(n) < draw(st.sampled_from([0.0, 0.3, 1.0]))] = -1
+    return groups, n_groups
+
+
+def partitions(draw: st.DrawFn, columns: int) -> tuple[tuple[int, ...], ...]:
+    """Draw sets of one to three columns that hold each column once."""
+    order, sets = draw(st.permutations(range(columns))), []
+    while order:
+        size = draw(st.integers(1, 3))
+        sets.append(tuple(order[:size]))
+        order = order[size:]
+    return tuple(sets)
+
+
+@given(case=grouped())
+@settings(deadline=None)
+def test_joint_cells_are_the_different_rows(case: tuple[np.ndarray, int]) -> None:
+    groups, n_groups = case
+    numbers, cells = cells_of(groups, range(groups.shape[1]), n_groups)
+    expected = sorted({tuple(row) for row in groups.tolist() if max(row) >= 0})
+    assert [tuple(cell) for cell in cells.tolist()] == expected
+    for row, number in zip(groups.tolist(), numbers.tolist(), strict=True):
+        assert (tuple(row) == expected[number]) if number >= 0 else max(row) < 0
+
+
+@given(case=grouped(), weight=st.sampled_from([0.5, 1.0, 2.0, 5.0]))
+@settings(deadline=None)
+def test_what_a_plan_takes_is_counted_by_doing_it(case: tuple[np.ndarray, int], weight: float) -> None:
+    """Products of rows into joint cells, and of joint cells into cells; never more than without."""
+    groups, n_groups = case
+    chosen = plan(groups, n_groups, weight)
+    assert chosen.sets == choose(groups, n_groups, weight)
+    assert sorted(column for columns in chosen.sets for column in columns) == list(range(groups.shape[1]))
+    products, weighed = 0, 0.0
+    for columns in chosen.sets:
+        inside = [tuple(row) for row in groups[:, columns].tolist() if max(row) >= 0]
+        joint = set(inside)
+        merges = sum(
+            len([cell for cell in joint if cell[at] >= 0]) - len({cell[at] for cell in joint if cell[at] >= 0})
+            for at in range(len(columns))
+        )
+        products += len(inside) - len(joint) + merges
+        weighed += len(inside) - len(joint) + weight * merges
+    assert chosen.products == products
+    apart = sum(int((column >= 0).sum()) - len(set(column[column >= 0].tolist())) for column in groups.T)
+    assert weighed <= apart
+
+
+def test_pairs_on_a_root_as_of_job_a_and_triples_where_rows_are_many() -> None:
+    """30,000 rows × 11 columns × 32 bins: at most 0.65 of the products (the acceptance's bound); triples from 10^5."""
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, 32, size=(30_000, 11)).astype(np.int32)
+    chosen = plan(groups, 32, 2.0)
+    assert max(map(len, chosen.sets)) == 2
+    assert chosen.products <= 0.65 * (30_000 - 32) * 11
+    many = plan(rng.integers(0, 32, size=(300_000, 7)).astype(np.int32), 32, 2.0)
+    assert sorted(map(len, many.sets)) == [2, 2, 3]
+    few = plan(groups[:500], 32, 2.0)
+    assert few.sets == tuple((f,) for f in range(11))
+
+
+def test_columns_that_hang_together_are_found_by_their_cells() -> None:
+    """Two equal columns of many bins have few joint cells: half of the products."""
+    column = np.random.default_rng(0).integers(0, 500, size=2000).astype(np.int32)
+    assert plan(np.stack([column, column], axis=1), 500, 2.0) == (((0, 1),), 2000 - len(set(column.tolist())))
+
+
+@pytest.mark.parametrize("name", RUNNING)
+@given(case=grouped(), data=st.data())
+@settings(deadline=None, max_examples=40)
+def test_sums_by_any_sets_are_products_of_integers(
+    name: str, case: tuple[np.ndarray, int], data: st.DataObject
+) -> None:
+    """Products of integers: each kernel, each partition of the columns, any stretch of rows that came in any blocks."""
+    groups, n_groups = case
+    sets = partitions(data.draw, groups.shape[1])
+    seed, threads, before = data.draw(st.integers(0, 2**32)), data.draw(st.integers(1, 2)), data.draw(st.integers(0, 9))
+    n = 2**512 - 2 * (seed % 1000) - 1
+    square, size, rng = n * n, size_of(mpz(n) ** 2), np.random.default_rng(seed)
+    edges = [1, n - 1, n + 1, square - 1, 2**52 - 1, 2**520 - 1, square // 2]
+    edges += [int.from_bytes(rng.bytes(size), "big") % square for _ in range(20)]
+    units = [number for number in edges if gcd(number, n) == 1]
+    numbers = [units[i] for i in rng.integers(0, len(units), before + len(groups))]
+    rows = kernel_of(name, threads=threads).rows(mpz(n), len(numbers), Rooms(seed % 3 * 10_000).make)
+    ciphertexts, cut = write(map(mpz, numbers), size), int(rng.integers(0, len(numbers) + 1)) * size
+    for block in (ciphertexts[:cut], ciphertexts[cut:]):
+        if block:
+            rows.add(block)
+    expected = [1] * (groups.shape[1] * n_groups)
+    for number, row in zip(numbers[before:], groups.tolist(), strict=True):
+        for column, group in enumerate(row):
+            if group >= 0:
+                at = column * n_groups + group
+                expected[at] = expected[at] * number % square
+    if len(groups):
+        assert rows.sums(groups, n_groups, before, sets) == write(map(mpz, expected), size)
+
+
+@pytest.mark.parametrize("name", [name for name in RUNNING if name != "gmpy2"])
+def test_many_rows_by_triples_and_pairs(name: str) -> None:
+    """Cells and exponents of more than one digit, several threads: the same bytes as one column after the other."""
+    rng, n, count = np.random.default_rng(2), mpz(2**256 - 189), 70_000
+    numbers = [mpz(int.from_bytes(rng.bytes(63), "big") | 1) for _ in range(100)]
+    ciphertexts = write([numbers[i] for i in rng.integers(0, 100, count)], 64)
+    groups = np.minimum(rng.integers(0, 12, size=(count, 5)), [11, 11, 0, 3, 11]).astype(np.int32)
+    made = []
+    for sets in (((0,), (1,), (2,), (3,), (4,)), ((0, 2, 3), (1, 4)), ((2,), (4, 0, 1), (3,))):
+        rows = kernel_of(name, threads=2).rows(n, count, Rooms().make)
+        rows.add(ciphertexts)
+        made.append(rows.sums(groups, 12, 0, sets))
+    assert made[0] == made[1] == made[2]
