@@ -262,7 +262,7 @@ def test_each_party_has_its_own_memory_and_only_the_active_one_encrypts_ahead(
         records = trained(company, Meeting({1: ("telco", 6)}, last=1 if limits[0] == "1 KB" else 100))
     assert {record.stage for record in records.values()} == {"closed"}
     assert sorted(made) == [(1000, True), (2000, False), (3000, False), (4000, True), (5000, False), (6000, False)]
-    assert not [each for each in threading.enumerate() if each.name.startswith("labelward-")]
+    assert not [each for each in threading.enumerate() if each.name.startswith("labelward-prepare")]
 
 
 def test_a_finished_run_is_not_run_again(company: Path) -> None:

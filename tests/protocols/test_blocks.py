@@ -168,7 +168,8 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def preparing() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name.startswith("labelward-")]
+    names = [each.name for each in threading.enumerate()]
+    return [name for name in names if name.startswith(("labelward-prepare", "labelward-encrypt"))]
 
 
 def test_encrypting_ahead_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
