@@ -27,7 +27,7 @@ from labelward.he.paillier.numbers import read, size_of, write
 
 __all__ = ["LibgmpOwner", "LibgmpPublic", "LibgmpRows", "Made", "obstacle"]
 
-_PIECE = 256  # rows encrypted at a time
+_PIECE = 2048  # rows encrypted at a time
 
 
 def obstacle() -> str:

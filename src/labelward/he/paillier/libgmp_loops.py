@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 _LINE = 8  # words that a cache moves at a time
-_TILE = 64  # cells that stay in the second-level cache beside a table
+_TILE = 512  # cells that share a table while it is in the second-level cache
 
 _copy, _add_words = limbs.copy, limbs.add_words
 _enter, _product, _reduce, _square, _step = limbs.enter, limbs.product, limbs.reduce, limbs.square, limbs.step

@@ -20,7 +20,7 @@ __all__ = ["PowerTable", "Root", "bytes_of", "cut", "each", "limbs_of", "number_
 _BLOCK = 512  # rows that share an inversion, and whose cells stay in the second-level cache
 _MEMORY = 48 << 20  # bytes of one base's tables
 _ENTRY = 6  # what making an entry costs, in products of a power
-_WIDEST = 9
+_WIDEST = 10
 
 
 def limbs_of(number: mpz, limbs: int) -> Limbs:
