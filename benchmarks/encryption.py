@@ -5,14 +5,17 @@
 
 For each kernel first the price of one operation on one core (milliseconds of this process; the median of several runs),
 then one root histogram with all workers (seconds of wall time, and of this process): 30,000 rows with two numbers each,
-11 columns, 32 bins. The least that aggregation can take is products × the measured price of one ÷ cores; ``aggregate
-by that`` is how many times that it took. Last, if asked for, products of random and of edge numbers against integers.
+11 columns, 32 bins. ``prepare`` is what each row takes once, before its first sum. The least that aggregation can take
+is its products × the measured price of one ÷ cores, where a merge of two joint cells counts as two (both factors are of
+full length); ``aggregate by that`` is how many times that it took, in processor time. ``products by plain`` are the
+products with joint cells by those without. Last, if asked for, products of random and of edge numbers against integers.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import secrets
 import statistics
@@ -26,7 +29,10 @@ from gmpy2 import mpz
 
 from labelward.he import Layout, PrivateKey, PublicKey
 from labelward.he.paillier import PaillierEngine
-from labelward.he.paillier.kernel import KERNELS, obstacle
+from labelward.he.paillier.joint import plan
+from labelward.he.paillier.kernel import KERNELS, choose, obstacle
+from labelward.he.paillier.numbers import read, write
+from labelward.he.paillier.rooms import Rooms
 from labelward.rng import Protection
 
 COLUMNS, BINS, RUNS = 11, 32, 5
@@ -71,6 +77,18 @@ def product(bits: int) -> float:
     return median(lambda: loops.chain(start, factors, square.odd, out), 256 * 8)
 
 
+def square(bits: int) -> float:
+    """Return milliseconds of one of IFMA's squares of a number below n², which :func:`product` would take two for."""
+    from labelward.he.paillier import ifma_loops as loops
+    from labelward.he.paillier.ifma_numbers import Root, aligned
+
+    modulus = Root(mpz(secrets.randbits(bits) | 1 | 1 << (bits - 1))).square
+    start, out = aligned(modulus.rows, 8), aligned(256, modulus.limbs, 8)
+    start[:] = 0
+    start[0] = 1
+    return median(lambda: loops.squares(start, modulus.odd, out), 256 * 8)
+
+
 def compare(bits: int, count: int) -> int:
     """Check ``count`` of IFMA's products against gmpy2, half of the factors at the edges of their limbs."""
     from labelward.he.paillier import ifma_loops as loops
@@ -102,6 +120,31 @@ def compare(bits: int, count: int) -> int:
     return done
 
 
+def compare_sums(bits: int, kernel: str, count: int) -> int:
+    """Check as many products of a kernel's sums against integers: ciphertexts at edges and random, moduli of all kinds."""
+    rng, done, n_rows, columns, n_groups = np.random.default_rng(0), 0, 2000, 5, 16
+    while done < count:
+        n = 2**bits - 1 - 2 * done if done % 4 else secrets.randbits(bits) | 1 | 1 << (bits - 1)
+        size, square = bits // 4, n * n
+        ends = [1, 2, n - 1, n + 1, square - 1, square - n - 1, 2**52 - 1, 2**64 - 1, 2 ** (bits - 64) - 1, 2**bits + 1]
+        numbers = [secrets.randbelow(square) for _ in range(n_rows)]
+        numbers[::2] = (ends * n_rows)[: n_rows // 2]
+        numbers = [number if math.gcd(number, n) == 1 else 1 for number in numbers]
+        groups = rng.integers(-1, n_groups, size=(n_rows, columns)).astype(np.int32)
+        rows = choose(kernel).rows(mpz(n), n_rows, Rooms().make)
+        rows.add(write(map(mpz, numbers), size))
+        made = read(rows.sums(groups, n_groups, 0, ((0,), (1, 3), (2,), (4,))), size)
+        expected = [mpz(1)] * (columns * n_groups)
+        for number, row in zip(numbers, groups.tolist(), strict=True):
+            for column, group in enumerate(row):
+                if group >= 0:
+                    expected[column * n_groups + group] = expected[column * n_groups + group] * number % square
+        if made != expected:
+            raise SystemExit(f"{kernel}, {bits} bits: sums modulo {n}² are not those of integers")
+        done += n_rows * columns
+    return done
+
+
 def operations(bits: int, kernel: str) -> Figures:
     """Measure single operations in this process."""
     rows = 1000
@@ -110,14 +153,17 @@ def operations(bits: int, kernel: str) -> Figures:
     start = time.process_time()
     private, public = keys(engine, bits)
     made = (time.process_time() - start) * 1000
-    opened = public.rows(private.encrypt(values, layout).block())
+    block = private.encrypt(values, layout).block()
+    opened = public.rows(block)
+    products = plan(bins, BINS, choose(kernel).merge)
     sums = opened.group_sums(bins, BINS)
     sealed = sums.seal()
-    return ({"one product": product(bits)} if kernel == "ifma" else {}) | {
+    return ({"one product": product(bits), "one square": square(bits)} if kernel == "ifma" else {}) | {
         "make a key": made,
         "encrypt, with the secret": median(lambda: private.encrypt(values, layout), rows),
         "encrypt, without it": median(lambda: public.encrypt(values[:100], layout), 100),
-        "add": median(lambda: opened.group_sums(bins, BINS), rows * COLUMNS - COLUMNS * BINS),
+        "prepare": median(lambda: public.rows(block), rows),
+        "add": median(lambda: opened.group_sums(bins, BINS), products.rows + products.merges),
         "seal, per sum": median(sums.seal, COLUMNS * BINS),
         "decrypt, per ciphertext": median(lambda: private.decrypt(sealed), sealed.count),
     }
@@ -133,23 +179,23 @@ def histogram(bits: int, workers: int, rows: int, kernel: str, single: Figures) 
         block = private.encrypt(values, layout).block()
         marks.append(times())
         opened = public.rows(block)
+        marks.append(times())
         sums = opened.group_sums(bins, BINS)
         marks.append(times())
         sealed = sums.seal()
         marks.append(times())
         private.decrypt(sealed)
         marks.append(times())
-        opened.group_sums(bins, BINS)  # rows are prepared once, and summed at each level
-        again = times() - marks[-1]
     engine.close()
-    names, figures = ("encrypt", "aggregate", "seal", "decrypt"), dict[str, float]()
+    names, figures = ("encrypt", "prepare", "aggregate", "seal", "decrypt"), dict[str, float]()
     for name, (wall, used) in zip(names, np.diff(marks, axis=0).tolist(), strict=True):
         figures |= {name: wall, f"{name}, processor": used}
-    figures |= {"aggregate again": again[0], "aggregate again, processor": again[1]}
     figures["total"] = float((marks[-1] - marks[0])[0])
+    chosen = plan(bins, BINS, choose(kernel).merge)
+    figures["products by plain"] = (chosen.rows + chosen.merges) / (rows * COLUMNS - COLUMNS * BINS)
     if "one product" in single:
-        least = rows * COLUMNS * single["one product"] / 1000
-        figures |= {"aggregate by that": figures["aggregate, processor"] / least, "again by that": again[1] / least}
+        least = (chosen.rows + 2 * chosen.merges) * single["one product"] / 1000
+        figures["aggregate by that"] = figures["aggregate, processor"] / least
     return figures | {"bytes there": float(len(block.data)), "bytes back": float(len(sealed.data))}
 
 
@@ -182,7 +228,12 @@ def main() -> None:
             print(f"{kernel}, {bits} bits: a root histogram of {asked.rows} rows × {COLUMNS} columns × {BINS} bins")
             print("\n".join(f"  {name:28}{value:10.3f}" for name, value in root.items()))
     if asked.compare:
-        result["compared"] = {str(bits): compare(bits, asked.compare) for bits in asked.bits}
+        result["compared"] = {
+            kernel: {str(bits): compare_sums(bits, kernel, asked.compare) for bits in asked.bits}
+            for kernel in asked.kernels
+        }
+        if "ifma" in asked.kernels:
+            result["compared"]["ifma, each product"] = {str(bits): compare(bits, asked.compare) for bits in asked.bits}
         print(f"\nproducts that are those of integers, by bits: {result['compared']}")
     if asked.json:
         asked.json.write_text(json.dumps(result, indent=2) + "\n")

@@ -27,10 +27,11 @@ _ROOM = 1 << 16  # keys that may be counted in an array, whatever the number of 
 
 
 class Plan(NamedTuple):
-    """Sets of columns, and the products that summing by them takes: of rows, and of cells that are merged."""
+    """Sets of columns, and what summing by them takes: products of rows, and merges of cells."""
 
     sets: Sets
-    products: int
+    rows: int
+    merges: int
 
 
 def cells_of(groups: Groups, columns: Sequence[int], n_groups: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -82,7 +83,9 @@ def plan(groups: Groups, n_groups: int, weight: float) -> Plan:
                     del costs[(f,)]
         if sum(cost.weighed(weight) for cost in costs.values()) < sum(cost.weighed(weight) for cost in best.values()):
             best = costs
-    return Plan(tuple(sorted(best)), sum(cost.rows + cost.merges for cost in best.values()))
+    return (
+        Plan(tuple(sorted(best)), *(sum(each) for each in zip(*best.values(), strict=True))) if best else Plan((), 0, 0)
+    )
 
 
 class _Cost(NamedTuple):
