@@ -33,6 +33,11 @@ class Plan(NamedTuple):
     rows: int
     merges: int
 
+    @property
+    def products(self) -> int:
+        """Both together."""
+        return self.rows + self.merges
+
 
 def cells_of(groups: Groups, columns: Sequence[int], n_groups: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Number the joint cells of ``columns`` that hold rows.
@@ -83,9 +88,8 @@ def plan(groups: Groups, n_groups: int, weight: float) -> Plan:
                     del costs[(f,)]
         if sum(cost.weighed(weight) for cost in costs.values()) < sum(cost.weighed(weight) for cost in best.values()):
             best = costs
-    return (
-        Plan(tuple(sorted(best)), *(sum(each) for each in zip(*best.values(), strict=True))) if best else Plan((), 0, 0)
-    )
+    taken = best.values()
+    return Plan(tuple(sorted(best)), sum(cost.rows for cost in taken), sum(cost.merges for cost in taken))
 
 
 class _Cost(NamedTuple):

@@ -118,7 +118,7 @@ class PaillierRows(EncryptedRows):
             for other in others:
                 first, _ = _multiply(first, other, key)
             parts.append(first)
-        key.counts.additions += (chosen.rows + chosen.merges) * count
+        key.counts.additions += chosen.products * count
         return PaillierSums(key, self.layout, shape, parts)
 
     def _take(self, parts: list[bytes]) -> None:
