@@ -43,7 +43,8 @@ check: $(VENV)/.for-development
 	$(BIN)/mypy
 
 bench: $(VENV)/.for-development
-	@for each in benchmarks/[a-z]*.py; do echo "== $$each"; $(BIN)/python "$$each" || exit 1; done
+	@for each in benchmarks/[a-z]*.py; do echo "== $$each"; \
+	$(BIN)/python "$$each" --json "benchmarks/results/$$(basename "$$each" .py).json" || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """Times of the kernels beside the whole training of XGBoost ``hist`` on the same data, in one process.
 
-    python benchmarks/kernels.py [--rows 100000] [--columns 30]
+    python benchmarks/kernels.py [--rows 100000] [--columns 30] [--json FILE]
 
 Two threads, as two parties would: each bins and sums its half of the columns. XGBoost has two threads, and its time
 includes the construction of its matrix. Runs are interleaved; medians are printed. Compilation is excluded.
@@ -12,10 +12,11 @@ import argparse
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import xgboost
-from _wiring import processor
+from _wiring import report
 from numpy.typing import NDArray
 
 from labelward.kernels.binning import bin_columns, node_candidates, presort
@@ -81,6 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--columns", type=int, default=30)
+    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     rng = np.random.default_rng(0)
     x = rng.standard_normal((options.rows, options.columns))
@@ -93,11 +95,14 @@ def main() -> None:
             job()
             if repeat:
                 times[name].append(time.perf_counter() - start)
-    print(f"{processor()}; {options.rows} x {options.columns}; medians of {REPEATS} interleaved runs")
     medians = {name: float(np.median(values)) for name, values in times.items()}
     base = medians["XGBoost hist, DMatrix: all"]
-    for name, seconds in medians.items():
-        print(f"{name:36} {1000 * seconds:9.2f} ms  {seconds / base:7.3f} of XGBoost")
+    figures = {
+        name: {"milliseconds": round(1000 * seconds, 2), "of XGBoost": round(seconds / base, 3)}
+        for name, seconds in medians.items()
+    }
+    shape = {"rows": options.rows, "columns": options.columns, "repeats": REPEATS}
+    report("kernels", {**shape, "medians": figures}, options.json)
 
 
 if __name__ == "__main__":

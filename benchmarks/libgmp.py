@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/libgmp.py [--bits 2048 3072] [--compare 1000000]
+    python benchmarks/libgmp.py [--bits 2048 3072] [--compare 1000000] [--json FILE]
 
 A product is that of a number modulo n² with one below n, which is what summing one row takes. Times are processor time
 of one core, the least of several turns that both take one after the other, so that both have the same machine.
@@ -13,9 +13,11 @@ from __future__ import annotations
 import argparse
 import secrets
 import time
+from pathlib import Path
 
 import gmpy2
 import numpy as np
+from _wiring import report
 from gmpy2 import mpz
 
 from labelward.he.paillier.ifma_limbs import Limbs, jit
@@ -88,15 +90,19 @@ def products(bits: int) -> tuple[float, float]:
 
 
 def main() -> None:
+    """Measure, print, and store if asked."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--bits", type=int, nargs="+", default=[2048, 3072, 4096])
     parser.add_argument("--compare", type=int, default=0)
+    parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
+    found: dict[str, dict[str, float]] = {}
     for bits in asked.bits:
         mine, other = products(bits)
-        print(f"{bits} bits: libgmp {mine:.2f} µs, gmpy2 {other:.2f} µs, ratio {mine / other:.2f}", flush=True)
+        found[str(bits)] = {"libgmp": round(mine, 3), "gmpy2": round(other, 3), "ratio": round(mine / other, 3)}
         if asked.compare:
-            print(f"{bits} bits: {compare(bits, asked.compare)} products are those of integers", flush=True)
+            found[str(bits)]["products that are those of integers"] = compare(bits, asked.compare)
+    report("libgmp", {"limit": 0.9, "microseconds of a product": found}, asked.json)
 
 
 if __name__ == "__main__":
