@@ -156,6 +156,24 @@ def test_joint_cells(
 
 
 @needs_libgmp
+@pytest.mark.parametrize("threads", [1, 3])
+def test_cells_that_several_stretches_share(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    """Stretches that end within cells, at their ends, and cells of many stretches."""
+    from labelward.he.paillier import libgmp
+
+    monkeypatch.setattr(libgmp, "_STRETCH", 7)
+    value, rng = mpz(2**521 - 1), np.random.default_rng(0)
+    data = write([mpz(x) for x in rng.integers(1, 2**40, size=150)], 131)
+    groups = np.stack([np.repeat([0, 1, 2], [7, 100, 43]), np.zeros(150), rng.integers(-1, 3, size=150)], axis=1)
+    made = []
+    for kernel in (Gmp(), choose("libgmp", threads=threads)):
+        rows = kernel.rows(value, 150, Rooms().make)
+        rows.add(data)
+        made.append(rows.sums(groups.astype(np.int32), 3, 0, ((0,), (1, 2))))
+    assert made[0] == made[1]
+
+
+@needs_libgmp
 def test_encryptions_of_zero_are_completed() -> None:
     p, q = mpz(2**127 - 1), mpz(2**89 - 1) << 38 | 115
     while gcd(int(p * q), int((p - 1) * (q - 1))) != 1 or q % 2 == 0:

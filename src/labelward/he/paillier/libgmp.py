@@ -28,6 +28,7 @@ from labelward.he.paillier.numbers import read, size_of, write
 __all__ = ["LibgmpOwner", "LibgmpPublic", "LibgmpRows", "Made", "obstacle"]
 
 _PIECE = 2048  # rows encrypted at a time
+_STRETCH = 1 << 15  # products without looking up, so that whoever interrupts is heard soon
 
 
 def obstacle() -> str:
@@ -239,7 +240,7 @@ class LibgmpRows:
         """Multiply items, rows [n, 3, k] or cells [n, 3k+1], by their number below ``count``; -1 is none."""
         order, ranks = (np.empty(len(numbers), dtype=np.int64) for _ in range(2))
         entries = loops.arrange(numbers, np.zeros(count + 1, dtype=np.int64), order, ranks)
-        parts = cut(entries, self._threads)
+        parts = cut(entries, self._threads, _STRETCH)
         places, owners = self._places(items, order, ranks, parts, count)
         used = np.flatnonzero(owners >= 0)
         if len(used) > count:  # a cell that several parts found something of
