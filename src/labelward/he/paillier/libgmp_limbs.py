@@ -10,8 +10,8 @@ X < R, and L, a sum of numbers below R. Cells are in Montgomery's form: that of 
 so the new digits are r and X·b/R + q, where r and X·b/R are two Montgomery products modulo N (P. Montgomery, *Modular
 Multiplication Without Trial Division*, 1985), the first of which also gives q. With b/N modulo R stored beside b, q is
 the low half of one product. As A·b - q·N is R·r, it is r modulo R - 1 too: products modulo 2^(64·k) - 1 suffice, which
-cost two thirds of whole ones, and r is known but for a multiple of R - 1, which the highest words tell. In all two
-thirds of what dividing by N² costs.
+cost two thirds of whole ones, and r is known but for a multiple of R - 1, which the highest words tell. In all this
+takes three quarters of the time of a product and a division by N².
 
 **A product of two cells** needs A·A', A·X' + A'·X, and no X·X', for N² vanishes: five products instead of eight.
 
