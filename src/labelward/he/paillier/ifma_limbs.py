@@ -36,6 +36,7 @@ Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
 _MASK, _SHIFT, _ZERO = np.uint64(2**LIMB_BITS - 1), np.uint64(LIMB_BITS), np.uint64(0)
 _BYTE = np.uint64(255)
+_SPARE = np.uint64(2 * LIMB_BITS - 64)  # a word that begins at a higher bit of a limb reaches into the next but one
 
 
 class Odd(NamedTuple):
@@ -126,21 +127,21 @@ def unpack(data: NDArray[np.uint8], rows: Limbs) -> None:
 def pack(rows: Limbs, data: NDArray[np.uint8]) -> None:
     """Write rows as big-endian numbers ``data`` [n, size]."""
     size, limbs, flat = data.shape[1], rows.shape[1], data.reshape(-1)
+    whole = min(size // 8, (LIMB_BITS * (limbs - 2)) // 64)  # words that three limbs surely hold
     for i in range(len(data)):
-        for start in range(0, size, 8):
-            j = 8 * start // LIMB_BITS
-            word, bits = _ZERO, LIMB_BITS - (8 * start - LIMB_BITS * j)
-            if j < limbs:
-                word = rows[i, j] >> np.uint64(LIMB_BITS - bits)
-            for following in range(j + 1, min(j + 3, limbs)):
-                if bits < 64:
-                    word |= rows[i, following] << np.uint64(bits)
-                bits += LIMB_BITS
-            if start + 8 <= size:
-                write_word(flat, (i + 1) * size - start - 8, word)
-            else:
-                for b in range(size - start):
-                    data[i, size - 1 - start - b] = np.uint8((word >> np.uint64(8 * b)) & _BYTE)
+        row, end = rows[i], (i + 1) * size
+        for word in range(whole):
+            j, bits = 64 * word // LIMB_BITS, np.uint64(64 * word % LIMB_BITS)
+            value = row[j] >> bits | row[j + 1] << (_SHIFT - bits)
+            if bits > _SPARE:
+                value |= row[j + 2] << (_SHIFT + _SHIFT - bits)
+            write_word(flat, end - 8 * word - 8, value)
+        for byte in range(8 * whole, size):
+            j, bits = 8 * byte // LIMB_BITS, np.uint64(8 * byte % LIMB_BITS)
+            value = row[j] >> bits if j < limbs else _ZERO
+            if j + 1 < limbs:
+                value |= row[j + 1] << (_SHIFT - bits)
+            flat[end - 1 - byte] = np.uint8(value & _BYTE)
 
 
 @jit

@@ -9,6 +9,7 @@ then merged (:mod:`~labelward.he.paillier.joint`), and only what comes of that i
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -28,6 +29,7 @@ from labelward.he.paillier.numbers import size_of
 __all__ = ["IfmaRows", "RowsKey"]
 
 _FEW = 1024  # entries that are not worth a second thread
+_ROOM = 1 << 16  # keys that may be counted in an array, whatever the number of rows
 
 
 class RowsKey:
@@ -39,21 +41,26 @@ class RowsKey:
         self.by_total = repeated(n * extended * square.radix % square.value, square.limbs)
         self.size = size_of(square.value)
         self.neutral = limbs_of(self.root.radix**2 % square.value, square.limbs)
-        self._digits: list[Limbs] = []
+        self._lock = threading.Lock()
+        self._digits = np.empty((0, 1 << DIGIT, 2, self.root.rows), dtype=np.uint64)
 
     def powers(self, most: int) -> Limbs:
         """Return tables for exponents of R² up to ``most``, for :func:`~labelward.he.paillier.ifma_sums.close`."""
+        with self._lock:  # parties of one process share an engine
+            while not len(self._digits) or most >> DIGIT * len(self._digits):
+                self._digits = np.concatenate([self._digits, self._further(1 << DIGIT * len(self._digits))])
+            return self._digits
+
+    def _further(self, step: int) -> Limbs:
         square, factor = self.root.square, self.root.radix**2
-        while not self._digits or most >> DIGIT * len(self._digits):
-            unit, power = pow(factor, 1 << DIGIT * len(self._digits), square.value), factor % square.value
-            numbers = np.empty((1 << DIGIT, square.limbs), dtype=np.uint64)
-            for row in numbers:
-                row[:] = limbs_of(power, square.limbs)
-                power = power * unit % square.value
-            split = np.empty((1 << DIGIT, 2, self.root.rows), dtype=np.uint64)
-            self.root.split(numbers.__getitem__, split, 1)
-            self._digits.append(split)
-        return np.stack(self._digits)
+        unit, power = pow(factor, step, square.value), factor % square.value
+        numbers = np.empty((1 << DIGIT, square.limbs), dtype=np.uint64)
+        for row in numbers:
+            row[:] = limbs_of(power, square.limbs)
+            power = power * unit % square.value
+        split = np.empty((1, 1 << DIGIT, 2, self.root.rows), dtype=np.uint64)
+        self.root.split(numbers.__getitem__, split[0], 1)
+        return split
 
 
 class IfmaRows:
@@ -161,10 +168,22 @@ class _Entries:
             groups = groups[present]
         self.order, self.cells = (np.empty(len(groups) * len(joined), np.int32) for _ in range(2))
         for columns in joined:
-            numbers, cells = cells_of(groups, columns, n_groups)
-            entries += loops.arrange(numbers, len(cells), self.count, self.order[entries:], self.cells[entries:])
+            into = self.order[entries:], self.cells[entries:]
+            if (n_groups + 1) ** len(columns) <= max(_ROOM, 8 * len(groups)):
+                counts = np.zeros((n_groups + 1) ** len(columns), np.int64)
+                own = groups, np.array(columns, np.int64), n_groups
+                added, count = loops.arrange(*own, self.count, counts, *into)
+                keys = np.flatnonzero(counts)
+                shape = (n_groups + 1,) * len(columns)
+                cells = np.stack(np.unravel_index(keys, shape), axis=1).astype(np.int32) - np.int32(1)
+            else:  # too many keys to count: most of them would be empty
+                numbers, cells = cells_of(groups, columns, n_groups)
+                counts, own = np.zeros(len(cells) + 1, np.int64), (numbers[:, None], np.zeros(1, np.int64), len(cells))
+                added, count = loops.arrange(*own, self.count, counts, *into)
+            assert count == len(cells)
+            entries += added
             self._sets.append((columns, cells))
-            self.count += len(cells)
+            self.count += count
         self.order, self.cells = present[self.order[:entries]], self.cells[:entries]
 
     def targets(self, owners: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -82,25 +82,33 @@ def split_back(found: Limbs, inverted: Limbs, root: Odd, out: Limbs) -> None:
 
 @jit
 def arrange(
-    numbers: NDArray[np.int32], count: int, first: int, order: NDArray[np.int32], cells: NDArray[np.int32]
-) -> int:  # fmt: skip
-    """Sort rows by their cell ``numbers`` (-1: none) below ``count``; return how many there are.
+    groups: NDArray[np.int32], columns: NDArray[np.int64], n_groups: int, first: int,
+    counts: NDArray[np.int64], order: NDArray[np.int32], cells: NDArray[np.int32],
+) -> tuple[int, int]:  # fmt: skip
+    """Sort the rows of ``groups`` [n, F] by their groups in ``columns``; return how many entries and cells there are.
 
-    ``order`` becomes the rows and ``cells`` their cells, to which ``first`` is added.
+    ``counts`` are zeros for (n_groups + 1)^columns keys; those of the joint cells that hold rows become the entry
+    after their last one. ``order`` becomes the rows and ``cells`` their cells, numbered from ``first``.
     """
-    following = np.zeros(count + 1, np.int64)
-    for number in numbers:
-        following[number + 1] += 1
-    following[0] = 0
-    for number in range(count):
-        following[number + 1] += following[number]
-    for row in range(len(numbers)):
-        number = numbers[row]
-        if number >= 0:
-            order[following[number]] = row
-            cells[following[number]] = number + first
-            following[number] += 1
-    return int(following[count - 1]) if count else 0
+    size, n = n_groups + 1, len(groups)
+    keys = np.empty(n, np.int64)
+    for row in range(n):
+        key = 0
+        for column in columns:
+            key = key * size + groups[row, column] + 1
+        keys[row] = key
+        counts[key] += 1
+    counts[0], before, number = 0, 0, first
+    for key in range(1, len(counts)):
+        if counts[key]:
+            cells[before : before + counts[key]] = number
+            number += 1
+            before, counts[key] = before + counts[key], before
+    for row in range(n):
+        if keys[row]:
+            order[counts[keys[row]]] = row
+            counts[keys[row]] += 1
+    return before, number - first
 
 
 @jit
