@@ -174,14 +174,17 @@ def test_cells_that_several_stretches_share(monkeypatch: pytest.MonkeyPatch, thr
 
 
 @needs_libgmp
-def test_encryptions_of_zero_are_completed() -> None:
+@pytest.mark.parametrize("size", [1, 5, 31, 40])
+def test_encryptions_of_zero_are_completed(size: int) -> None:
+    """Plaintexts shorter and longer than the modulus, numbers at the ends of their range."""
     p, q = mpz(2**127 - 1), mpz(2**89 - 1) << 38 | 115
     while gcd(int(p * q), int((p - 1) * (q - 1))) != 1 or q % 2 == 0:
         q += 1
-    zeros = write(range(2, 90), size_of((p * q) ** 2))
-    plaintexts = write(range(-44, 44), 5, signed=True)
+    square, limit = (p * q) ** 2, mpz(1) << (8 * size - 1)
+    zeros = write([mpz(1), square - 1, square - p * q + 1, *map(mpz, range(2, 87))], size_of(square))
+    plaintexts = write([limit - 1, -limit, limit - 1, *map(mpz, range(-42, 43))], size, signed=True)
     first, second = (
-        kernel.owner(p, q, mpz(2), mpz(3), 1).complete(zeros, plaintexts, 5)
+        kernel.owner(p, q, mpz(2), mpz(3), 1).complete(zeros, plaintexts, size)
         for kernel in (Gmp(), choose("libgmp", threads=2))
     )
     assert first == second

@@ -59,6 +59,13 @@ class _Plaintexts:
         root = self._root
         loops.add_plain(root.mpn, root.odd, root.work(), self._limbs[part], self._factors, self._offset, cells)
 
+    def complete(self, part: slice, numbers: Limbs) -> None:
+        """Multiply numbers below N² by 1 + N·m for the plaintexts of ``part``, where the cofactor is R²."""
+        root, whole = self._root, limbs_of(self._root.square, 2 * self._root.limbs)
+        loops.complete(
+            root.mpn, root.odd, root.work(), self._limbs[part], self._factors, self._offset, whole, numbers
+        )  # fmt: skip
+
 
 def _raising(root: Root, numbers: list[mpz], into: Limbs) -> Callable[[], None]:
     """Return the work of raising numbers to p-1 modulo p²."""
@@ -120,15 +127,15 @@ class LibgmpOwner:
     def complete(self, zeros: bytes, plaintexts: bytes, size: int) -> bytes:
         """See :class:`~labelward.he.paillier.kernel.Owner`."""
         root = Root(self._n)
-        added, width = _Plaintexts(plaintexts, size, root, mpz(1)), size_of(root.square)
+        added, width = _Plaintexts(plaintexts, size, root, root.radix**2), size_of(root.square)
         data = np.frombuffer(zeros, dtype=np.uint8).reshape(-1, width)
         made = np.empty_like(data)
 
         def piece(part: slice) -> Callable[[], None]:
             def work() -> None:
-                cells = root.cells(rows_of(data[part], width, 2 * root.limbs))
-                added.add(part, cells)
-                made[part] = bytes_of(root.values(cells), width)
+                numbers = rows_of(data[part], width, 2 * root.limbs)
+                added.complete(part, numbers)
+                made[part] = bytes_of(numbers, width)
 
             return work
 

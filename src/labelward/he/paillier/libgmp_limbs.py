@@ -39,6 +39,7 @@ __all__ = [
     "enter",
     "product",
     "reduce",
+    "settle",
     "square",
     "step",
     "times",
@@ -160,7 +161,7 @@ def times(mpn: Mpn, m: Odd, work: int, q: int, x: int, y: int, y_inverse: int, o
 
 
 @jit
-def _settle(mpn: Mpn, m: Odd, number: int, carry: int) -> None:
+def settle(mpn: Mpn, m: Odd, number: int, carry: int) -> None:
     """Subtract N until nothing is carried."""
     while carry > 0:
         carry -= carry_of(mpn.subtract, number, number, m.n, m.limbs)
@@ -172,7 +173,7 @@ def _second(mpn: Mpn, m: Odd, x: int, q: int, negative: bool) -> None:
     carry = carry_of(mpn.add, x, x, q, m.limbs)
     if negative:
         carry += carry_of(mpn.add, x, x, m.minus, m.limbs)
-    _settle(mpn, m, x, carry)
+    settle(mpn, m, x, carry)
 
 
 @jit
@@ -216,7 +217,7 @@ def enter(mpn: Mpn, m: Odd, work: int, number: int, cell: int) -> None:
     k = m.limbs
     negative = reduce(mpn, m, work, cell + 8 * k, number, cell)
     if negative:
-        _settle(mpn, m, cell + 8 * k, carry_of(mpn.add, cell + 8 * k, cell + 8 * k, m.minus, k))
+        settle(mpn, m, cell + 8 * k, carry_of(mpn.add, cell + 8 * k, cell + 8 * k, m.minus, k))
     for j in range(k + 1):
         store(cell + 16 * k + 8 * j, _ZERO)
 
@@ -271,11 +272,11 @@ def value_of(mpn: Mpn, m: Odd, work: int, cell: int, out: int) -> None:
     times(mpn, m, rest, q, x, m.one, m.inverse, x)
     # L = low + high·R becomes low/R + high, and times R³/R is L·R
     times(mpn, m, rest, q, total, m.one, m.inverse, t)
-    _settle(mpn, m, t, add_words(t, np.int64(load(total + size)), k))
+    settle(mpn, m, t, add_words(t, np.int64(load(total + size)), k))
     times(mpn, m, rest, q, t, m.cube, m.cube_inverse, t)
     call_5(mpn.multiply, wide, cell, k, t, k)
     reduce(mpn, m, rest, q, wide, t)
-    _settle(mpn, m, x, carry_of(mpn.add, x, x, t, k))
+    settle(mpn, m, x, carry_of(mpn.add, x, x, t, k))
     while not below(x, m.n, k):
         carry_of(mpn.subtract, x, x, m.n, k)
     call_5(mpn.multiply, out, x, k, m.n, k)

@@ -16,15 +16,16 @@ from labelward.he.paillier.libgmp_limbs import Limbs, Odd
 from labelward.he.paillier.libgmp_load import Mpn
 
 __all__ = [
-    "add_plain", "arrange", "cells_of", "combine", "gather", "join", "multiply", "power", "powers", "split_back",
-    "split_forth", "tabulate", "values",
+    "add_plain", "arrange", "cells_of", "combine", "complete", "gather", "join", "multiply", "power", "powers",
+    "split_back", "split_forth", "tabulate", "values",
 ]  # fmt: skip
 
 _LINE = 8  # words that a cache moves at a time
 _TILE = 512  # cells that share a table while it is in the second-level cache
 
 _copy, _add_words = limbs.copy, limbs.add_words
-_enter, _product, _reduce, _square, _step = limbs.enter, limbs.product, limbs.reduce, limbs.square, limbs.step
+_enter, _product, _reduce, _settle = limbs.enter, limbs.product, limbs.reduce, limbs.settle
+_square, _step = limbs.square, limbs.step
 _below, _times, _value_of = limbs.below, limbs.times, limbs.value_of
 
 
@@ -200,6 +201,34 @@ def add_plain(mpn: Mpn, m: Odd, work: Limbs, plaintexts: Limbs, factors: Limbs, 
             _times(mpn, m, rest, q, at(plaintexts) + 8 * i * plaintexts.shape[1] + size * j, factor, factor + size, t)
             _add_total(mpn, total, t, k)
         _add_total(mpn, total, at(offset), k)
+
+
+@jit
+def complete(
+    mpn: Mpn, m: Odd, work: Limbs, plaintexts: Limbs, factors: Limbs, offset: Limbs, whole: Limbs, numbers: Limbs
+) -> None:  # fmt: skip
+    """Multiply ``numbers`` [n, 2k] below N² by 1 + N·m; ``whole`` [2k] is N².
+
+    ``plaintexts``, ``factors`` and ``offset`` are as in :func:`add_plain`, with f = R². What is added to a number is N
+    times it times m, of which the number modulo N is enough.
+    """
+    k, size = m.limbs, 8 * m.limbs
+    t, other, q, wide, rest = at(work), at(work) + size, at(work) + 2 * size, at(work) + 3 * size, at(work) + 5 * size
+    for i in range(len(numbers)):
+        number = at(numbers) + 16 * k * i
+        _copy(t, at(offset), k)
+        for j in range(len(factors)):
+            factor = at(factors) + 2 * size * j
+            plain = at(plaintexts) + 8 * i * plaintexts.shape[1] + size * j
+            _times(mpn, m, rest, q, plain, factor, factor + size, other)
+            _settle(mpn, m, t, carry_of(mpn.add, t, t, other, k))
+        _reduce(mpn, m, rest, q, number, other)
+        call_5(mpn.multiply, wide, other, k, t, k)
+        _reduce(mpn, m, rest, q, wide, other)
+        call_5(mpn.multiply, wide, other, k, m.n, k)
+        carry = carry_of(mpn.add, number, number, wide, 2 * k)
+        if carry != 0 or not _below(number, at(whole), 2 * k):
+            carry_of(mpn.subtract, number, number, at(whole), 2 * k)
 
 
 @jit
