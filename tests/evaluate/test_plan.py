@@ -123,7 +123,7 @@ def test_quantities_with_validation_rows_are_foreseen_exactly(tmp_path: Path) ->
 
 
 def test_later_trees_are_like_the_first(tmp_path: Path) -> None:
-    """Twelve trees are foreseen from three; what a tree takes varies with its shape, so the limits are generous."""
+    """Twelve trees are foreseen from eight; what a tree takes varies with its shape, so the limits are generous."""
     record, _ = trained(job_of(tmp_path, {"trees": 12, "depth": 4}), tmp_path / "out")
     expected, cost = record.estimate, record.cost
     assert expected is not None
@@ -182,7 +182,7 @@ def test_a_plan_tells_all_of_it(tmp_path: Path) -> None:
     found = plan(job, line=Line(bandwidth=8.0, latency=100.0))
     assert (found.dataset, found.variant, found.generated) == ("table", "none", ())
     assert found.parties == ("active", "telco", "shop")
-    assert found.looked_at == (found.rows, 3)
+    assert found.looked_at == (found.rows, 4)
     assert found.costs.engine == "paillier"
     assert found.costs.bits == 512
     assert all(getattr(found.costs, name) >= 0 for name in ("key", "owner_tables", "public_tables", "travel"))

@@ -41,7 +41,7 @@ Integers = NDArray[np.int64]
 Adding = Callable[[NDArray[np.int32], int], Additions]
 """Tells of groups [n, F], so many in each column, what an engine does to sum by them."""
 
-_ROUNDS = 3
+_ROUNDS, _MOST_ROUNDS = 3, 8
 _CELLS = 6_000_000
 """Rows times columns times rounds that a dry run looks at, at most."""
 _LEAST_ROWS = 2_000
@@ -186,7 +186,9 @@ def dry_run(params: TreeModel, subject: Subject, adding: Adding, *, seed: int, p
     """
     width = max(1, sum(len(own.names) for own in subject.columns.values()))
     together = _trees_of_a_round(params, subject)
-    rounds = min(params.trees, len(subject.columns) if params.mode == "mixed" else 1 if _draws(params) else _ROUNDS)
+    affordable = max(_ROUNDS, min(_MOST_ROUNDS, _CELLS // (width * subject.rows * together)))
+    several = max(len(subject.columns), affordable) if params.mode == "mixed" else affordable
+    rounds = min(params.trees, 1 if _draws(params) else several)
     seen = subject.some(max(_LEAST_ROWS, _CELLS // (width * rounds * together)), seed)
     short = replace(params, trees=rounds, early_stopping_rounds=0, eval_metric="auto")
     ctx = alone(seen.parties[0], seed=seed, rows=seen.rows)

@@ -16,7 +16,7 @@ from labelward.evaluate.costs.units import UnitCosts
 from labelward.evaluate.costs.work import ROWS, PartyWork, Run
 from labelward.protocols.tree.blocks import BLOCK_ROWS
 
-__all__ = ["Line", "between", "estimate", "meter_seconds"]
+__all__ = ["Line", "between", "estimate"]
 
 _PROCESS = 180_000_000
 """Bytes of an interpreter with its libraries."""
@@ -68,24 +68,6 @@ def estimate(
         memory={name: int(_memory(name, run, limit)) for name in works},
         kernel=costs.kernel,
     )
-
-
-def meter_seconds(single: float, *, rows: int, takes_part: Mapping[str, int], light: int = 200_000) -> float:
-    """Return seconds of the leakage meter over a training.
-
-    Args:
-        single: seconds of one reading for each row and tree, one start of Louvain's method.
-        takes_part: trees of each passive party.
-        light: rows times trees up to which all readings are made, with all five starts.
-    """
-    total = 0.0
-    for trees in takes_part.values():
-        for seen in range(1, min(trees, 16) + 1):
-            small = rows * seen <= light
-            third = seen // 3 if seen % 3 == 0 else seen
-            if small or seen == trees or any(part & (part - 1) == 0 for part in (seen, third)):
-                total += single * rows * seen * (5 if small else 1)
-    return total
 
 
 def _phases(name: str, works: Mapping[str, PartyWork], run: Run, dry: Dry, costs: UnitCosts) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.data import Rehearsal
-from labelward.defenses.leakage_meter import LeakageMeter, Measure, reading
+from labelward.defenses.leakage_meter import LeakageMeter, Measure
 from labelward.errors import LabelwardError
 from labelward.evaluate.costs.dry import Dry, Subject, dry_run, may_own
-from labelward.evaluate.costs.estimate import Line, between, estimate, meter_seconds
+from labelward.evaluate.costs.estimate import Line, between, estimate
 from labelward.evaluate.costs.expected import Estimate
+from labelward.evaluate.costs.meter import groups_of, meter_seconds, reading_cost
 from labelward.evaluate.costs.units import Sample, UnitCosts, additions_of, measured
 from labelward.evaluate.costs.work import Form, PartyWork, Run, work
 from labelward.evaluate.kinds import make_programs
@@ -33,9 +33,6 @@ from labelward.protocols.tree.rows import Encoder, draw_rows
 __all__ = ["Prospect", "expected", "foresee", "subject_of"]
 
 _LOOKED_AT = 2_000
-_STARTS, _LIGHT = 5, 200_000
-_LONG = 0.15
-"""Seconds that are long enough to be trusted."""
 
 
 def subject_of(data: Rehearsal) -> Subject:
@@ -102,7 +99,8 @@ class Prospect:
         works = work(self.dry, run)
         meter = 0.0
         if any(isinstance(policy, LeakageMeter) for policy in chain.policies):
-            meter = meter_seconds(self._reading, rows=run.rows, takes_part=run.takes_part)
+            cost, groups = self._reading
+            meter = meter_seconds(cost, groups, rows=(self.dry.rows, run.rows), takes_part=run.takes_part)
         limit = self.engine.memory_limit
         found = estimate(works, run, self.dry, self.costs(run.form.layout), meter=meter, limit=limit)
         return found if line is None else msgspec.structs.replace(found, between=between(found, works, run, line))
@@ -184,21 +182,14 @@ class Prospect:
         return int(np.count_nonzero(counts))
 
     @cached_property
-    def _reading(self) -> float:
-        """Seconds of the leakage meter for a row and a tree, by one start of Louvain's method."""
+    def _reading(self) -> tuple[tuple[float, float], list[int]]:
+        """What a reading of the leakage meter takes, and the groups that it finds."""
         leaves = np.stack([tree.leaves for tree in self.dry.trees])
         few = self.subject.some(self.dry.rows, self.seed).labels
         labels = few.values.astype(np.int64) if few.classes else _bins(few.values)
         model: dict[str, Any] = {"kind": self.params.kind, "multi_strategy": self.params.multi_strategy}
         measure = Measure.of(model, int(labels.max()) + 1, self.seed)
-        taken = float("inf")
-        for _ in range(2):  # the first one may have to read compiled code
-            start = time.perf_counter()
-            reading(leaves, labels, self.passive[0] if self.passive else "", measure)
-            taken = min(taken, time.perf_counter() - start)
-            if taken > _LONG:
-                break
-        return taken / (leaves.size * (_STARTS if leaves.size <= _LIGHT else 1))
+        return reading_cost(leaves, labels, self.passive[0] if self.passive else "", measure), groups_of(leaves)
 
 
 def foresee(job: Job, data: Rehearsal, engine: Engine, seed: int) -> Prospect | None:

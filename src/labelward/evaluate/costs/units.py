@@ -133,14 +133,10 @@ def _held(column: NDArray[np.int32]) -> int:
 
 
 def _jointly(merge: float, grouped: NDArray[np.int32], n_groups: int) -> Additions:
-    from labelward.he.paillier.joint import cells_of, plan
+    from labelward.he.paillier.joint import plan
 
-    chosen, merges = plan(grouped, n_groups, merge), 0
-    for columns in chosen.sets:
-        if len(columns) > 1:
-            _, cells = cells_of(grouped, columns, n_groups)
-            merges += int(np.count_nonzero(cells >= 0)) - sum(_held(grouped[:, column]) for column in columns)
-    return Additions(chosen.products, chosen.products + (merge - 1.0) * merges)
+    chosen = plan(grouped, n_groups, merge)
+    return Additions(chosen.rows + chosen.merges, chosen.rows + merge * chosen.merges)
 
 
 _kept: dict[tuple[Any, ...], UnitCosts] = {}

@@ -1,0 +1,82 @@
+"""What the leakage meter takes in a training: readings of more and more trees, whose groups of rows split up further.
+
+A reading takes time with the rows, to find the groups that no tree tells apart, and with the groups times the starts of
+Louvain's method; both times the trees. Groups are counted of the dry run's trees; from there on the rows that are not
+yet alone dwindle by the same factor with each tree.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.defenses.leakage_meter import Measure, reading
+
+__all__ = ["groups_of", "meter_seconds", "reading_cost"]
+
+_STARTS, _LIGHT, _MOST = 5, 200_000, 16
+"""As the meter reads: starts where rows times trees are at most so many, and the most trees that are read."""
+
+
+def groups_of(leaves: NDArray[np.int32]) -> list[int]:
+    """Return for 1, 2, … trees how many groups of rows they tell apart; ``leaves`` are int32 [trees, rows]."""
+    group, found = np.zeros(leaves.shape[1], dtype=np.int64), []
+    for tree in leaves:
+        _, group = np.unique(group * (int(tree.max()) + 1) + tree, return_inverse=True)
+        found.append(int(group.max()) + 1)
+    return found
+
+
+def reading_cost(
+    leaves: NDArray[np.int32], labels: NDArray[np.int64], party: str, measure: Measure
+) -> tuple[float, float]:
+    """Return seconds of a reading for each row and tree, and for each group, tree and start, from two readings."""
+    trees, rows = len(leaves) // 2 + 1, leaves.shape[1]
+    reading(leaves[:1], labels, party, measure)  # compiled code is read once in a process
+    one, several = (_timed(leaves[:count], labels, party, measure) for count in (1, trees))
+    found = groups_of(leaves[:trees])
+    each = max(0.0, several - trees * one) / (found[-1] * trees * _starts(rows, trees))
+    return one / rows, each
+
+
+def _timed(leaves: NDArray[np.int32], labels: NDArray[np.int64], party: str, measure: Measure) -> float:
+    start = time.thread_time()  # one thread does it, whatever else the machine does meanwhile
+    reading(leaves, labels, party, measure)
+    return time.thread_time() - start
+
+
+def meter_seconds(
+    cost: tuple[float, float], groups: Sequence[int], *, rows: tuple[int, int], takes_part: Mapping[str, int]
+) -> float:
+    """Return seconds of all readings of a training.
+
+    Args:
+        cost: of a row and tree, and of a group, tree and start.
+        groups: of the first trees, among the rows of the dry run.
+        rows: of the dry run, and of the training.
+        takes_part: trees of each passive party.
+    """
+    few, every = rows
+    total = 0.0
+    for trees in takes_part.values():
+        for seen in range(1, min(trees, _MOST) + 1):
+            third = seen // 3 if seen % 3 == 0 else seen
+            due = every * seen <= _LIGHT or any(part & (part - 1) == 0 for part in (seen, third))
+            if due or seen == trees:
+                apart = _groups(groups, few, seen) * every / few
+                total += seen * (cost[0] * every + cost[1] * apart * _starts(every, seen))
+    return total
+
+
+def _groups(groups: Sequence[int], rows: int, trees: int) -> float:
+    if trees <= len(groups):
+        return groups[trees - 1]
+    together, before = rows - groups[-1], rows - (groups[-2] if len(groups) > 1 else 1)
+    return rows - together * (together / max(1, before)) ** (trees - len(groups))
+
+
+def _starts(rows: int, trees: int) -> int:
+    return _STARTS if rows * trees <= _LIGHT else 1
