@@ -241,12 +241,14 @@ class PrivateKey(ABC):
     def encrypt(self, values: Integers, layout: Layout) -> EncryptedRows:
         """As :meth:`PublicKey.encrypt`, faster with the secret."""
 
-    @abstractmethod
     def encrypt_blocks(self, values: Integers, layout: Layout, rows: int) -> Iterator[CipherBlock]:
         """Encrypt int64 [n, k] in blocks of at most ``rows`` rows, in order; ``layout`` is that of all of them.
 
-        The layout is checked at once. While a block is in use the next one is made, and no more than one.
+        The layout is checked at once. An engine that takes long makes the next block while one is in use, and no more
+        than one.
         """
+        layout.check(values)
+        return (self.encrypt(values[start : start + rows], layout).block() for start in range(0, len(values), rows))
 
     def prepare(self, count: int) -> None:  # noqa: B027
         """Make what later encryptions of up to ``count`` ciphertexts need, beside other work.

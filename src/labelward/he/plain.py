@@ -6,7 +6,6 @@ without compression.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -88,11 +87,6 @@ class _PrivateKey(PrivateKey):
 
     def encrypt(self, values: Integers, layout: Layout) -> EncryptedRows:
         return self._key.encrypt(values, layout)
-
-    def encrypt_blocks(self, values: Integers, layout: Layout, rows: int) -> Iterator[CipherBlock]:
-        checked = check_values(values, layout)
-        starts = range(0, len(checked), rows)
-        return (self._key.encrypt(checked[start : start + rows], layout).block() for start in starts)
 
     def decrypt(self, block: CipherBlock) -> Integers:
         values = self._key._open(block, ("rows", "sums"))

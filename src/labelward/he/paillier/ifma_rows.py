@@ -45,15 +45,15 @@ class RowsKey:
         self._digits = np.empty((0, 1 << DIGIT, 2, self.root.rows), dtype=np.uint64)
 
     def powers(self, most: int) -> Limbs:
-        """Return tables for exponents of R² up to ``most``, for :func:`~labelward.he.paillier.ifma_sums.close`."""
+        """Return tables for exponents of R up to ``most``, for :func:`~labelward.he.paillier.ifma_sums.close`."""
         with self._lock:  # parties of one process share an engine
             while not len(self._digits) or most >> DIGIT * len(self._digits):
                 self._digits = np.concatenate([self._digits, self._further(1 << DIGIT * len(self._digits))])
             return self._digits
 
     def _further(self, step: int) -> Limbs:
-        square, factor = self.root.square, self.root.radix**2
-        unit, power = pow(factor, step, square.value), factor % square.value
+        square, radix = self.root.square, self.root.radix
+        unit, power = pow(radix, step, square.value), radix**2 % square.value
         numbers = np.empty((1 << DIGIT, square.limbs), dtype=np.uint64)
         for row in numbers:
             row[:] = limbs_of(power, square.limbs)
@@ -68,7 +68,10 @@ class IfmaRows:
 
     def __init__(self, key: RowsKey, count: int, room: Room, *, threads: int) -> None:
         self._key, self._threads, self._have = key, threads, 0
-        self._rows = room((count, 2, key.root.rows))
+        self._count = count
+        self._rows = room((count + 1, 2, key.root.rows))
+        self._rows[count] = 0
+        self._rows[count, 0, 0] = 1  # no row
 
     def add(self, data: bytes) -> None:
         """See :class:`~labelward.he.paillier.kernel.Rows`."""
@@ -82,7 +85,7 @@ class IfmaRows:
         """See :class:`~labelward.he.paillier.kernel.Rows`."""
         made = np.zeros((groups.shape[1] * n_groups, self._key.size), dtype=np.uint8)
         made[:, -1] = 1
-        entries = _Entries(groups, n_groups, joined)
+        entries = _Entries(groups, n_groups, joined, self._count - start)
         if not len(entries.order):
             return made.tobytes()
         pieces, owners = self._joint(start, entries)
@@ -113,7 +116,9 @@ class IfmaRows:
 
         def piece(thread: int) -> Callable[[], None]:
             stretch = (LANES * thread, length)
-            return lambda: loops.sum_lanes(rows, entries.order, entries.cells, stretch, odd, pieces, owners)
+            return lambda: loops.sum_lanes(
+                rows, entries.leads, entries.order, entries.cells, stretch, odd, pieces, owners
+            )
 
         each(threads, map(piece, range(threads)))
         return pieces, owners
@@ -155,20 +160,21 @@ class _Entries:
     """The entries of all sets of columns, sorted by joint cell.
 
     Attributes:
-        order: int32, the row of each entry.
+        leads: int32, the first row of each joint cell.
+        order: int32, the row of each entry, which all other rows are; or ``no_row`` where a cell has no other.
         cells: int32, its joint cell, counted over all sets.
         count: of joint cells.
     """
 
-    def __init__(self, groups: Groups, n_groups: int, joined: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, groups: Groups, n_groups: int, joined: Sequence[tuple[int, ...]], no_row: int) -> None:
         self._sets: list[tuple[tuple[int, ...], NDArray[np.int32]]] = []
         self._n_groups, self.count, entries = n_groups, 0, 0
         present = np.flatnonzero(groups.max(axis=1) >= 0).astype(np.int32)
         if len(present) < len(groups):
             groups = groups[present]
-        self.order, self.cells = (np.empty(len(groups) * len(joined), np.int32) for _ in range(2))
+        self.leads, self.order, self.cells = (np.empty(len(groups) * len(joined), np.int32) for _ in range(3))
         for columns in joined:
-            into = self.order[entries:], self.cells[entries:]
+            into = self.leads[self.count :], self.order[entries:], self.cells[entries:]
             if (n_groups + 1) ** len(columns) <= max(_ROOM, 8 * len(groups)):
                 counts = np.zeros((n_groups + 1) ** len(columns), np.int64)
                 own = groups, np.array(columns, np.int64), n_groups
@@ -184,7 +190,9 @@ class _Entries:
             entries += added
             self._sets.append((columns, cells))
             self.count += count
-        self.order, self.cells = present[self.order[:entries]], self.cells[:entries]
+        rows = np.append(present, np.int32(no_row))
+        self.leads, self.order = rows[self.leads[: self.count]], rows[self.order[:entries]]
+        self.cells = self.cells[:entries]
 
     def targets(self, owners: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return flat (column, group) cells and, for each, the position in rising ``owners`` of a piece of it."""

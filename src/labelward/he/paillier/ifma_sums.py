@@ -4,9 +4,9 @@ Numbers are rows and lanes as in :mod:`~labelward.he.paillier.ifma_limbs`. In wh
 limbs; a row c modulo N² is *split* as c = R·a·(1 + N·l), which makes products half as long
 (:mod:`~labelward.he.paillier.fixedbase`). Split rows are uint64 [n, 2, t]: a, then l.
 
-Sums stay in *pieces* until the end: a product of the a, the total of the l, and a power e of R² that is yet to be
-multiplied. A Montgomery product of h rows' a lacks a factor R for each of them, and another R for each was split off,
-so e is h; the product of two pieces, with 2·t limbs, lacks R² once more, so their e add up and one is added.
+Sums stay in *pieces* until the end: a product of the a, the total of the l, and a power e of R that is yet to be
+multiplied. From each row R was split off, and each Montgomery product by a row's a divides by R, so both count one;
+the product of two pieces, with 2·t limbs, divides by R², so their e add up and two are added.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DIGIT = 8
 
 
 class Pieces(NamedTuple):
-    """Products [p, k] below 2·N², totals [p, t+2], and exponents int64 [p] of R²."""
+    """Products [p, k] below 2·N², totals [p, t+2], and exponents int64 [p] of R."""
 
     products: Limbs
     totals: Limbs
@@ -83,12 +83,13 @@ def split_back(found: Limbs, inverted: Limbs, root: Odd, out: Limbs) -> None:
 @jit
 def arrange(
     groups: NDArray[np.int32], columns: NDArray[np.int64], n_groups: int, first: int,
-    counts: NDArray[np.int64], order: NDArray[np.int32], cells: NDArray[np.int32],
+    counts: NDArray[np.int64], leads: NDArray[np.int32], order: NDArray[np.int32], cells: NDArray[np.int32],
 ) -> tuple[int, int]:  # fmt: skip
     """Sort the rows of ``groups`` [n, F] by their groups in ``columns``; return how many entries and cells there are.
 
-    ``counts`` are zeros for (n_groups + 1)^columns keys; those of the joint cells that hold rows become the entry
-    after their last one. ``order`` becomes the rows and ``cells`` their cells, numbered from ``first``.
+    ``counts`` are zeros for (n_groups + 1)^columns keys; those of joint cells that hold rows become positive. A cell's
+    first row goes to ``leads``, the others are entries; where there is no other one, n is. ``order`` becomes the
+    entries' rows and ``cells`` their cells, numbered from ``first``.
     """
     size, n = n_groups + 1, len(groups)
     keys = np.empty(n, np.int64)
@@ -99,47 +100,66 @@ def arrange(
         keys[row] = key
         counts[key] += 1
     counts[0], before, number = 0, 0, first
+    following, numbers = np.empty(len(counts), np.int64), np.empty(len(counts), np.int64)
     for key in range(1, len(counts)):
         if counts[key]:
-            cells[before : before + counts[key]] = number
-            number += 1
-            before, counts[key] = before + counts[key], before
+            own = max(1, counts[key] - 1)
+            cells[before : before + own] = number
+            order[before], leads[number - first] = n, -1
+            following[key], numbers[key] = before, number - first
+            number, before = number + 1, before + own
     for row in range(n):
-        if keys[row]:
-            order[counts[keys[row]]] = row
-            counts[keys[row]] += 1
+        key = keys[row]
+        if key and leads[numbers[key]] < 0:
+            leads[numbers[key]] = row
+        elif key:
+            order[following[key]] = row
+            following[key] += 1
     return before, number - first
 
 
 @jit
 def sum_lanes(
-    rows: Limbs, order: NDArray[np.int32], cells: NDArray[np.int32], stretch: tuple[int, int],
-    square: Odd, pieces: Pieces, owners: NDArray[np.int32],
+    rows: Limbs, leads: NDArray[np.int32], order: NDArray[np.int32], cells: NDArray[np.int32],
+    stretch: tuple[int, int], square: Odd, pieces: Pieces, owners: NDArray[np.int32],
 ) -> None:  # fmt: skip
     """Multiply split rows cell by cell; eight stretches of the list of entries, one in each lane.
 
-    Entry e is row ``order[e]`` in the cell ``cells[e]``, which rises along the list by steps of one. Stretch s holds
-    the entries from s·length; with ``stretch`` = (first, length) these lanes take the stretches from ``first``. What
-    a stretch found of a cell r goes to place r+s of ``pieces``, no other's; ``owners`` says r.
+    Cell c begins with row ``leads[c]``, by which nothing is multiplied yet. Entry e is row ``order[e]`` in the cell
+    ``cells[e]``, which rises along the list by steps of one; the last of ``rows`` is 1 and no row, for a cell that
+    has no other. Stretch s holds the entries from s·length; with ``stretch`` = (first, length) these lanes take the
+    stretches from ``first``. What a stretch found of a cell r goes to place r+s of ``pieces``, no other's; ``owners``
+    says r.
     """
     t, k = rows.shape[2], len(square.limbs)
     first, length = stretch
     scratch, acc, y = new_lanes(k + t), new_lanes(k), new_lanes(t)
     sums, starts = np.zeros((LANES, t + 2), np.uint64), np.zeros(LANES, np.int64)
-    begun = np.zeros(LANES, np.int64)
+    exponents, no_row = np.zeros(LANES, np.int64), len(rows) - 1
     for step in range(length):
         for lane in range(LANES):
             entry = (first + lane) * length + step
             if entry >= len(order):
                 continue
-            if step == 0 or cells[entry] != cells[entry - 1]:
+            if entry == 0 or cells[entry] != cells[entry - 1]:
+                lead = rows[leads[cells[entry]]]
+                acc[t:, lane] = _ZERO
+                sums[lane, t:] = _ZERO
+                for j in range(t):
+                    acc[j, lane] = lead[0, j]
+                    sums[lane, j] = lead[1, j]
+                exponents[lane] = 1
+            elif step == 0:
                 acc[:, lane] = _ZERO
                 acc[0, lane] = _ONE
                 sums[lane] = _ZERO
-                begun[lane] = step
+                exponents[lane] = 0
+            exponents[lane] += 1 if order[entry] == no_row else 2
             starts[lane] = np.int64(order[entry]) * 2 * t
             if entry + 2 < len(order):
                 fetch(rows, np.int64(order[entry + 2]) * 2 * t, 2 * t)
+                if cells[entry + 2] != cells[entry + 1]:
+                    fetch(rows, np.int64(leads[cells[entry + 2]]) * 2 * t, 2 * t)
             row = rows[order[entry]]
             for j in range(t):
                 sums[lane, j] += row[1, j]
@@ -156,7 +176,7 @@ def sum_lanes(
                 settle(sums[lane])
                 get(acc, lane, pieces.products[place])
                 pieces.totals[place] = sums[lane]
-                pieces.exponents[place] = step + 1 - begun[lane]
+                pieces.exponents[place] = exponents[lane]
                 owners[place] = cells[entry]
 
 
@@ -180,7 +200,7 @@ def merge(
         for lane in range(size):
             cell = chosen[block + lane]
             longest = max(longest, bounds[cell + 1] - bounds[cell])
-            out.exponents[cell] = bounds[cell + 1] - bounds[cell] - 1
+            out.exponents[cell] = 2 * (bounds[cell + 1] - bounds[cell] - 1)
         sums[:] = _ZERO
         for step in range(longest):
             for lane in range(LANES):
@@ -215,7 +235,7 @@ def close(
 ) -> None:  # fmt: skip
     """Write the numbers that pieces [part) stand for to ``rows`` [n, k].
 
-    ``table`` [digits, 2^DIGIT, 2, t] holds R^(2·i·2^(DIGIT·d)) times R², split. ``by_total`` is N in Montgomery's
+    ``table`` [digits, 2^DIGIT, 2, t] holds R^(i·2^(DIGIT·d)) times R², split. ``by_total`` is N in Montgomery's
     form, with the radix of t+2 limbs besides, and ``one`` is 1.
     """
     k, u, t = rows.shape[1], pieces.totals.shape[1], table.shape[3]
