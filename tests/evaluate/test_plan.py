@@ -149,6 +149,16 @@ def test_rows_beyond_those_looked_at_are_scaled(tmp_path: Path, monkeypatch: pyt
     prospect.engine.close()
 
 
+def test_rows_in_many_blocks_and_stretches_are_foreseen_exactly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("protocols.tree.blocks", "evaluate.costs.work"):
+        monkeypatch.setattr(f"labelward.{module}.BLOCK_ROWS", 100)
+    for module in ("protocols.tree.blocks", "evaluate.costs.dry"):
+        monkeypatch.setattr(f"labelward.{module}._STRETCH", 300)
+    check_exactly(job_of(tmp_path, {"trees": 2, "depth": 3}, rows=1500), tmp_path / "out")
+
+
 def test_trees_without_a_passive_party_are_not_counted(tmp_path: Path) -> None:
     model = {"trees": 2, "depth": 3}
     for mode, rounds in (("add", 2), ("replace", 1)):

@@ -13,7 +13,7 @@ class Between(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     Attributes:
         bandwidth: million bits a second, each way, at every party.
         latency: milliseconds to the other side and back.
-        seconds: from the first message to the last.
+        seconds: from the first message to the last; what a party encrypts beforehand, while it waits, is not set off.
         own: seconds that each party works, waiting excluded.
         line: seconds that bytes need on the line. Rows travel while further ones are encrypted and prepared, so that
             the longest of the three counts towards ``seconds``; sums and answers are waited for.
