@@ -66,6 +66,23 @@ def test_a_killed_worker_is_an_error_and_the_next_call_starts_new_ones(pool: Pai
     assert private.decrypt(sealed).tolist() == [[values(50).sum(axis=0).tolist()]]
 
 
+def test_rows_in_blocks_outlive_the_workers_that_held_them(pool: PaillierEngine) -> None:
+    """What processes held of blocks that came one after the other is given to the next ones."""
+    private = pool.generate(256, protection=Protection(), insecure=True)
+    rows, groups = private.public.collect(LAYOUT, 50), np.arange(50, dtype=np.int32)[:, None] % 3
+    for block in private.encrypt_blocks(values(50), LAYOUT, 7):
+        rows.add(block)
+    for pid in worker_pids(pool):
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(EncryptionError, match="worker ended"):
+        rows.group_sums(groups, 3)
+    expected = [values(50)[group::3].sum(axis=0).tolist() for group in range(3)]
+    assert private.decrypt(rows.group_sums(groups, 3).seal()).tolist() == [expected]
+    late = rows.group_sums(groups[11:], 3, 11)
+    expected = [values(50)[11:][groups[11:, 0] == group].sum(axis=0).tolist() for group in range(3)]
+    assert private.decrypt(late.seal()).tolist() == [expected]
+
+
 @pytest.mark.parametrize("end", ["kill", "close"])
 def test_nobody_hangs_on_a_worker_that_ends_in_the_midst_of_its_work(pool: PaillierEngine, end: str) -> None:
     private = pool.generate(4096, protection=Protection(), insecure=True)
@@ -273,7 +290,13 @@ def test_a_ciphertext_that_shares_a_factor_with_n(block: tuple) -> None:
     size = len(fresh.data) // 3
     altered = msgspec.structs.replace(fresh, data=int(private._p).to_bytes(size, "big") + fresh.data[size:])
     with pytest.raises(EncryptionError, match="factor"):
-        private.public.rows(altered).group_sums(np.zeros((3, 1), np.int32), 1)
+        private.public.rows(altered)
+    rows = private.public.collect(LAYOUT, 6)
+    with pytest.raises(EncryptionError, match="factor"):
+        rows.add(altered)
+    rows.have = 3  # whatever a caller makes of it
+    with pytest.raises(EncryptionError, match="could not be prepared"):
+        rows.group_sums(np.zeros((3, 1), np.int32), 1)
 
 
 def test_the_package_imports_neither_numba_nor_gmpy2_until_an_engine_is_made() -> None:

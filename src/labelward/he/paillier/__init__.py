@@ -9,8 +9,9 @@ fixedbase  powers of one base by tables
 kernels    encrypting, obfuscating and decrypting, with and without the secret
 kernel     what a kernel does, and which one runs here
 gmp        the kernel on gmpy2
-ifma       the kernel on AVX-512 IFMA; its parts are ``ifma_ir``, ``ifma_limbs``, ``ifma_loops``,
-           ``ifma_numbers`` and ``ifma_powers``
+ifma       the kernel on AVX-512 IFMA: ``ifma_ir`` has its products and ``ifma_moves`` what moves numbers between
+           lanes, in LLVM's language; ``ifma_limbs``, ``ifma_loops`` and ``ifma_sums`` the compiled loops around
+           them; ``ifma_numbers``, ``ifma_powers`` and ``ifma_rows`` moduli, tables and encrypted rows
 numbers    integers as bytes
 joint      which columns are summed together, for fewer products
 rooms      memory for prepared rows, and disk beyond a limit

@@ -11,6 +11,7 @@ cell, ever holds them, and no message has a place for them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -67,8 +68,10 @@ def plan(groups: Groups, n_groups: int, weight: float) -> Plan:
     Args:
         weight: what merging two cells costs, in products of a row.
     """
-    numbers = np.ascontiguousarray(groups.T) + np.int32(1)
-    numbers = numbers[:, numbers.any(axis=0)].astype(np.int64)
+    numbers = np.ascontiguousarray(groups.T, dtype=np.int64)
+    numbers += 1
+    present = numbers.any(axis=0)
+    numbers = numbers if present.all() else numbers[:, present]
     n, size = numbers.shape[1], n_groups + 1
     empty, held = [], []
     for column in numbers:
@@ -78,7 +81,11 @@ def plan(groups: Groups, n_groups: int, weight: float) -> Plan:
     order = sorted(range(len(held)), key=held.__getitem__)
     single: dict[tuple[int, ...], _Cost] = {(f,): _Cost(n - empty[f] - held[f], 0) for f in range(len(held))}
     best = single
-    for sets in (_pairs(order), _triples(order, held, n)):
+    pairs, triples = list(_pairs(order)), list(_triples(order, held, n))
+    # with triples at their worst better than pairs at their best, pairs need not be counted
+    worst = sum(n + weight * len(each) * min(n, math.prod(held[f] for f in each)) for each in triples)
+    alone = n * (len(held) - 2 * len(pairs))
+    for sets in (triples,) if triples and worst < n * len(pairs) + alone else (pairs, triples):
         costs = dict(single)
         for each in sets:
             joint, apart = _cost(numbers, each, size, held), [single[(f,)] for f in each]
