@@ -14,12 +14,14 @@ import pytest
 
 from labelward.data import load_source, prepare
 from labelward.errors import InputError, JobError
+from labelward.evaluate.costs.brought import Elsewhere
+from labelward.evaluate.costs.estimate import Line
 from labelward.evaluate.costs.prospect import Prospect, foresee
 from labelward.evaluate.costs.units import UnitCosts, training_cost
 from labelward.evaluate.kinds import completed, make_engine
 from labelward.evaluate.metering import metered
 from labelward.evaluate.names import brief_variant
-from labelward.evaluate.plan import Elsewhere, Line, plan
+from labelward.evaluate.plan import plan
 from labelward.evaluate.record import TrainingRecord, read_record
 from labelward.evaluate.results import read_run
 from labelward.evaluate.train import train

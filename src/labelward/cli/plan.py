@@ -13,7 +13,9 @@ from labelward.cli._output import insecure_warning, print_json, print_table
 from labelward.errors import InputError
 
 if TYPE_CHECKING:
-    from labelward.evaluate.plan import Between, Line, Plan
+    from labelward.evaluate.costs.estimate import Line
+    from labelward.evaluate.costs.expected import Between
+    from labelward.evaluate.plan import Plan
 
 __all__ = ["plan"]
 
@@ -47,7 +49,7 @@ def plan(
 ) -> None:
     """Say what one training takes, before it begins: time by phase, bytes, memory, from operations measured here."""
     from labelward.cli.audit import insecure_reasons
-    from labelward.evaluate.plan import Elsewhere
+    from labelward.evaluate.costs.brought import Elsewhere
     from labelward.evaluate.plan import plan as make_plan
     from labelward.job import load_job
 
@@ -64,7 +66,7 @@ def plan(
 
 
 def _line(bandwidth: float | None, latency: float | None) -> Line | None:
-    from labelward.evaluate.plan import Line
+    from labelward.evaluate.costs.estimate import Line
 
     if (bandwidth is None) != (latency is None):
         raise InputError("give both --bandwidth and --latency, or neither")

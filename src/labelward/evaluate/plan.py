@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from labelward.errors import JobError
 from labelward.evaluate.costs.brought import Elsewhere, bring
 from labelward.evaluate.costs.estimate import Line
-from labelward.evaluate.costs.expected import Between, Estimate
+from labelward.evaluate.costs.expected import Estimate
 from labelward.evaluate.costs.prospect import Prospect
 from labelward.evaluate.costs.units import UnitCosts
 from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
@@ -22,7 +22,7 @@ from labelward.evaluate.train import variant_of
 from labelward.job import Job
 from labelward.protocols.tree.params import TreeModel
 
-__all__ = ["Between", "Elsewhere", "Estimate", "Line", "Plan", "plan"]
+__all__ = ["Plan", "plan"]
 
 
 @dataclass(frozen=True, kw_only=True)
