@@ -25,7 +25,7 @@ __all__ = ["Additions", "Sample", "UnitCosts", "additions_of", "measured", "trai
 
 Result = TypeVar("Result")
 
-_FIRST = {"ifma": 8_192, "libgmp": 4_096, "numba": 512}
+_FIRST = {"ifma": 16_384, "libgmp": 4_096, "numba": 512}
 _OTHERS = 2_048
 """Rows encrypted first, by kernel, with keys of 2048 bits; as many as make tables as wide as a long run has."""
 _COLD = 2.0
