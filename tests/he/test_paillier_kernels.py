@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from labelward.errors import EncryptionError, InputError
 from labelward.he.paillier import PaillierEngine
+from labelward.he.paillier.compiled import each
 from labelward.he.paillier.gmp import Made as Gmp
 from labelward.he.paillier.kernel import KERNELS, VARIABLE, Kernel, choose, obstacle
 from labelward.he.paillier.kernels import PublicKernel, exponents_below, public_bases
@@ -253,7 +254,7 @@ def test_a_processor_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -
 
 @needs_ifma
 def test_a_failing_piece_ends_the_work_and_is_told() -> None:
-    from labelward.he.paillier.ifma_numbers import cut, each
+    from labelward.he.paillier.ifma_numbers import cut
 
     done: list[int] = []
 

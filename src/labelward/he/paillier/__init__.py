@@ -27,7 +27,7 @@ Reference: P. Paillier, *Public-Key Cryptosystems Based on Composite Degree Resi
 sections 3 and 6 (g = n+1; decryption by Chinese remainders). Security rests on the decisional composite residuosity
 assumption for the moduli that :mod:`~labelward.he.paillier.primes` makes, and on no other.
 
-Limit: neither kernel runs in constant time; who can measure the owner's machine is outside the setting.
+Limit: no kernel runs in constant time; who can measure the owner's machine is outside the setting.
 """
 
 from labelward.he.paillier.engine import PaillierEngine

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from labelward.he.paillier import ifma_limbs
 from labelward.he.paillier import ifma_loops as loops
+from labelward.he.paillier.compiled import each
 from labelward.he.paillier.gmp import GmpOwner
 from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
 from labelward.he.paillier.ifma_limbs import Limbs
@@ -24,7 +25,6 @@ from labelward.he.paillier.ifma_numbers import (
     aligned,
     bytes_of,
     cut,
-    each,
     lanes_of,
     limbs_for,
     limbs_of,

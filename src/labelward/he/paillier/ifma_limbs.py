@@ -6,13 +6,12 @@ Numbers are *rows* uint64 [n, limbs], one after the other, or *lanes* uint64 [li
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.he.paillier.compiled import jit
 from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
 from labelward.he.paillier.ifma_moves import read_word, write_word
 
@@ -21,7 +20,6 @@ __all__ = [
     "Odd",
     "canonical",
     "get",
-    "jit",
     "new_lanes",
     "pack",
     "put",
@@ -32,7 +30,6 @@ __all__ = [
 ]
 
 Limbs = NDArray[np.uint64]
-Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
 _MASK, _SHIFT, _ZERO = np.uint64(2**LIMB_BITS - 1), np.uint64(LIMB_BITS), np.uint64(0)
 _BYTE = np.uint64(255)
@@ -44,11 +41,6 @@ class Odd(NamedTuple):
 
     limbs: Limbs
     inverse: np.uint64
-
-
-def jit(function: Kernel) -> Kernel:
-    """Compile with numba, cached on disk, free of the interpreter's lock."""
-    return cast("Kernel", numba.njit(cache=True, nogil=True)(function))
 
 
 @jit

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import cached_property
 from itertools import accumulate
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from labelward.errors import EncryptionError
 from labelward.he.paillier import ifma_limbs
 from labelward.he.paillier import ifma_sums as loops
+from labelward.he.paillier.compiled import each
 from labelward.he.paillier.ifma_ir import LANES, LEAST, LIMB_BITS
 from labelward.he.paillier.ifma_limbs import Limbs, Odd
 
@@ -24,7 +24,6 @@ __all__ = [
     "aligned",
     "bytes_of",
     "cut",
-    "each",
     "lanes_of",
     "limbs_for",
     "limbs_of",
@@ -101,22 +100,6 @@ def cut(count: int, threads: int, most: int = 1 << 30) -> list[slice]:
     """Cut range(count) into stretches for threads: multiples of eight, none longer than ``most``."""
     length = min(most, -(-count // (LANES * threads)) * LANES)
     return [slice(start, min(start + length, count)) for start in range(0, count, length or 1)]
-
-
-def each(threads: int, work: Iterable[Callable[[], object]]) -> None:
-    """Do all pieces of work in threads; kernels release the interpreter's lock."""
-    pieces = list(work)
-    if threads == 1 or len(pieces) == 1:
-        for piece in pieces:
-            piece()
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for future in [pool.submit(piece) for piece in pieces]:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # nobody waits for pieces that have not begun
-            raise
 
 
 class Modulus:

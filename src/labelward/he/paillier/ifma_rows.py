@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from labelward.he.contract import Groups
 from labelward.he.paillier import ifma_sums as loops
+from labelward.he.paillier.compiled import each
 from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
 from labelward.he.paillier.ifma_limbs import Limbs, pack
-from labelward.he.paillier.ifma_numbers import Root, cut, each, limbs_of, repeated, rows_of
+from labelward.he.paillier.ifma_numbers import Root, cut, limbs_of, repeated, rows_of
 from labelward.he.paillier.ifma_sums import DIGIT, Pieces
 from labelward.he.paillier.joint import cells_of
 from labelward.he.paillier.kernel import Room

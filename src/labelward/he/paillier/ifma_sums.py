@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.he.paillier.compiled import jit
 from labelward.he.paillier.ifma_ir import LANES, multiply, reduce
-from labelward.he.paillier.ifma_limbs import Limbs, Odd, canonical, get, jit, new_lanes, settle, settle_lanes
+from labelward.he.paillier.ifma_limbs import Limbs, Odd, canonical, get, new_lanes, settle, settle_lanes
 from labelward.he.paillier.ifma_moves import fetch, gather, scatter
 
 __all__ = ["DIGIT", "Pieces", "arrange", "close", "merge", "split_back", "split_forth", "sum_lanes"]

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.paillier.ifma_limbs import jit
+from labelward.he.paillier.compiled import jit
 from labelward.he.paillier.libgmp_ir import call_3, call_4, call_5, call_7, carry_of, load, store
 from labelward.he.paillier.libgmp_load import WRAPPED_FROM, Mpn
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.he.paillier import libgmp_limbs as limbs
-from labelward.he.paillier.ifma_limbs import jit
+from labelward.he.paillier.compiled import jit
 from labelward.he.paillier.libgmp_ir import at, call_4, call_5, carry_of, fetch
 from labelward.he.paillier.libgmp_limbs import Limbs, Odd
 from labelward.he.paillier.libgmp_load import Mpn

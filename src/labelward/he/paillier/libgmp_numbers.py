@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
 from labelward.he.paillier import libgmp_loops as loops
-from labelward.he.paillier.ifma_numbers import each
+from labelward.he.paillier.compiled import each
 from labelward.he.paillier.libgmp_limbs import Limbs, Odd, work_for
 from labelward.he.paillier.libgmp_load import functions
 
-__all__ = ["PowerTable", "Root", "bytes_of", "cut", "each", "limbs_of", "number_of", "rows_of"]
+__all__ = ["PowerTable", "Root", "bytes_of", "cut", "limbs_of", "number_of", "rows_of"]
 
 _BLOCK = 512  # rows that share an inversion, and whose cells stay in the second-level cache
 _MEMORY = 48 << 20  # bytes of one base's tables
