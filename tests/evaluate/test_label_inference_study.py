@@ -11,8 +11,9 @@ import pytest
 
 from labelward.evaluate.kinds import check_job, completed
 from labelward.evaluate.studies import made
+from labelward.evaluate.studies.compared import Claim
 from labelward.evaluate.studies.label_inference import LABEL_INFERENCE, LABEL_INFERENCE_FULL
-from labelward.evaluate.studies.plan import NONE, SUMS, UTILITY, Claim, Study, Task
+from labelward.evaluate.studies.plan import NONE, SUMS, UTILITY, Study, Task
 from labelward.evaluate.studies.read import figures
 from labelward.evaluate.studies.run import run_study
 from labelward.job import Kind, parse_job

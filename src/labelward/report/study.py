@@ -11,7 +11,8 @@ import numpy as np
 
 from labelward.errors import DependencyError
 from labelward.evaluate.private import replacing
-from labelward.evaluate.studies.plan import NONE, SUMS, UTILITY, DataSet, Defended, Part, Place, Setting
+from labelward.evaluate.studies.compared import Place
+from labelward.evaluate.studies.plan import NONE, SUMS, UTILITY, DataSet, Defended, Part, Setting
 from labelward.evaluate.studies.read import Figures, figures, information_by_tree, versions
 from labelward.evaluate.studies.run import Outcome
 from labelward.report.metrics import metric_name

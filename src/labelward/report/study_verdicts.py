@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.evaluate.studies.plan import Claim
+from labelward.evaluate.studies.compared import Claim
 from labelward.evaluate.studies.read import Figures
 from labelward.report.numbers import decimals
 from labelward.report.study_cells import gain, signed

@@ -12,9 +12,10 @@ from typing import Any
 
 from labelward.job import Kind
 
+from .compared import Claim, Place
 from .label_inference_printed import EXPECTED, PRINTED
 from .label_inference_sets import CONFIGURED, FULL, SETS
-from .plan import NONE, SECOND, UTILITY, Claim, Column, Defended, Part, Place, Setting, Study
+from .plan import NONE, SECOND, UTILITY, Column, Defended, Part, Setting, Study
 
 __all__ = ["LABEL_INFERENCE", "LABEL_INFERENCE_FULL"]
 

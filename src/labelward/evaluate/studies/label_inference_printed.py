@@ -6,7 +6,8 @@ beside substitutes.
 
 from __future__ import annotations
 
-from .plan import NONE, UTILITY, Expected, Place, Printed
+from .compared import Expected, Place, Printed
+from .plan import NONE, UTILITY
 
 __all__ = ["EXPECTED", "PRINTED"]
 

@@ -19,7 +19,8 @@ from labelward.job import Job
 from labelward.kernels.information import joint_information
 from labelward.party.view import View
 
-from .plan import ATTACKER, NONE, SECOND, SUMS, UTILITY, Column, Place, Study, Task
+from .compared import Place
+from .plan import ATTACKER, NONE, SECOND, SUMS, UTILITY, Column, Study, Task
 from .run import Outcome
 from .second import read_second
 
