@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import signal
@@ -11,14 +12,16 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import numpy as np
 import pytest
 
-from labelward.errors import EncryptionError
+from labelward.errors import EncryptionError, OutputError
 from labelward.he import CipherBlock, Layout, PublicMaterial, engine
 from labelward.he.paillier import PaillierEngine
+from labelward.he.paillier.rooms import Rooms
 from labelward.rng import Protection
 
 LAYOUT = Layout((2**30, 2**30), 300, 2)
@@ -148,6 +151,7 @@ import sys
 import numpy as np
 from labelward.he import Layout
 from labelward.he.paillier import PaillierEngine
+from labelward.he.paillier.rooms import Rooms
 from labelward.rng import Protection
 engine = PaillierEngine(workers=2, inline_below=0, kernel="gmpy2")
 private = engine.generate(256, protection=Protection(), insecure=True)
@@ -297,6 +301,43 @@ def test_a_ciphertext_that_shares_a_factor_with_n(block: tuple) -> None:
     rows.have = 3  # whatever a caller makes of it
     with pytest.raises(EncryptionError, match="could not be prepared"):
         rows.group_sums(np.zeros((3, 1), np.int32), 1)
+
+
+def test_rows_take_no_block_after_one_that_failed(block: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a failure left half-done could be taken in twice."""
+    private, fresh = block
+    rows = private.public.collect(LAYOUT, 6)
+    with monkeypatch.context() as broken:
+        broken.setattr(
+            "labelward.he.paillier.sums._Held._feed", lambda self: (_ for _ in ()).throw(MemoryError("once"))
+        )
+        with pytest.raises(MemoryError):
+            rows.add(fresh)
+    assert rows.have == 0
+    with pytest.raises(EncryptionError, match="earlier block"):
+        rows.add(fresh)
+
+
+def test_blocks_of_no_rows_are_refused(block: tuple) -> None:
+    private, _ = block
+    for rows in (0, -1):
+        with pytest.raises(EncryptionError, match="blocks of"):
+            private.encrypt_blocks(values(3), LAYOUT, rows)
+
+
+def test_a_block_that_claims_more_rows_than_it_has_bytes(block: tuple) -> None:
+    private, fresh = block
+    with pytest.raises(EncryptionError, match="bytes"):
+        private.public.rows(msgspec.structs.replace(fresh, shape=(1 << 50,)))
+
+
+def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(OutputError, match=r"memory_limit.*No space left"):
+        Rooms(0).make((4, 4))
 
 
 def test_the_package_imports_neither_numba_nor_gmpy2_until_an_engine_is_made() -> None:

@@ -227,7 +227,10 @@ class PublicKey(ABC):
 
     def rows(self, block: CipherBlock) -> EncryptedRows:
         """Open a block that holds all rows; checks key, kind, count, size, range of each ciphertext."""
-        rows = self.collect(block.layout, block.shape[0] if block.shape else -1)
+        n = block.shape[0] if block.shape else -1
+        if n > len(block.data):
+            raise EncryptionError(f"a block of {n} rows has {len(block.data)} bytes")
+        rows = self.collect(block.layout, n)
         rows.add(block)
         return rows
 
@@ -247,6 +250,9 @@ class PrivateKey(ABC):
         The layout is checked at once. An engine that takes long makes the next block while one is in use, and no more
         than one.
         """
+        if rows < 1:
+            raise EncryptionError(f"blocks of {rows} rows")
+        self.encrypt(values[:0], layout)  # refuses what no encryption takes
         layout.check(values)
         return (self.encrypt(values[start : start + rows], layout).block() for start in range(0, len(values), rows))
 

@@ -89,7 +89,7 @@ def cut_digits(numbers: NDArray[np.uint8], width: int, digits: NDArray[np.uint16
 def powers(table: Limbs, digits: NDArray[np.uint16], square: Odd, products: Limbs, totals: Limbs) -> None:
     """Raise a base by ``table`` [tables, width, 2, t] and ``digits`` [tables, n] to ``products`` [groups, k, 8].
 
-    ``totals`` [groups, 8, t], the sums of the l, are not settled. Lanes beyond n stay 1.
+    ``totals`` [groups, 8, t], the sums of the l, are not settled. What lanes beyond n hold means nothing.
     """
     tables, n = digits.shape
     flat, size, t = table.reshape(-1), table.shape[1] * 2 * table.shape[3], table.shape[3]

@@ -180,6 +180,8 @@ class PaillierPrivateKey(PrivateKey):
 
     def encrypt_blocks(self, values: Integers, layout: Layout, rows: int) -> Iterator[CipherBlock]:
         """Encrypt int64 [n, k] in blocks; a thread makes the next one."""
+        if rows < 1:
+            raise EncryptionError(f"blocks of {rows} rows")
         return self._key.blocks_with(self._encrypt, check_values(values, layout), layout, rows)
 
     def prepare(self, count: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 import threading
 import weakref
@@ -10,6 +11,8 @@ from collections import deque
 
 import numpy as np
 from numpy.typing import NDArray
+
+from labelward.errors import OutputError
 
 __all__ = ["Rooms"]
 
@@ -32,7 +35,7 @@ class Rooms:
         """Return an array of undefined content.
 
         Raises:
-            OSError: the temporary file cannot be made.
+            OutputError: the temporary file cannot be made, or the disk has no room for it.
         """
         size = 8 * math.prod(shape)
         with self._lock:
@@ -46,7 +49,20 @@ class Rooms:
             weakref.finalize(raw, self._given_back.append, size).atexit = False
             start = -raw.ctypes.data % _ALIGNED
             return raw[start : start + size].view(np.uint64).reshape(shape)
-        with tempfile.TemporaryFile(prefix="labelward-") as file:
-            file.truncate(max(size, 8))
-            mapped: NDArray[np.uint64] = np.memmap(file, dtype=np.uint64, mode="r+", shape=(max(size, 8) // 8,))
+        try:
+            mapped = _mapped(size)
+        except OSError as error:
+            raise OutputError(
+                f"no room for {size} bytes of rows beyond [encryption] memory_limit in {tempfile.gettempdir()} "
+                f"(TMPDIR names another folder): {error.strerror}"
+            ) from error
         return mapped[: size // 8].reshape(shape)
+
+
+def _mapped(size: int) -> NDArray[np.uint64]:
+    """Map a temporary file of so many bytes, which ends with the array."""
+    with tempfile.TemporaryFile(prefix="labelward-") as file:
+        file.truncate(max(size, 8))
+        if hasattr(os, "posix_fallocate"):  # else a full disk ends the process when a page is first written
+            os.posix_fallocate(file.fileno(), 0, max(size, 8))
+        return np.memmap(file, dtype=np.uint64, mode="r+", shape=(max(size, 8) // 8,))

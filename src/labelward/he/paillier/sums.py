@@ -122,6 +122,8 @@ class PaillierRows(EncryptedRows):
         return PaillierSums(key, self.layout, shape, parts)
 
     def _take(self, parts: list[bytes]) -> None:
+        if self._failed:
+            raise EncryptionError("an earlier block of these rows could not be prepared for sums")
         if not self._held:
             self._held = [_Held(self._key, self.n) for _ in parts]
         first, self._failed = 0 if self._fresh is not None else self.have, True
