@@ -308,9 +308,7 @@ def test_rows_take_no_block_after_one_that_failed(block: tuple, monkeypatch: pyt
     private, fresh = block
     rows = private.public.collect(LAYOUT, 6)
     with monkeypatch.context() as broken:
-        broken.setattr(
-            "labelward.he.paillier.sums._Held._feed", lambda self: (_ for _ in ()).throw(MemoryError("once"))
-        )
+        broken.setattr("labelward.he.paillier.sums._Held._feed", Mock(side_effect=MemoryError))
         with pytest.raises(MemoryError):
             rows.add(fresh)
     assert rows.have == 0

@@ -265,6 +265,6 @@ class Made:
 
     def rows(self, n: mpz, count: int, room: Room) -> IfmaRows:
         """See :class:`~labelward.he.paillier.kernel.Kernel`."""
-        if n not in self._keys:
-            self._keys = {n: RowsKey(n)}  # whoever sums does so under one key
-        return IfmaRows(self._keys[n], count, room, threads=self._threads)
+        key = self._keys.get(n) or RowsKey(n)
+        self._keys = {n: key}  # whoever sums does so under one key
+        return IfmaRows(key, count, room, threads=self._threads)
