@@ -1,4 +1,4 @@
-"""What figures are compared with: what a paper prints, an independent implementation gives, and orders that must hold."""
+"""What figures are compared with: those of a paper or of an independent implementation, and orders that must hold."""
 
 from __future__ import annotations
 
