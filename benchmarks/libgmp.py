@@ -20,12 +20,12 @@ import numpy as np
 from _wiring import report
 from gmpy2 import mpz
 
-from labelward.he.paillier.compiled import jit
 from labelward.he.paillier.ifma_limbs import Limbs
 from labelward.he.paillier.libgmp_ir import at
 from labelward.he.paillier.libgmp_limbs import Odd, copy, step
 from labelward.he.paillier.libgmp_load import Mpn
 from labelward.he.paillier.libgmp_numbers import Root, limbs_of, number_of
+from labelward.jit import compiled as jit
 
 BATCH, TURNS = 512, 25
 

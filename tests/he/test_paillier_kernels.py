@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from labelward.errors import EncryptionError, InputError
 from labelward.he.paillier import PaillierEngine
-from labelward.he.paillier.compiled import each
 from labelward.he.paillier.gmp import Made as Gmp
 from labelward.he.paillier.kernel import KERNELS, VARIABLE, Kernel, choose, obstacle
 from labelward.he.paillier.kernels import PublicKernel, exponents_below, public_bases
 from labelward.he.paillier.numbers import size_of, write
 from labelward.he.paillier.primes import draw_pair, generator
 from labelward.he.paillier.rooms import Rooms
+from labelward.he.paillier.threads import each
 from labelward.rng import Protection
 
 #: What runs where there is no IFMA.

@@ -14,7 +14,7 @@ ifma       the kernel on AVX-512 IFMA: ``ifma_ir`` has its products and ``ifma_m
            them; ``ifma_numbers``, ``ifma_powers`` and ``ifma_rows`` moduli, tables and encrypted rows
 libgmp     the kernel on GMP's functions for limbs: ``libgmp_load`` finds and checks them, ``libgmp_ir`` calls them from
            compiled code, ``libgmp_limbs`` and ``libgmp_loops`` are the loops, ``libgmp_numbers`` moduli and tables
-compiled   how the loops of both are compiled, and run in threads
+threads    work in threads
 numbers    integers as bytes
 joint      which columns are summed together, for fewer products
 rooms      memory for prepared rows, and disk beyond a limit

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from labelward.he.paillier import ifma_limbs
 from labelward.he.paillier import ifma_loops as loops
-from labelward.he.paillier.compiled import each
 from labelward.he.paillier.gmp import GmpOwner
 from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
 from labelward.he.paillier.ifma_limbs import Limbs
@@ -37,6 +36,7 @@ from labelward.he.paillier.ifma_rows import IfmaRows, RowsKey
 from labelward.he.paillier.kernel import Room
 from labelward.he.paillier.kernels import PublicKernel
 from labelward.he.paillier.numbers import read, size_of, write
+from labelward.he.paillier.threads import each
 
 __all__ = ["IfmaOwner", "IfmaPublic", "Made", "obstacle"]
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.paillier.compiled import jit
 from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
 from labelward.he.paillier.ifma_moves import read_word, write_word
+from labelward.jit import compiled as jit
 
 __all__ = [
     "Limbs",

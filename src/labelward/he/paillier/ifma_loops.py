@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.paillier.compiled import jit
 from labelward.he.paillier.ifma_ir import LANES, multiply
 from labelward.he.paillier.ifma_ir import square as square_of
 from labelward.he.paillier.ifma_limbs import Limbs, Odd, canonical, get, new_lanes, put, settle, settle_lanes
 from labelward.he.paillier.ifma_moves import fetch, gather
+from labelward.jit import compiled as jit
 
 __all__ = [
     "Factors",

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from labelward.errors import EncryptionError
 from labelward.he.paillier import ifma_limbs
 from labelward.he.paillier import ifma_sums as loops
-from labelward.he.paillier.compiled import each
 from labelward.he.paillier.ifma_ir import LANES, LEAST, LIMB_BITS
 from labelward.he.paillier.ifma_limbs import Limbs, Odd
+from labelward.he.paillier.threads import each
 
 __all__ = [
     "Modulus",

@@ -10,10 +10,10 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from labelward.he.paillier import ifma_loops as loops
-from labelward.he.paillier.compiled import each
 from labelward.he.paillier.ifma_ir import LANES
 from labelward.he.paillier.ifma_limbs import Limbs
 from labelward.he.paillier.ifma_numbers import Root, aligned, lanes_of, limbs_of, repeated
+from labelward.he.paillier.threads import each
 
 __all__ = ["PowerTable"]
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from labelward.he.contract import Groups
 from labelward.he.paillier import ifma_sums as loops
-from labelward.he.paillier.compiled import each
 from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
 from labelward.he.paillier.ifma_limbs import Limbs, pack
 from labelward.he.paillier.ifma_numbers import Root, cut, limbs_of, repeated, rows_of
@@ -26,6 +25,7 @@ from labelward.he.paillier.ifma_sums import DIGIT, Pieces
 from labelward.he.paillier.joint import cells_of
 from labelward.he.paillier.kernel import Room
 from labelward.he.paillier.numbers import size_of
+from labelward.he.paillier.threads import each
 
 __all__ = ["IfmaRows", "RowsKey"]
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.paillier.compiled import jit
 from labelward.he.paillier.ifma_ir import LANES, multiply, reduce
 from labelward.he.paillier.ifma_limbs import Limbs, Odd, canonical, get, new_lanes, settle, settle_lanes
 from labelward.he.paillier.ifma_moves import fetch, gather, scatter
+from labelward.jit import compiled as jit
 
 __all__ = ["DIGIT", "Pieces", "arrange", "close", "merge", "split_back", "split_forth", "sum_lanes"]
 

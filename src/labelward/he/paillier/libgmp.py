@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from labelward.he.contract import Groups
 from labelward.he.paillier import libgmp_loops as loops
-from labelward.he.paillier.compiled import each
 from labelward.he.paillier.joint import cells_of
 from labelward.he.paillier.kernel import Room
 from labelward.he.paillier.kernels import PublicKernel
@@ -25,6 +24,7 @@ from labelward.he.paillier.libgmp_limbs import Limbs
 from labelward.he.paillier.libgmp_load import MissingError, functions
 from labelward.he.paillier.libgmp_numbers import PowerTable, Root, bytes_of, cut, limbs_of, number_of, rows_of
 from labelward.he.paillier.numbers import read, size_of, write
+from labelward.he.paillier.threads import each
 
 __all__ = ["LibgmpOwner", "LibgmpPublic", "LibgmpRows", "Made", "obstacle"]
 

@@ -26,9 +26,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.paillier.compiled import jit
 from labelward.he.paillier.libgmp_ir import call_3, call_4, call_5, call_7, carry_of, load, store
 from labelward.he.paillier.libgmp_load import WRAPPED_FROM, Mpn
+from labelward.jit import compiled as jit
 
 __all__ = [
     "Limbs",

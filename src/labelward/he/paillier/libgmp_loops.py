@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.he.paillier import libgmp_limbs as limbs
-from labelward.he.paillier.compiled import jit
 from labelward.he.paillier.libgmp_ir import at, call_4, call_5, carry_of, fetch
 from labelward.he.paillier.libgmp_limbs import Limbs, Odd
 from labelward.he.paillier.libgmp_load import Mpn
+from labelward.jit import compiled as jit
 
 __all__ = [
     "add_plain", "arrange", "cells_of", "combine", "complete", "gather", "join", "multiply", "power", "powers",

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
 from labelward.he.paillier import libgmp_loops as loops
-from labelward.he.paillier.compiled import each
 from labelward.he.paillier.libgmp_limbs import Limbs, Odd, work_for
 from labelward.he.paillier.libgmp_load import functions
+from labelward.he.paillier.threads import each
 
 __all__ = ["PowerTable", "Root", "bytes_of", "cut", "limbs_of", "number_of", "rows_of"]
 

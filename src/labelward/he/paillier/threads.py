@@ -1,24 +1,11 @@
-"""How kernels' loops are compiled, and run in threads.
-
-They are cached on disk, or not compiled at all: what takes each new process many seconds is no faster than gmpy2.
-"""
+"""Work in threads; compiled loops release the interpreter's lock."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar, cast
 
-import numba
-
-__all__ = ["each", "jit"]
-
-Kernel = TypeVar("Kernel", bound=Callable[..., object])
-
-
-def jit(function: Kernel) -> Kernel:
-    """Compile with numba, free of the interpreter's lock; :class:`RuntimeError` where no folder can hold the code."""
-    return cast("Kernel", numba.njit(cache=True, nogil=True)(function))
+__all__ = ["each"]
 
 
 def each(threads: int, work: Iterable[Callable[[], object]]) -> None:
