@@ -36,7 +36,7 @@ from labelward.he.contract import (
 from labelward.rng import Protection
 from labelward.testing.sums import Case, cases, expected_sums
 
-__all__ = ["Case", "EngineContract", "cases", "expected_sums"]
+__all__ = ["EngineContract"]
 
 
 # each subclass runs the same generated tests, which keep nothing between examples
