@@ -1,11 +1,10 @@
-"""Training speed: the plain engine beside XGBoost, growth with the rows, and job A under Paillier.
+"""Training speed without encryption: the plain engine beside XGBoost, and growth with the rows.
 
-Usage: python benchmarks/training.py [plain | linear | job-a] [--json FILE]; without a choice all three
+Usage: python benchmarks/training.py [plain | linear] [--json FILE]; without a choice both
 
 ``plain``: 100,000 × 30, 5 trees of depth 6, from arrays in memory to model, beside XGBoost ``hist`` with its matrix
 construction.
 ``linear``: the same shape from 10,000 to 1,000,000 rows, with the exponent of seconds in rows and the peak of memory.
-``job-a``: 30,000 × (12 + 11), 5 trees of depth 3, Paillier 2048, with seconds by phase and AUC beside XGBoost.
 """
 
 from __future__ import annotations
@@ -19,13 +18,11 @@ from typing import Any
 
 import numpy as np
 import xgboost
-from _wiring import columns_of, interleaved, labels_of, median, phases, report, spread, train
+from _wiring import columns_of, interleaved, labels_of, median, report, spread, train
 from numpy.typing import NDArray
 from sklearn.datasets import make_classification
-from sklearn.metrics import roc_auc_score
 
 from labelward.he import engine
-from labelward.kernels.binning import bin_columns, code_columns
 from labelward.protocols.tree.params import SecureBoost
 
 Floats = NDArray[np.float64]
@@ -100,43 +97,13 @@ def linear() -> dict[str, Any]:
     return {"seconds": rounded, "exponent from 30,000 rows on": round(float(slope), 3), **memory()}
 
 
-def job_a() -> dict[str, Any]:
-    """Run job A once under Paillier 2048."""
-    x, y = make(40_000, 23)
-    parts, test = halves(x[:30_000], 12), halves(x[30_000:], 12)
-    params = SecureBoost(trees=5, depth=3)
-    paillier = engine("paillier", workers=2)
-    try:
-        run = train(params, columns_of(parts), test, labels_of(y[:30_000]), paillier, 2048)
-    finally:
-        paillier.close()
-    without = train(params, columns_of(parts), test, labels_of(y[:30_000]), engine("plain"), 0)
-    binned = bin_columns(x[:30_000], params.bins)
-    codes = code_columns(x[30_000:], binned.edges)
-    model = boosted(binned.codes.astype(np.float64), y[:30_000], params)
-    margins = model.predict(xgboost.DMatrix(codes.astype(np.float64)), output_margin=True)
-    raw = boosted(x[:30_000], y[:30_000], params).predict(xgboost.DMatrix(x[30_000:]), output_margin=True)
-    truth = y[30_000:]
-    return {
-        "seconds": round(run.seconds, 1),
-        "limit": 60.0,
-        "phases": phases(run),
-        "bytes": sum(sum(meter.bytes.values()) for meter in run.meters.values()),
-        "operations": {"active": run.active.counts.as_dict(), "passive": run.passive["telco"].counts.as_dict()},
-        "equals plain": run.active.share.trees == without.active.share.trees,
-        "auc": round(float(roc_auc_score(truth, run.active.margins)), 5),
-        "auc of XGBoost on the same bins": round(float(roc_auc_score(truth, margins)), 5),
-        "auc of XGBoost on its own bins": round(float(roc_auc_score(truth, raw)), 5),
-    }
-
-
 def memory() -> dict[str, float]:
     """Return the process's peak of memory."""
     return {"peak GB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)}
 
 
 if __name__ == "__main__":
-    jobs = {"plain": plain, "linear": linear, "job-a": job_a}
+    jobs = {"plain": plain, "linear": linear}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", choices=sorted(jobs))
     parser.add_argument("--json", type=Path)

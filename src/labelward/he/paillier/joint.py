@@ -24,6 +24,7 @@ __all__ = ["Plan", "cells_of", "choose", "plan"]
 
 Sets = tuple[tuple[int, ...], ...]
 
+_FULL = 4  # rows of a joint cell below which merging takes what joining three columns saves
 _ROOM = 1 << 16  # keys that may be counted in an array, whatever the number of rows
 
 
@@ -136,7 +137,7 @@ def _triples(order: Sequence[int], held: Sequence[int], n: int) -> Iterator[tupl
     count = len(order) // 3 - (len(order) % 3 == 1)  # four columns are better off as two pairs
     least, middle, most = order[:count], order[count:-count], order[::-1][:count]
     chosen = [tuple(sorted(each)) for each in zip(least, middle, most, strict=False)]
-    if any(held[a] * held[b] * held[c] <= n for a, b, c in chosen):
+    if any(_FULL * held[a] * held[b] * held[c] <= n for a, b, c in chosen):
         yield from chosen
         yield from _pairs(middle[len(chosen) :])
 
