@@ -16,7 +16,7 @@ that its peak of memory is its own; loops are compiled before. Its trees are com
 its AUC, on new rows, with XGBoost's on the same bins. ``aggregate over its products`` is the seconds of that phase over
 products × the measured price of one ÷ cores; merging two cells counts as the products that it takes the time of.
 
-``--linear``: job a's shape with 10,000 to 300,000 rows, and the exponent of each phase's seconds in the rows.
+``--linear``: job a's shape with 10,000 to 300,000 rows, and exponents in the rows, of each phase alone, too.
 ``--peers``: job a's operations at the prices of python-paillier and of sf-heu, where these are installed: nothing is
 trained, the prices are those of a sample.
 """
@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 import xgboost
 from _wiring import Run, columns_of, labels_of, report, train
-from encryption import product
+from encryption import histogram, product
 from libgmp import products as product_of_libgmp
 from numpy.typing import NDArray
 from sklearn.datasets import make_classification
@@ -228,16 +228,22 @@ def judged(name: str, kernels: list[str]) -> dict[str, Any]:
 
 
 def linear(kernel: str) -> dict[str, Any]:
-    """Measure job a's shape with more and more rows: exponents of each phase, with one for all seconds."""
+    """Measure job a's shape with more and more rows: exponents in the rows of all seconds, and of each phase.
+
+    Phases of a job overlap and share the cores; so theirs are those of one root histogram, one phase after the other.
+    """
     sizes = (10_000, 30_000, 100_000, 300_000)
-    found = {}
+    curves: dict[str, list[float]] = {"all of the job": []}
     for rows in sizes:
-        found[rows] = apart(Job(rows=rows, active=12, passive=11, depth=3, trees=5), kernel)
-        print(f"{rows} rows: {found[rows]['phases']}", file=sys.stderr)
-    curves = {phase: [found[rows]["phases"][phase] for rows in sizes] for phase in PHASES}
-    curves["all"] = [found[rows]["seconds"] for rows in sizes]
+        curves["all of the job"].append(
+            apart(Job(rows=rows, active=12, passive=11, depth=3, trees=5), kernel)["seconds"]
+        )
+        root = histogram(BITS, WORKERS, rows, kernel, {})
+        for phase in ("encrypt", "prepare", "aggregate", "seal", "decrypt"):
+            curves.setdefault(phase, []).append(round(root[f"{phase}, processor"], 4))
+        print(f"{rows} rows: {[each[-1] for each in curves.values()]}", file=sys.stderr)
     exponents = {
-        phase: round(float(np.polyfit(np.log(sizes), np.log(np.maximum(values, 0.01)), 1)[0]), 3)
+        phase: round(float(np.polyfit(np.log(sizes), np.log(np.maximum(values, 0.001)), 1)[0]), 3)
         for phase, values in curves.items()
     }
     return {"rows": sizes, "seconds": curves, "exponents": exponents, "limit": 1.05}
