@@ -13,12 +13,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-network test chaos check bench clean
+.PHONY: help demo demo-network test test-slow chaos check bench clean
 
 help:
 	@echo "make demo           audit a shipped example under real encryption; SMALL=1 for a short one, OUT=DIR for another folder"
 	@echo "make demo-network   three parties over a network, then in one process: is all the same? SMALL=1, OUT=DIR as above"
-	@echo "make test           run all tests, in JOBS=2 processes"
+	@echo "make test           run the tests, in JOBS=2 processes, but for those that take long"
+	@echo "make test-slow      run those that take long"
 	@echo "make chaos          disturb CHAOS_RUNS=200 runs between companies, drawn from CHAOS_SEED=1; each must end as if undisturbed"
 	@echo "make check          formatter, linter, strict types"
 	@echo "make bench          time what the notes state"
@@ -32,7 +33,10 @@ demo-network: $(VENV)/.for-use
 	@$(BIN)/python examples/two-companies/proof.py --out "$(OUT)" $(if $(SMALL),--small)
 
 test: $(VENV)/.for-development
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+
+test-slow: $(VENV)/.for-development
+	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 chaos: $(VENV)/.for-development
 	$(BIN)/python tests/network/chaos.py $(CHAOS_RUNS) $(CHAOS_SEED)
