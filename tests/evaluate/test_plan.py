@@ -157,7 +157,7 @@ def test_rows_in_many_blocks_and_stretches_are_foreseen_exactly(
     for module in ("protocols.tree.blocks", "evaluate.costs.work"):
         monkeypatch.setattr(f"labelward.{module}.BLOCK_ROWS", 100)
     for module in ("protocols.tree.blocks", "evaluate.costs.dry"):
-        monkeypatch.setattr(f"labelward.{module}._STRETCH", 300)
+        monkeypatch.setattr(f"labelward.{module}.STRETCH_ROWS", 300)
     check_exactly(job_of(tmp_path, {"trees": 2, "depth": 3}, rows=1500), tmp_path / "out")
 
 

@@ -36,7 +36,7 @@ from wiring import Run, Setting, make_labels, make_parts
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 16 rows, sums at the root for every 40 rows or more."""
     monkeypatch.setattr(blocks, "BLOCK_ROWS", 16)
-    monkeypatch.setattr(blocks, "_STRETCH", 40)
+    monkeypatch.setattr(blocks, "STRETCH_ROWS", 40)
 
 
 def rows_of(run: Run, party: str, kind: type[Any]) -> list[tuple[tuple[int, ...], Any]]:

@@ -23,6 +23,7 @@ from labelward.messages.base import RowMask
 from labelward.messages.tree import NodeSplit
 from labelward.party.local import alone
 from labelward.protocols.tree.active import train_active
+from labelward.protocols.tree.blocks import STRETCH_ROWS, stretches_of
 from labelward.protocols.tree.cells import Told
 from labelward.protocols.tree.columns import Columns, Labels, Splitter, TreeSplitter
 from labelward.protocols.tree.fit import class_weighted, fitted_objective
@@ -35,7 +36,7 @@ from labelward.protocols.tree.share import Records, TreeShape
 from labelward.protocols.tree.trained import Trained
 from labelward.rng import learning
 
-__all__ = ["Adding", "Dry", "DryLevel", "DryTree", "Subject", "Sums", "dry_run", "may_own"]
+__all__ = ["Adding", "Dry", "DryLevel", "DryTree", "Subject", "Sums", "dry_run", "may_own", "trees_of_a_round"]
 
 Integers = NDArray[np.int64]
 Adding = Callable[[NDArray[np.int32], int], Additions]
@@ -45,8 +46,6 @@ _ROUNDS, _MOST_ROUNDS = 3, 8
 _CELLS = 6_000_000
 """Rows times columns times rounds that a dry run looks at, at most."""
 _LEAST_ROWS = 2_000
-_STRETCH = 65_536
-"""Rows that are summed at once at the root while others are still to come."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -158,6 +157,12 @@ class Dry:
     seconds: Mapping[str, float]
 
 
+def trees_of_a_round(params: TreeModel, classes: int) -> int:
+    """Return how many trees a round has: one for each class, where they grow apart."""
+    apart = params.kind != "forest" and params.multi_strategy == "one_output_per_tree"
+    return fitted_objective(params, classes).outputs if apart else 1
+
+
 def may_own(params: TreeModel, outputs: int, able: Sequence[str], owner: str, tree: int, depth: int) -> bool:
     """Return whether a party's columns may split the nodes of a level, as long as no policy keeps it out.
 
@@ -185,7 +190,7 @@ def dry_run(params: TreeModel, subject: Subject, adding: Adding, *, seed: int, p
         LabelwardError: as training would: the labels do not fit the objective, or the data cannot be used.
     """
     width = max(1, sum(len(own.names) for own in subject.columns.values()))
-    together = _trees_of_a_round(params, subject)
+    together = trees_of_a_round(params, len(subject.labels.classes))
     affordable = max(_ROUNDS, min(_MOST_ROUNDS, _CELLS // (width * subject.rows * together)))
     several = max(len(subject.columns), affordable) if params.mode == "mixed" else affordable
     rounds = min(params.trees, 1 if _draws(params) else several)
@@ -208,18 +213,13 @@ def _draws(params: TreeModel) -> bool:
     return params.sampling == "goss"
 
 
-def _trees_of_a_round(params: TreeModel, subject: Subject) -> int:
-    apart = params.kind != "forest" and params.multi_strategy == "one_output_per_tree"
-    return fitted_objective(params, len(subject.labels.classes)).outputs if apart else 1
-
-
 class _Replay:
     """Goes through grown trees level by level, as the parties would."""
 
     def __init__(self, params: TreeModel, subject: Subject, adding: Adding, seed: int) -> None:
         self.params, self.subject, self.adding, self.seed = params, subject, adding, seed
         self.active, *self.passive = subject.parties
-        self.together = _trees_of_a_round(params, subject)
+        self.together = trees_of_a_round(params, len(subject.labels.classes))
         self.able = [name for name in subject.parties if name != self.active or subject.columns[name].names]
         self.splitters = {name: Splitter(name, subject.columns[name], params, seed) for name in self.passive}
         self.taken_part = dict.fromkeys(self.passive, 0)
@@ -360,8 +360,8 @@ class _Growing:
             chosen, sizes = codes.codes[:, columns], tuple(codes.sizes[columns].tolist())
             told = Told.of(chosen, slot, counts, slots, max(sizes))
             grouped = groups(chosen, slot, max(sizes), told.implied)[counts > 0]
-            stretch = _STRETCH if build == (0,) and part == 0 and self._arriving() else len(grouped)
-            added = self._added(grouped, slots * max(sizes), max(1, stretch))
+            stretch = STRETCH_ROWS if build == (0,) and part == 0 and self._arriving() else len(grouped)
+            added = self._added(grouped, slots * max(sizes), stretch)
             kinds = codes.kinds[columns].tobytes() if codes.kinds[columns].any() else b""
             yield Sums(columns=tuple(columns), sizes=sizes, kinds=kinds, sent=len(told.sent), added=added)
 
@@ -373,8 +373,7 @@ class _Growing:
         """Return the additions of a message; rows that were drawn several times are summed as often."""
         drawn, total = self.counts[self.counts > 0], Additions(0, 0.0)
         summed = np.zeros(grouped.shape[1] * n_groups, dtype=np.bool_)
-        for start in range(0, len(grouped), stretch):
-            stop = start + stretch if len(grouped) - start >= stretch else len(grouped)
+        for start, stop in stretches_of(len(grouped), stretch):
             held = np.zeros_like(summed)
             for times in range(1, int(drawn.max(initial=1)) + 1):
                 again = np.where((drawn[start:stop] >= times)[:, None], grouped[start:stop], np.int32(-1))

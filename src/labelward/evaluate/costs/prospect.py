@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from labelward.data import Rehearsal
 from labelward.defenses.leakage_meter import LeakageMeter, Measure
 from labelward.errors import LabelwardError
-from labelward.evaluate.costs.dry import Dry, Subject, dry_run, may_own
+from labelward.evaluate.costs.dry import Dry, Subject, dry_run, may_own, trees_of_a_round
 from labelward.evaluate.costs.estimate import Line, between, estimate
 from labelward.evaluate.costs.expected import Estimate
 from labelward.evaluate.costs.meter import groups_of, meter_seconds, reading_cost
@@ -129,7 +129,7 @@ class Prospect:
         """Return what is fixed of a run beside its data."""
         params, subject = self.params, self.subject
         apart = params.kind != "forest" and params.multi_strategy == "one_output_per_tree"
-        together = fitted_objective(params, len(subject.labels.classes)).outputs if apart else 1
+        together = trees_of_a_round(params, len(subject.labels.classes))
         everyone = Schedule(participants=(frozenset(self.passive),) * params.trees)
         rounds = chain.schedule(everyone).participants if self.passive else everyone.participants
         able = [name for name in subject.parties if subject.columns[name].names]

@@ -13,17 +13,24 @@ from labelward.he.contract import CipherBlock, EncryptedRows, Integers, Layout, 
 from labelward.messages.tree import ForestRows, TreeRows
 from labelward.party.context import Context
 
-__all__ = ["BLOCK_ROWS", "Arriving", "blocks_of", "encrypted"]
+__all__ = ["BLOCK_ROWS", "STRETCH_ROWS", "Arriving", "blocks_of", "encrypted", "stretches_of"]
 
 BLOCK_ROWS = 16_384
 """Rows of a block; the last one may have fewer."""
 
-_STRETCH = 65_536  # rows that are summed at once while others are still to come: columns are then still worth joining
+STRETCH_ROWS = 65_536
+"""Rows that are summed at once while others are still to come: columns are then still worth joining."""
 
 
 def blocks_of(rows: int) -> int:
     """Return in how many blocks so many rows travel."""
     return -(-rows // BLOCK_ROWS)
+
+
+def stretches_of(rows: int, step: int) -> Iterator[tuple[int, int]]:
+    """Yield stretches (start, stop) of so many rows, of ``step`` rows each; the last one may have fewer."""
+    for start in range(0, rows, max(1, step)):
+        yield start, min(start + step, rows)
 
 
 def encrypted(
@@ -69,13 +76,10 @@ class Arriving:
         Raises:
             PeerError: the active party sent other blocks than are due, or was silent for too long.
         """
-        start, step = 0, self.n if self._have() == self.n else _STRETCH
-        while start < self.n:
-            stop = start + step if self.n - start >= step else self.n
+        for start, stop in stretches_of(self.n, self.n if self._have() == self.n else STRETCH_ROWS):
             while self._have() < stop:
                 self._take()
             yield start, stop
-            start = stop
 
     def _have(self) -> int:
         return 0 if self._rows is None else self._rows.have
