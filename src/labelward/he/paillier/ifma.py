@@ -34,8 +34,8 @@ from labelward.he.paillier.ifma_numbers import (
 from labelward.he.paillier.ifma_powers import PowerTable
 from labelward.he.paillier.ifma_rows import IfmaRows, RowsKey
 from labelward.he.paillier.kernel import Room
-from labelward.he.paillier.kernels import PublicKernel
-from labelward.he.paillier.numbers import read, size_of, write
+from labelward.he.paillier.kernels import PublicKernel, plaintexts_of
+from labelward.he.paillier.numbers import lifted, read, size_of, write
 from labelward.he.paillier.threads import each
 
 __all__ = ["IfmaOwner", "IfmaPublic", "Made", "obstacle"]
@@ -57,13 +57,6 @@ def obstacle() -> str:
     target = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
     unused = [name for name in _FEATURES if f"+{name}" not in target]
     return f"numba is told to compile without {', '.join(unused)}" if unused else ""
-
-
-def _lifted(plaintexts: bytes, size: int) -> NDArray[np.uint8]:
-    """Add 2^(8·size-1) to numbers in two's complement."""
-    lifted = np.frombuffer(plaintexts, dtype=np.uint8).reshape(-1, size).copy()
-    lifted[:, 0] ^= 0x80
-    return lifted
 
 
 class _Side:
@@ -111,7 +104,7 @@ class IfmaOwner:
 
     def encrypt(self, plaintexts: bytes, size: int, x: bytes, y: bytes) -> bytes:
         """See :class:`~labelward.he.paillier.kernel.Owner`."""
-        signed = _lifted(plaintexts, size)
+        signed = lifted(plaintexts, size)
         exponents = [np.frombuffer(part, dtype=np.uint8).reshape(len(signed), -1) for part in (x, y)]
         made, width = np.empty((len(signed), size_of(self._whole.value)), dtype=np.uint8), limbs_for(8 * size)
         sides, whole = self._sides(), self._whole
@@ -134,7 +127,7 @@ class IfmaOwner:
 
     def complete(self, zeros: bytes, plaintexts: bytes, size: int) -> bytes:
         """See :class:`~labelward.he.paillier.kernel.Owner`."""
-        whole, signed, width, n = self._whole, _lifted(plaintexts, size), limbs_for(8 * size), self._n
+        whole, signed, width, n = self._whole, lifted(plaintexts, size), limbs_for(8 * size), self._n
         radix, offset = mpz(1) << (LIMB_BITS * width), mpz(1) << (8 * size - 1)
         by_plaintext = repeated(n * radix * whole.radix % whole.value, whole.limbs)
         constant = limbs_of((1 - n * offset) * whole.radix % whole.value, whole.limbs)
@@ -165,13 +158,8 @@ class IfmaOwner:
             work += [side.decrypt(numbers, rows, part) for part in cut(len(numbers), self._threads, LANES)]
             powers.append(rows)
         each(self._threads, work)
-        h_p, h_q, p_inverse = gmpy2.invert(-q, p), gmpy2.invert(-p, q), gmpy2.invert(p, q)
-        plaintexts = []
-        for a, b in zip(*map(numbers_of, powers), strict=True):
-            m_p, m_q = (a - 1) // p * h_p % p, (b - 1) // q * h_q % q
-            plaintext = m_p + p * ((m_q - m_p) * p_inverse % q)
-            plaintexts.append(plaintext - n if plaintext > n >> 1 else plaintext)
-        return write(plaintexts, size_of(n) + 1, signed=True)
+        found = plaintexts_of(p, q, zip(*map(numbers_of, powers), strict=True))
+        return write(found, size_of(n) + 1, signed=True)
 
     def _sides(self) -> tuple[_Side, _Side]:
         if self._made is None:

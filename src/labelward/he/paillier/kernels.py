@@ -26,7 +26,7 @@ from gmpy2 import mpz
 from labelward.he.paillier.fixedbase import FixedBase
 from labelward.rng import Protection
 
-__all__ = ["OwnerKernel", "PublicKernel", "exponents_below", "public_bases"]
+__all__ = ["OwnerKernel", "PublicKernel", "exponents_below", "plaintexts_of", "public_bases"]
 
 _OWNER_WIDEST, _PUBLIC_WIDEST = 9, 8  # about 45 and 50 MB of tables at 2048 bits
 _SLACK = 16  # bytes of x beyond those of n
@@ -46,9 +46,6 @@ class OwnerKernel:
         self._bases, self._uses = (tau_p, tau_q), uses
         self._p2, self._q2 = p * p, q * q
         self._p2_inverse = gmpy2.invert(self._p2, self._q2)
-        self._p_inverse = gmpy2.invert(p, q)
-        # 1 / L(g^(p-1) mod p²) with g = n+1, which is 1 / ((p-1)·q) modulo p
-        self._h_p, self._h_q = gmpy2.invert(-q, p), gmpy2.invert(-p, q)
         self._tables: tuple[FixedBase, FixedBase] | None = None
 
     def encrypt(self, plaintexts: Sequence[int], x: bytes, y: bytes) -> Iterator[mpz]:
@@ -65,13 +62,9 @@ class OwnerKernel:
     def decrypt(self, ciphertexts: Iterable[mpz]) -> Iterator[mpz]:
         """Yield the plaintext of each ciphertext, in (-n/2, n/2)."""
         p, q, p2, q2 = self.p, self.q, self._p2, self._q2
-        n = p * q
-        half = n >> 1
-        for ciphertext in ciphertexts:
-            m_p = (gmpy2.powmod(ciphertext % p2, p - 1, p2) - 1) // p * self._h_p % p
-            m_q = (gmpy2.powmod(ciphertext % q2, q - 1, q2) - 1) // q * self._h_q % q
-            plaintext = m_p + p * ((m_q - m_p) * self._p_inverse % q)
-            yield plaintext - n if plaintext > half else plaintext
+        yield from plaintexts_of(
+            p, q, ((gmpy2.powmod(c % p2, p - 1, p2), gmpy2.powmod(c % q2, q - 1, q2)) for c in ciphertexts)
+        )
 
     def _build(self) -> tuple[FixedBase, FixedBase]:
         if self._tables is None:
@@ -113,6 +106,17 @@ class PublicKernel:
         powers = self._table.powers(b"".join(chunk[:size] for chunk in chunks), size, plaintexts)
         for chunk, power in zip(chunks, powers, strict=True):
             yield power * self._signs[chunk[size] & 3] % self.n2
+
+
+def plaintexts_of(p: mpz, q: mpz, powers: Iterable[tuple[mpz, mpz]]) -> Iterator[mpz]:
+    """Yield plaintexts in (-n/2, n/2) of ciphertexts raised to p-1 modulo p² and to q-1 modulo q²."""
+    n, p_inverse = p * q, gmpy2.invert(p, q)
+    # 1 / L(g^(p-1) mod p²) with g = n+1, which is 1 / ((p-1)·q) modulo p
+    h_p, h_q = gmpy2.invert(-q, p), gmpy2.invert(-p, q)
+    for a, b in powers:
+        m_p, m_q = (a - 1) // p * h_p % p, (b - 1) // q * h_q % q
+        plaintext = m_p + p * ((m_q - m_p) * p_inverse % q)
+        yield plaintext - n if plaintext > n >> 1 else plaintext
 
 
 def public_bases(n: mpz, protection: Protection) -> tuple[mpz, mpz]:

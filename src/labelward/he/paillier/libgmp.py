@@ -19,11 +19,11 @@ from labelward.he.contract import Groups
 from labelward.he.paillier import libgmp_loops as loops
 from labelward.he.paillier.joint import cells_of
 from labelward.he.paillier.kernel import Room
-from labelward.he.paillier.kernels import PublicKernel
+from labelward.he.paillier.kernels import PublicKernel, plaintexts_of
 from labelward.he.paillier.libgmp_limbs import Limbs
 from labelward.he.paillier.libgmp_load import MissingError, functions
 from labelward.he.paillier.libgmp_numbers import PowerTable, Root, bytes_of, cut, limbs_of, number_of, rows_of
-from labelward.he.paillier.numbers import read, size_of, write
+from labelward.he.paillier.numbers import lifted, read, size_of, write
 from labelward.he.paillier.threads import each
 
 __all__ = ["LibgmpOwner", "LibgmpPublic", "LibgmpRows", "Made", "obstacle"]
@@ -49,10 +49,8 @@ class _Plaintexts:
     """Signed plaintexts of ``size`` bytes, to be added to the L of cells modulo N², N dividing n."""
 
     def __init__(self, data: bytes, size: int, root: Root, cofactor: mpz) -> None:
-        signed = np.frombuffer(data, dtype=np.uint8).reshape(-1, size).copy()
-        signed[:, 0] ^= 0x80  # adds 2^(8·size-1) to a number in two's complement
         self._root, self._factors = root, root.factors(cofactor, -(-size // 8))
-        self._limbs = rows_of(signed, size, len(self._factors) * root.limbs)
+        self._limbs = rows_of(lifted(data, size), size, len(self._factors) * root.limbs)
         self._offset = limbs_of(-cofactor * (mpz(1) << (8 * size - 1)) % root.value, root.limbs)
 
     def add(self, part: slice, cells: Limbs) -> None:
@@ -151,13 +149,8 @@ class LibgmpOwner:
         for root, into in zip(self._roots, powers, strict=True):
             work += [_raising(root, numbers[part], into[part]) for part in cut(len(numbers), self._threads)]
         each(self._threads, work)
-        h_p, h_q, p_inverse = gmpy2.invert(-q, p), gmpy2.invert(-p, q), gmpy2.invert(p, q)
-        plaintexts = []
-        for a, b in zip(*powers, strict=True):
-            m_p, m_q = (number_of(a) - 1) // p * h_p % p, (number_of(b) - 1) // q * h_q % q
-            plaintext = m_p + p * ((m_q - m_p) * p_inverse % q)
-            plaintexts.append(plaintext - n if plaintext > n >> 1 else plaintext)
-        return write(plaintexts, size_of(n) + 1, signed=True)
+        found = plaintexts_of(p, q, zip(*(map(number_of, rows) for rows in powers), strict=True))
+        return write(found, size_of(n) + 1, signed=True)
 
     def _sides(self) -> tuple[_Side, _Side]:
         if self._made is None:

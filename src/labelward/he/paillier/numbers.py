@@ -8,7 +8,7 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-__all__ = ["in_range", "read", "size_of", "write"]
+__all__ = ["in_range", "lifted", "read", "size_of", "write"]
 
 
 def read(data: bytes, size: int, *, signed: bool = False) -> list[mpz]:
@@ -19,6 +19,13 @@ def read(data: bytes, size: int, *, signed: bool = False) -> list[mpz]:
 def write(numbers: Iterable[mpz] | Iterable[int], size: int, *, signed: bool = False) -> bytes:
     """Join big-endian numbers of ``size`` bytes."""
     return b"".join([number.to_bytes(size, "big", signed=signed) for number in numbers])
+
+
+def lifted(data: bytes, size: int) -> NDArray[np.uint8]:
+    """Return big-endian numbers in two's complement [n, size], with 2^(8·size-1) added, which makes none negative."""
+    array = np.frombuffer(data, dtype=np.uint8).reshape(-1, size).copy()
+    array[:, 0] ^= 0x80
+    return array
 
 
 def size_of(number: mpz) -> int:
