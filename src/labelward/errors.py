@@ -13,6 +13,7 @@
     ├── HandshakeError           the parties disagree before anything starts (exit code 2)
     ├── ProtocolError            a conversation between parties went wrong (exit code 3)
     │   ├── PeerError            a peer is dead, silent or failed; names peer, message and step
+    │   │   ├── PeerDisagrees    a peer says that the parties disagree before anything starts (exit code 2)
     │   │   └── PeerRestarted    a peer came back as a new process: this attempt is over, the run is not
     │   └── CodecError           bytes that are no message of this version, or an object that may not travel
     ├── PolicyError              a defense that cannot act: nothing unprotected leaves (exit code 2)
@@ -40,6 +41,7 @@ __all__ = [
     "JobError",
     "LabelwardError",
     "OutputError",
+    "PeerDisagrees",
     "PeerError",
     "PeerRestarted",
     "PolicyError",
@@ -114,6 +116,12 @@ class PeerError(ProtocolError):
         where = f" (message {message}, step {list(step or ())})" if message else ""
         super().__init__(f"party {peer!r}: {reason}{where}")
         self.peer, self.message, self.step = peer, message, step
+
+
+class PeerDisagrees(PeerError):  # noqa: N818
+    """A peer ended with a :class:`HandshakeError` and said so: to start again as it is would end the same way."""
+
+    exit_code = 2
 
 
 class PeerRestarted(PeerError):  # noqa: N818

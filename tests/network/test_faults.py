@@ -123,12 +123,10 @@ def test_jobs_that_differ(tmp_path: Path) -> None:
     with companies(tmp_path / "run") as made:
         made.edit("telco.toml", "depth = 3", "depth = 4\nlearning_rate = 0.1")
         made.start_all()
-        said = made.ended(bank=2, telco=2, shop=3)
-        for party in ("bank", "telco"):
-            assert said[party].startswith("error: the parties disagree on the job: model.depth is ")
+        said = made.ended(bank=2, telco=2, shop=2)
         words = "model.depth is 3 at 'bank' and 4 at 'telco'; model.learning_rate is 0.3 at 'bank' and 0.1 at 'telco'"
-        assert words in said["bank"]
-        assert "failed: the parties disagree on the job: model.depth" in said["shop"]
+        for party in ("bank", "telco", "shop"):  # whether it found out itself or was told, which is a matter of timing
+            assert f"the parties disagree on the job: {words}" in said[party]
 
 
 def test_parties_that_differ(tmp_path: Path) -> None:
@@ -145,7 +143,7 @@ def test_rows_that_differ(tmp_path: Path) -> None:
     with companies(tmp_path / "run") as made:
         made.edit("telco.csv", "c00017", "x00017")
         made.start_all()
-        said = made.ended(bank=2, telco=3, shop=3)
+        said = made.ended(bank=2, telco=2, shop=2)
         assert said["bank"].endswith("not the same row ids: at least 1 of 150 rows differ")
         assert "at least 1 of 150 rows differ" in said["telco"]
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-from labelward.errors import CodecError, EncryptionError, HandshakeError, OutputError, PeerError
+from labelward.errors import CodecError, EncryptionError, HandshakeError, OutputError, PeerDisagrees, PeerError
 from labelward.messages.base import Message, Observation, ciphertexts, redacted
 from labelward.messages.codec import decode, encode, encode_fields
 from labelward.party.chain import PolicyChain
@@ -109,7 +109,7 @@ class Context:
         try:
             self._transport.send(peer, frame)
         except PeerError as error:
-            raise type(error)(error.peer, _reason(error), message=name, step=step) from error
+            raise _met(error, name, step) from error
 
     @overload
     def recv(self, peer: str, kind: type[M], step: Step) -> M: ...
@@ -199,7 +199,7 @@ class Context:
         try:
             arrived = self._transport.receive(min(_PATIENCE, max(0.0, until - time.monotonic())))
         except PeerError as error:
-            raise type(error)(error.peer, _reason(error), message=name, step=step) from error
+            raise _met(error, name, step) from error
         if arrived is None:
             if time.monotonic() < until:
                 return
@@ -227,14 +227,20 @@ _PLAIN: dict[type[BaseException], str] = {
 }
 
 
+_DISAGREEMENT = "disagreement: "
+
+
 def _told(error: BaseException) -> str:
     if isinstance(error, HandshakeError):
-        return str(error)
+        return _DISAGREEMENT + str(error)
     if not isinstance(error, PeerError):
         return next((words for kind, words in _PLAIN.items() if isinstance(error, kind)), type(error).__name__)
     where = f", message {error.message}, step {list(error.step or ())}" if error.message else ""
     return f"{type(error).__name__} of party {error.peer!r}{where}"
 
 
-def _reason(error: PeerError) -> str:
-    return str(error).partition(": ")[2] or str(error)
+def _met(error: PeerError, name: str, step: Step) -> PeerError:
+    """Return what a transport says of a peer, with the message that was under way."""
+    reason = str(error).partition(": ")[2] or str(error)
+    kind = PeerDisagrees if reason.startswith(f"failed: {_DISAGREEMENT}") else type(error)
+    return kind(error.peer, reason, message=name, step=step)

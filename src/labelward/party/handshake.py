@@ -212,9 +212,11 @@ def _compare(party: str, peer: str, mine: Hello, theirs: Hello) -> None:
         raise HandshakeError(f"{party!r} runs labelward {mine.version} and {peer!r} runs {_shown(theirs.version)}")
     differing = sorted(key for key in mine.job.keys() | theirs.job.keys() if mine.job.get(key) != theirs.job.get(key))
     if differing:
+        sides = sorted([(party, mine.job), (peer, theirs.job)], key=lambda side: side[0])  # the same words at both
+        (one, ones), (other, others) = sides
         told = "; ".join(
-            f"{_shown(key)} is {mine.job.get(key, 'absent')} at {party!r} and "
-            f"{_shown(theirs.job.get(key, 'absent'))} at {peer!r}"
+            f"{_shown(key)} is {_shown(ones.get(key, 'absent'))} at {one!r} and "
+            f"{_shown(others.get(key, 'absent'))} at {other!r}"
             for key in differing[:_MOST_TOLD]
         )
         if len(differing) > _MOST_TOLD:
