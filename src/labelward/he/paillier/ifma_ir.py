@@ -4,9 +4,6 @@ Numbers are *vertical*: an array uint64 [limbs, 8] holds eight numbers, one in e
 first. What is here are numba intrinsics, so that loops around them are plain numba, compiled without a compiler on the
 user's machine and cached on disk.
 
-Numba's cache looks at the file of the loops alone: touch ``ifma_loops`` and ``ifma_sums`` after changing this one,
-``ifma_moves`` or ``ifma_limbs``.
-
 The method is operand scanning (P. Montgomery, *Modular Multiplication Without Trial Division*, 1985), four limbs of y
 at a time: four quotient digits are found from the four lowest columns, then each further column takes its sixteen
 multiply-adds in four independent chains, with one load of x, one of the modulus, and one load and store of the
@@ -37,12 +34,14 @@ __all__ = [
     "intrinsic_of",
     "loop",
     "multiply",
+    "multiply_ahead",
+    "prefetch",
     "reduce",
     "square",
     "whole",
 ]
 
-LANES, LIMB_BITS = 8, 52
+LANES, LIMB_BITS, LINE = 8, 52, 64
 #: The fewest limbs that a number may have here.
 LEAST = 8
 
@@ -201,6 +200,14 @@ def loop(builder: ir.IRBuilder, start: Any, stop: Any, step: int) -> Any:
     return cgutils.for_range_slice(builder, start, stop, whole(step), intp=I64)
 
 
+def prefetch(builder: ir.IRBuilder, address: Any) -> None:
+    """Ask for the line at an address to be brought near; an address that is none does no harm."""
+    byte, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, i32, i32, i32])
+    hints = [ir.Constant(i32, value) for value in (0, 3, 1)]  # to read, keep it near, data
+    builder.call(insert(builder.module, kind, "llvm.prefetch.p0"), [builder.inttoptr(address, byte), *hints])
+
+
 def _settle(w: _Writer, acc: Any, out: Any) -> None:
     """Carry through all limbs of ``acc`` into ``out``; what leaves the highest is zero by the caller's bounds."""
     b, mask, shift = w.b, w.splat(whole(2**LIMB_BITS - 1)), w.splat(whole(LIMB_BITS))
@@ -211,16 +218,26 @@ def _settle(w: _Writer, acc: Any, out: Any) -> None:
         b.store(b.lshr(value, shift), carry)
 
 
+def _fetch(builder: ir.IRBuilder, ahead: Any, places: Any, row: Any) -> None:
+    """Ask for one line of each of the places; that before row 0 for the first, before row 4 for the second."""
+    with loop(builder, whole(0), places, 1) as (i, _):
+        at = builder.gep(ahead, [builder.add(i, i)])
+        address, lines = builder.load(at), builder.load(builder.gep(at, [whole(1)]))
+        line = builder.lshr(row, whole(2))
+        with builder.if_then(builder.icmp_signed("<", line, lines)):
+            prefetch(builder, builder.add(address, builder.mul(line, whole(LINE))))
+
+
 def _function(module: ir.Module, multiplying: bool) -> ir.Function:
-    """Return ``f(acc, x, y, m, inverse, limbs, rows, out)``, defined in this module."""
+    """Return ``f(acc, x, y, m, inverse, limbs, rows, out, ahead, places)``, defined in this module."""
     name = f"labelward_ifma_{'multiply' if multiplying else 'reduce'}"
-    kind = ir.FunctionType(ir.VoidType(), [NUMBERS, NUMBERS, NUMBERS, NUMBER, I64, I64, I64, NUMBERS])
+    kind = ir.FunctionType(ir.VoidType(), [NUMBERS, NUMBERS, NUMBERS, NUMBER, I64, I64, I64, NUMBERS, NUMBER, I64])
     function = insert(module, kind, name)
     if function.basic_blocks:
         return function
     function.linkage = "linkonce_odr"
     function.attributes.add("noinline")
-    acc, x, y, m, inverse, limbs, rows, out = function.args
+    acc, x, y, m, inverse, limbs, rows, out, ahead, places = function.args
     acc.add_attribute("noalias")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     w = _Writer(builder, m, inverse, limbs, *((x, y) if multiplying else (None, None)))
@@ -230,6 +247,7 @@ def _function(module: ir.Module, multiplying: bool) -> ir.Function:
     by_four = builder.and_(rows, whole(-4))
     for start, stop, size in ((whole(0), by_four, 4), (by_four, rows, 2)):
         with loop(builder, start, stop, size) as (row, _):
+            _fetch(builder, ahead, places, row)
             w.block(builder.gep(acc, [row]), row, size)
     _settle(w, builder.gep(acc, [rows]), out)
     builder.ret_void()
@@ -272,15 +290,18 @@ def _call(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, m
     def lanes(array: Any) -> Any:
         return builder.bitcast(array.data, NUMBERS)
 
+    ahead, places = ir.Constant(NUMBER, None), whole(0)
     if multiplying:
-        acc, x, y, m, inverse, out = arrays
+        acc, x, y, m, inverse, out, *coming = arrays
         rows = builder.extract_value(y.shape, 0)
+        if coming:
+            ahead, places = coming[0].data, builder.extract_value(coming[0].shape, 0)
     else:
         acc, m, inverse, rows = arrays
         x = y = acc
     limbs = builder.extract_value(m.shape, 0)
     target = lanes(out) if multiplying else builder.gep(lanes(acc), [rows])
-    builder.call(function, [lanes(acc), lanes(x), lanes(y), m.data, inverse, limbs, rows, target])
+    builder.call(function, [lanes(acc), lanes(x), lanes(y), m.data, inverse, limbs, rows, target, ahead, places])
     return context.get_dummy_value()
 
 
@@ -297,6 +318,21 @@ def multiply(typing_context: Any, acc: Any, x: Any, y: Any, m: Any, inverse: Any
         return _call(context, builder, signature, arguments, multiplying=True)
 
     return types.void(acc, x, y, m, inverse, out), generate
+
+
+@intrinsic_of
+def multiply_ahead(typing_context: Any, acc: Any, x: Any, y: Any, m: Any, inverse: Any, out: Any, ahead: Any) -> Any:
+    """Do what :func:`multiply` does, and bring near meanwhile what comes next.
+
+    ``ahead`` int64 [p, 2] are addresses, and how many lines of 64 bytes are to be fetched from there: one for each four
+    limbs of y, evenly over the product. Asked for all at once they would have to wait for each other, and the product
+    for them.
+    """
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        return _call(context, builder, signature, arguments, multiplying=True)
+
+    return types.void(acc, x, y, m, inverse, out, ahead), generate
 
 
 @intrinsic_of
@@ -325,7 +361,8 @@ def square(typing_context: Any, acc: Any, x: Any, m: Any, inverse: Any, out: Any
         rows, limbs = builder.extract_value(x.shape, 0), builder.extract_value(m.shape, 0)
         builder.call(_square(builder.module), [scratch, number, rows])
         reduction = _function(builder.module, multiplying=False)
-        builder.call(reduction, [scratch, scratch, scratch, m.data, inverse, limbs, rows, target])
+        nothing = ir.Constant(NUMBER, None), whole(0)
+        builder.call(reduction, [scratch, scratch, scratch, m.data, inverse, limbs, rows, target, *nothing])
         return context.get_dummy_value()
 
     return types.void(acc, x, m, inverse, out), generate

@@ -11,7 +11,7 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
-from labelward.he.paillier.ifma_ir import LANES, NUMBER, NUMBERS, insert, intrinsic_of, loop, whole
+from labelward.he.paillier.ifma_ir import I64, LANES, NUMBER, NUMBERS, intrinsic_of, loop, prefetch, whole
 
 __all__ = ["fetch", "gather", "read_word", "scatter", "write_word"]
 
@@ -76,13 +76,9 @@ def fetch(typing_context: Any, flat: Any, start: Any, words: Any) -> Any:
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        byte, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, i32, i32, i32])
-        function = insert(builder.module, kind, "llvm.prefetch.p0")
-        hints = [ir.Constant(i32, value) for value in (0, 3, 1)]  # to read, keep it near, data
         with loop(builder, whole(0), arguments[2], LANES) as (j, _):
             place = builder.gep(array.data, [builder.add(arguments[1], j)])
-            builder.call(function, [builder.bitcast(place, byte), *hints])
+            prefetch(builder, builder.ptrtoint(place, I64))
         return context.get_dummy_value()
 
     return types.void(flat, types.int64, types.int64), generate

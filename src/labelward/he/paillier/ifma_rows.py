@@ -10,7 +10,7 @@ then merged (:mod:`~labelward.he.paillier.joint`), and only what comes of that i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from gmpy2 import mpz
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from labelward.he.contract import Groups
 from labelward.he.paillier import ifma_sums as loops
+from labelward.he.paillier.ifma_entries import Entries, Members
 from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
 from labelward.he.paillier.ifma_limbs import Limbs, pack
 from labelward.he.paillier.ifma_numbers import Root, cut, limbs_of, repeated, rows_of
 from labelward.he.paillier.ifma_sums import DIGIT, Pieces
-from labelward.he.paillier.joint import cells_of
 from labelward.he.paillier.kernel import Room
 from labelward.he.paillier.numbers import size_of
 from labelward.he.paillier.threads import each
@@ -30,7 +30,7 @@ from labelward.he.paillier.threads import each
 __all__ = ["IfmaRows", "RowsKey"]
 
 _FEW = 1024  # entries that are not worth a second thread
-_ROOM = 1 << 16  # keys that may be counted in an array, whatever the number of rows
+_SHARES = 4  # of each thread, so that one that is held up by other work leaves some to the others
 
 
 class RowsKey:
@@ -47,10 +47,11 @@ class RowsKey:
 
     def powers(self, most: int) -> Limbs:
         """Return tables for exponents of R up to ``most``, for :func:`~labelward.he.paillier.ifma_sums.close`."""
+        count = max(1, -(-most.bit_length() // DIGIT))
         with self._lock:  # parties of one process share an engine
-            while not len(self._digits) or most >> DIGIT * len(self._digits):
+            while len(self._digits) < count:
                 self._digits = np.concatenate([self._digits, self._further(1 << DIGIT * len(self._digits))])
-            return self._digits
+            return self._digits[:count]
 
     def _further(self, step: int) -> Limbs:
         square, radix = self.root.square, self.root.radix
@@ -73,6 +74,7 @@ class IfmaRows:
         self._rows = room((count + 1, 2, key.root.rows))
         self._rows[count] = 0
         self._rows[count, 0, 0] = 1  # no row
+        key.powers(2 * count)  # about as many as the sums of so many rows need
 
     def add(self, data: bytes) -> None:
         """See :class:`~labelward.he.paillier.kernel.Rows`."""
@@ -86,16 +88,12 @@ class IfmaRows:
         """See :class:`~labelward.he.paillier.kernel.Rows`."""
         made = np.zeros((groups.shape[1] * n_groups, self._key.size), dtype=np.uint8)
         made[:, -1] = 1
-        entries = _Entries(groups, n_groups, joined, self._count - start)
+        entries = Entries(groups, n_groups, joined, self._count - start, self._threads)
         if not len(entries.order):
             return made.tobytes()
         pieces, owners = self._joint(start, entries)
-        used = np.flatnonzero(owners >= 0)
-        targets, members = entries.targets(owners[used])
-        cells, counts = np.unique(targets, return_counts=True)
-        order = np.argsort(targets, kind="stable")
-        merged = self._merge(pieces, used[members[order]], counts)
-        made[cells] = self._close(merged)
+        members = entries.members(owners)
+        made[members.cells] = self._close(self._merge(pieces, members))
         return made.tobytes()
 
     def _pieces(self, count: int) -> Pieces:
@@ -106,37 +104,36 @@ class IfmaRows:
             np.zeros(count, np.int64),
         )
 
-    def _joint(self, start: int, entries: _Entries) -> tuple[Pieces, NDArray[np.int32]]:
+    def _joint(self, start: int, entries: Entries) -> tuple[Pieces, NDArray[np.int32]]:
         """Multiply the rows of each joint cell; a cell has a piece for each stretch that it lies in."""
-        threads = max(1, min(self._threads, len(entries.order) // _FEW))
-        length = -(-len(entries.order) // (LANES * threads))
-        pieces = self._pieces(entries.count + LANES * threads + 1)
+        shares = _shares(len(entries.order), _FEW, self._threads)
+        length = -(-len(entries.order) // (LANES * shares))
+        pieces = self._pieces(entries.count + LANES * shares + 1)
         pieces.products[-1] = self._key.neutral
         owners = np.full(len(pieces.products), -1, np.int32)
         rows, odd = self._rows[start:], self._key.root.square.odd
 
-        def piece(thread: int) -> Callable[[], None]:
-            stretch = (LANES * thread, length)
+        def piece(share: int) -> Callable[[], None]:
+            stretch = (LANES * share, length)
             return lambda: loops.sum_lanes(
                 rows, entries.leads, entries.order, entries.cells, stretch, odd, pieces, owners
             )
 
-        each(threads, map(piece, range(threads)))
+        each(self._threads, map(piece, range(shares)))
         return pieces, owners
 
-    def _merge(self, pieces: Pieces, members: NDArray[np.int64], counts: NDArray[np.int64]) -> Pieces:
-        """Multiply pieces to cells, of which each has so many of ``members``."""
-        bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        by_size = np.argsort(-counts, kind="stable")
-        merged, odd = self._pieces(len(counts)), self._key.root.square.odd
+    def _merge(self, pieces: Pieces, members: Members) -> Pieces:
+        """Multiply pieces to cells."""
+        by_size = np.argsort(-np.diff(members.bounds), kind="stable")
+        merged, odd = self._pieces(len(by_size)), self._key.root.square.odd
         blocks = [by_size[at : at + LANES] for at in range(0, len(by_size), LANES)]
-        threads = max(1, min(self._threads, len(members) // (_FEW // 4)))
+        shares = min(_shares(len(members.pieces), _FEW // 4, self._threads), len(blocks))
 
-        def piece(thread: int) -> Callable[[], None]:
-            chosen = np.concatenate(blocks[thread::threads])
-            return lambda: loops.merge(pieces, members, bounds, chosen, odd, merged)
+        def piece(share: int) -> Callable[[], None]:
+            chosen = np.concatenate(blocks[share::shares])
+            return lambda: loops.merge(pieces, members.pieces, members.bounds, chosen, odd, merged)
 
-        each(threads, map(piece, range(min(threads, len(blocks)))))
+        each(self._threads, map(piece, range(shares)))
         return merged
 
     def _close(self, pieces: Pieces) -> NDArray[np.uint8]:
@@ -157,53 +154,6 @@ class IfmaRows:
         return made
 
 
-class _Entries:
-    """The entries of all sets of columns, sorted by joint cell.
-
-    Attributes:
-        leads: int32, the first row of each joint cell.
-        order: int32, the row of each entry, which all other rows are; or ``no_row`` where a cell has no other.
-        cells: int32, its joint cell, counted over all sets.
-        count: of joint cells.
-    """
-
-    def __init__(self, groups: Groups, n_groups: int, joined: Sequence[tuple[int, ...]], no_row: int) -> None:
-        self._sets: list[tuple[tuple[int, ...], NDArray[np.int32]]] = []
-        self._n_groups, self.count, entries = n_groups, 0, 0
-        present = np.flatnonzero(groups.max(axis=1) >= 0).astype(np.int32)
-        if len(present) < len(groups):
-            groups = groups[present]
-        self.leads, self.order, self.cells = (np.empty(len(groups) * len(joined), np.int32) for _ in range(3))
-        for columns in joined:
-            into = self.leads[self.count :], self.order[entries:], self.cells[entries:]
-            if (n_groups + 1) ** len(columns) <= max(_ROOM, 8 * len(groups)):
-                counts = np.zeros((n_groups + 1) ** len(columns), np.int64)
-                own = groups, np.array(columns, np.int64), n_groups
-                added, count = loops.arrange(*own, self.count, counts, *into)
-                keys = np.flatnonzero(counts)
-                shape = (n_groups + 1,) * len(columns)
-                cells = np.stack(np.unravel_index(keys, shape), axis=1).astype(np.int32) - np.int32(1)
-            else:  # too many keys to count: most of them would be empty
-                numbers, cells = cells_of(groups, columns, n_groups)
-                counts, own = np.zeros(len(cells) + 1, np.int64), (numbers[:, None], np.zeros(1, np.int64), len(cells))
-                added, count = loops.arrange(*own, self.count, counts, *into)
-            assert count == len(cells)
-            entries += added
-            self._sets.append((columns, cells))
-            self.count += count
-        rows = np.append(present, np.int32(no_row))
-        self.leads, self.order = rows[self.leads[: self.count]], rows[self.order[:entries]]
-        self.cells = self.cells[:entries]
-
-    def targets(self, owners: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return flat (column, group) cells and, for each, the position in rising ``owners`` of a piece of it."""
-        targets, members, before = [], [], 0
-        for columns, cells in self._sets:
-            first, stop = np.searchsorted(owners, [before, before + len(cells)])
-            own = cells[owners[first:stop] - before]
-            for at, column in enumerate(columns):
-                present = np.flatnonzero(own[:, at] >= 0)
-                targets.append(column * self._n_groups + own[present, at].astype(np.int64))
-                members.append(present + first)
-            before += len(cells)
-        return np.concatenate(targets), np.concatenate(members)
+def _shares(work: int, least: int, threads: int) -> int:
+    """Return in how many shares to do so much work, of which less than ``least`` is not worth a thread."""
+    return 1 if threads == 1 else max(1, min(_SHARES * threads, work // least))

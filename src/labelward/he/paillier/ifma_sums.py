@@ -16,14 +16,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.paillier.ifma_ir import LANES, multiply, reduce
+from labelward.he.paillier.ifma_ir import LANES, LINE, multiply, multiply_ahead, reduce
 from labelward.he.paillier.ifma_limbs import Limbs, Odd, canonical, get, new_lanes, settle, settle_lanes
-from labelward.he.paillier.ifma_moves import fetch, gather, scatter
+from labelward.he.paillier.ifma_moves import gather, scatter
 from labelward.jit import compiled as jit
 
-__all__ = ["DIGIT", "Pieces", "arrange", "close", "merge", "split_back", "split_forth", "sum_lanes"]
+__all__ = ["DIGIT", "Pieces", "close", "merge", "split_back", "split_forth", "sum_lanes"]
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
+_WORDS = LINE // 8
 _SETTLE = 2048  # summands below 2^52 that a word can take, with room
 
 #: Bits of a digit of e.
@@ -82,44 +83,6 @@ def split_back(found: Limbs, inverted: Limbs, root: Odd, out: Limbs) -> None:
 
 
 @jit
-def arrange(
-    groups: NDArray[np.int32], columns: NDArray[np.int64], n_groups: int, first: int,
-    counts: NDArray[np.int64], leads: NDArray[np.int32], order: NDArray[np.int32], cells: NDArray[np.int32],
-) -> tuple[int, int]:  # fmt: skip
-    """Sort the rows of ``groups`` [n, F] by their groups in ``columns``; return how many entries and cells there are.
-
-    ``counts`` are zeros for (n_groups + 1)^columns keys; those of joint cells that hold rows become positive. A cell's
-    first row goes to ``leads``, the others are entries; where there is no other one, n is. ``order`` becomes the
-    entries' rows and ``cells`` their cells, numbered from ``first``.
-    """
-    size, n = n_groups + 1, len(groups)
-    keys = np.empty(n, np.int64)
-    for row in range(n):
-        key = 0
-        for column in columns:
-            key = key * size + groups[row, column] + 1
-        keys[row] = key
-        counts[key] += 1
-    counts[0], before, number = 0, 0, first
-    following, numbers = np.empty(len(counts), np.int64), np.empty(len(counts), np.int64)
-    for key in range(1, len(counts)):
-        if counts[key]:
-            own = max(1, counts[key] - 1)
-            cells[before : before + own] = number
-            order[before], leads[number - first] = n, -1
-            following[key], numbers[key] = before, number - first
-            number, before = number + 1, before + own
-    for row in range(n):
-        key = keys[row]
-        if key and leads[numbers[key]] < 0:
-            leads[numbers[key]] = row
-        elif key:
-            order[following[key]] = row
-            following[key] += 1
-    return before, number - first
-
-
-@jit
 def sum_lanes(
     rows: Limbs, leads: NDArray[np.int32], order: NDArray[np.int32], cells: NDArray[np.int32],
     stretch: tuple[int, int], square: Odd, pieces: Pieces, owners: NDArray[np.int32],
@@ -137,18 +100,19 @@ def sum_lanes(
     scratch, acc, y = new_lanes(k + t), new_lanes(k), new_lanes(t)
     sums, starts = np.zeros((LANES, t + 2), np.uint64), np.zeros(LANES, np.int64)
     exponents, no_row = np.zeros(LANES, np.int64), len(rows) - 1
+    ahead, base, size, lines = np.zeros((2 * LANES, 2), np.int64), rows.ctypes.data, 2 * t * 8, -(-2 * t // _WORDS)
     for step in range(length):
         for lane in range(LANES):
             entry = (first + lane) * length + step
             if entry >= len(order):
                 continue
             if entry == 0 or cells[entry] != cells[entry - 1]:
-                lead = rows[leads[cells[entry]]]
+                begin = rows[leads[cells[entry]]]
                 acc[t:, lane] = _ZERO
                 sums[lane, t:] = _ZERO
                 for j in range(t):
-                    acc[j, lane] = lead[0, j]
-                    sums[lane, j] = lead[1, j]
+                    acc[j, lane] = begin[0, j]
+                    sums[lane, j] = begin[1, j]
                 exponents[lane] = 1
             elif step == 0:
                 acc[:, lane] = _ZERO
@@ -157,15 +121,17 @@ def sum_lanes(
                 exponents[lane] = 0
             exponents[lane] += 1 if order[entry] == no_row else 2
             starts[lane] = np.int64(order[entry]) * 2 * t
-            if entry + 2 < len(order):
-                fetch(rows, np.int64(order[entry + 2]) * 2 * t, 2 * t)
-                if cells[entry + 2] != cells[entry + 1]:
-                    fetch(rows, np.int64(leads[cells[entry + 2]]) * 2 * t, 2 * t)
+            ahead[lane, 1], ahead[LANES + lane, 1] = 0, 0
+            if entry + 1 < len(order):
+                ahead[lane, 0], ahead[lane, 1] = base + np.int64(order[entry + 1]) * size, lines
+                if cells[entry + 1] != cells[entry]:
+                    lead = np.int64(leads[cells[entry + 1]])
+                    ahead[LANES + lane, 0], ahead[LANES + lane, 1] = base + lead * size, lines
             row = rows[order[entry]]
             for j in range(t):
                 sums[lane, j] += row[1, j]
         gather(y, starts, rows)
-        multiply(scratch, acc, y, square.limbs, square.inverse, acc)
+        multiply_ahead(scratch, acc, y, square.limbs, square.inverse, acc, ahead)
         for lane in range(LANES):
             entry = (first + lane) * length + step
             if entry >= len(order):
@@ -195,6 +161,7 @@ def merge(
     full, idle = 2 * (u - 2), len(pieces.products) - 1
     scratch, acc, y = new_lanes(k + full), new_lanes(k), new_lanes(full)
     sums, starts = np.zeros((LANES, u), np.uint64), np.empty(LANES, np.int64)
+    ahead = np.zeros((2 * LANES, 2), np.int64)
     for block in range(0, len(chosen), LANES):
         size = min(LANES, len(chosen) - block)
         longest = 0
@@ -209,8 +176,10 @@ def merge(
                 at = bounds[cell] + step
                 piece = members[at] if at < bounds[cell + 1] else idle
                 starts[lane] = piece * k
+                ahead[lane, 1], ahead[LANES + lane, 1] = 0, 0
                 if at + 1 < bounds[cell + 1]:
-                    fetch(pieces.products, members[at + 1] * k, k)
+                    ahead[lane] = pieces.products.ctypes.data + members[at + 1] * k * 8, -(-k // _WORDS) + 1
+                    ahead[LANES + lane] = pieces.totals.ctypes.data + members[at + 1] * u * 8, -(-u // _WORDS) + 1
                 if lane < size and piece != idle:
                     for j in range(u):
                         sums[lane, j] += pieces.totals[piece, j]
@@ -219,7 +188,7 @@ def merge(
                 gather(acc, starts, pieces.products)
             else:
                 gather(y[:k], starts, pieces.products)
-                multiply(scratch, acc, y, square.limbs, square.inverse, acc)
+                multiply_ahead(scratch, acc, y, square.limbs, square.inverse, acc, ahead)
             if step % _SETTLE == _SETTLE - 1:
                 for lane in range(LANES):
                     settle(sums[lane])

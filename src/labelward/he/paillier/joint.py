@@ -12,15 +12,16 @@ cell, ever holds them, and no message has a place for them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.he.contract import Groups
+from labelward.he.paillier.threads import each
 
-__all__ = ["Plan", "cells_of", "choose", "plan"]
+__all__ = ["Plan", "cells_of", "choose", "countable", "plan"]
 
 Sets = tuple[tuple[int, ...], ...]
 
@@ -58,41 +59,38 @@ def cells_of(groups: Groups, columns: Sequence[int], n_groups: int) -> tuple[NDA
     return (numbers - absent).astype(np.int32), cells[absent:]
 
 
+def countable(columns: int, n_groups: int, rows: int) -> bool:
+    """Return whether joint cells of so many columns may be counted in an array of all that there could be."""
+    return bool((n_groups + 1) ** columns <= max(_ROOM, 8 * rows))
+
+
 def choose(groups: Groups, n_groups: int, weight: float) -> Sets:
     """Return sets of one, two or three columns of ``groups`` [n, F], each column in one set; see :func:`plan`."""
     return plan(groups, n_groups, weight).sets
 
 
-def plan(groups: Groups, n_groups: int, weight: float) -> Plan:
+def plan(groups: Groups, n_groups: int, weight: float, threads: int = 1) -> Plan:
     """Choose the sets of columns that are cheapest to sum.
 
     Args:
         weight: what merging two cells costs, in products of a row.
+        threads: that count.
     """
-    numbers = np.ascontiguousarray(groups.T, dtype=np.int64)
-    numbers += 1
-    present = numbers.any(axis=0)
-    numbers = numbers if present.all() else numbers[:, present]
-    n, size = numbers.shape[1], n_groups + 1
-    empty, held = [], []
-    for column in numbers:
-        counts = np.bincount(column, minlength=size)
-        empty.append(int(counts[0]))
-        held.append(int(np.count_nonzero(counts[1:])))
-    order = sorted(range(len(held)), key=held.__getitem__)
-    single: dict[tuple[int, ...], _Cost] = {(f,): _Cost(n - empty[f] - held[f], 0) for f in range(len(held))}
-    best = single
-    pairs, triples = list(_pairs(order)), list(_triples(order, held, n))
+    counting = _Counting(groups, n_groups, threads)
+    every = range(groups.shape[1])
+    single: dict[tuple[int, ...], _Cost] = {(f,): cost for f, cost in enumerate(counting.single())}
+    held = counting.held
+    best, order = single, sorted(every, key=held.__getitem__)
+    n, pairs, triples = counting.n, list(_pairs(order)), list(_triples(order, held, counting.n))
     # with triples at their worst better than pairs at their best, pairs need not be counted
-    worst = sum(n + weight * len(each) * min(n, math.prod(held[f] for f in each)) for each in triples)
+    worst = sum(n + weight * len(three) * min(n, math.prod(held[f] for f in three)) for three in triples)
     alone = n * (len(held) - 2 * len(pairs))
     for sets in (triples,) if triples and worst < n * len(pairs) + alone else (pairs, triples):
         costs = dict(single)
-        for each in sets:
-            joint, apart = _cost(numbers, each, size, held), [single[(f,)] for f in each]
-            if joint.weighed(weight) < sum(cost.weighed(weight) for cost in apart):
-                costs[each] = joint
-                for f in each:
+        for columns, joint in counting.costs(sets).items():
+            if joint.weighed(weight) < sum(single[(f,)].weighed(weight) for f in columns):
+                costs[columns] = joint
+                for f in columns:
                     del costs[(f,)]
         if sum(cost.weighed(weight) for cost in costs.values()) < sum(cost.weighed(weight) for cost in best.values()):
             best = costs
@@ -108,22 +106,55 @@ class _Cost(NamedTuple):
         return self.rows + weight * self.merges
 
 
-def _cost(numbers: NDArray[np.int64], columns: Sequence[int], size: int, held: Sequence[int]) -> _Cost:
-    """Count what a set takes; ``numbers`` [F, n] are groups from 1 on, 0 where a row is absent."""
-    first, *others = columns
-    keys, rows, cells = numbers[first], numbers.shape[1], np.arange(size)[:, None]
-    for at, column in enumerate(others):
-        keys = keys * size + numbers[column]
-        room = len(cells) * size
-        if at + 1 < len(others):
-            filled, keys = _ranked(keys, room)
+class _Counting:
+    """What sets of columns take, counted.
+
+    Attributes:
+        n: rows that are not absent from all columns.
+        held: cells of each column that hold rows.
+    """
+
+    def __init__(self, groups: Groups, n_groups: int, threads: int) -> None:
+        from labelward.he.paillier import joint_loops  # a process that only multiplies needs no compiler
+
+        self._groups, self._n_groups, self._threads, self._loops = groups, n_groups, threads, joint_loops
+        self._present = joint_loops.present_rows(groups)
+        self._single = np.zeros((groups.shape[1], n_groups + 1), np.int32)
+        joint_loops.count_single(groups, self._present, self._single)
+        self.n, self.held = len(self._present), np.count_nonzero(self._single[:, 1:], axis=1).tolist()
+
+    def single(self) -> list[_Cost]:
+        """Return what each column takes by itself."""
+        absent = self._single[:, 0].tolist()
+        return [_Cost(self.n - none - held, 0) for none, held in zip(absent, self.held, strict=True)]
+
+    def costs(self, sets: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], _Cost]:
+        """Return what each set of several columns takes."""
+        found: dict[tuple[int, ...], _Cost] = {}
+
+        def count(columns: tuple[int, ...]) -> Callable[[], None]:
+            def work() -> None:
+                found[columns] = self._cost(columns)
+
+            return work
+
+        each(self._threads, map(count, sets))
+        return {columns: found[columns] for columns in sets}
+
+    def _cost(self, columns: tuple[int, ...]) -> _Cost:
+        if countable(len(columns), self._n_groups, self.n):
+            counts = np.zeros((self._n_groups + 1,) * len(columns), np.int32)
+            chosen = np.array(columns, np.int64)
+            self._loops.count_joint(self._groups, self._present, chosen, self._n_groups, counts.reshape(-1))
+            absent, filled = int(counts.flat[0]), counts > 0
+            filled.flat[0] = False
+            cells = int(np.count_nonzero(filled))
+            with_group = [cells - int(np.count_nonzero(filled.take(0, axis=at))) for at in range(len(columns))]
         else:
-            filled, absent = _counted(keys, room, bool(len(cells) and not cells[0].any()))
-            rows -= absent
-        cells = np.concatenate([cells[filled // size], (filled % size)[:, None]], axis=1)
-    full = cells[cells.any(axis=1)]
-    merges = sum(int(np.count_nonzero(full[:, at])) - held[f] for at, f in enumerate(columns))
-    return _Cost(rows - len(full), merges)
+            numbers, joint = cells_of(self._groups, columns, self._n_groups)
+            cells, absent = len(joint), int(np.count_nonzero(numbers[self._present] < 0))
+            with_group = [int(np.count_nonzero(joint[:, at] >= 0)) for at in range(len(columns))]
+        return _Cost(self.n - absent - cells, sum(with_group) - sum(self.held[f] for f in columns))
 
 
 def _pairs(order: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -136,18 +167,10 @@ def _triples(order: Sequence[int], held: Sequence[int], n: int) -> Iterator[tupl
     """Form triples, where rows are many enough for them, and pairs of what is left."""
     count = len(order) // 3 - (len(order) % 3 == 1)  # four columns are better off as two pairs
     least, middle, most = order[:count], order[count:-count], order[::-1][:count]
-    chosen = [tuple(sorted(each)) for each in zip(least, middle, most, strict=False)]
+    chosen = [tuple(sorted(three)) for three in zip(least, middle, most, strict=False)]
     if any(_FULL * held[a] * held[b] * held[c] <= n for a, b, c in chosen):
         yield from chosen
         yield from _pairs(middle[len(chosen) :])
-
-
-def _counted(keys: NDArray[np.int64], size: int, first: bool) -> tuple[NDArray[np.int64], int]:
-    """Return the different keys, all in range(size), and if asked for how often the key 0 occurs."""
-    if size > max(_ROOM, 8 * len(keys)):
-        return np.unique(keys), int(np.count_nonzero(keys == 0)) if first else 0
-    counts = np.bincount(keys, minlength=size)
-    return np.flatnonzero(counts), int(counts[0]) if first else 0
 
 
 def _ranked(keys: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -175,6 +175,7 @@ class Executors:
 
     def __init__(self, workers: int, inline_below: int, kernel: Kernel, memory_limit: int | None = None) -> None:
         self._inline, self._inline_below, self.merge = Inline(kernel, memory_limit), inline_below, kernel.merge
+        self.threads = workers
         self._pool = Pool(workers) if workers > 1 and not kernel.shared else None
         self.prepared: weakref.WeakSet[Prepared] = weakref.WeakSet()
 

@@ -53,7 +53,7 @@ class _Held:
                 self._kept.handle,
                 groups.shape[1],
                 n_groups,
-                part.astype("<i4", copy=False).tobytes(),
+                np.ascontiguousarray(part, "<i4").reshape(-1).view(np.uint8).data,
                 len(range(i, start, self._executor.size)),
                 joined,
             )
@@ -112,7 +112,7 @@ class PaillierRows(EncryptedRows):
             self._take(self._fresh)
         if self._failed:
             raise EncryptionError("these rows could not be prepared for sums")
-        chosen = plan(checked, n_groups, key.executors.merge)
+        chosen = plan(checked, n_groups, key.executors.merge, key.executors.threads)
         for held in self._held:
             first, *others = (_numbers(data, key) for data in held.sums(checked, n_groups, start, chosen.sets))
             for other in others:

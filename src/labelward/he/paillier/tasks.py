@@ -106,7 +106,7 @@ class SumRows(msgspec.Struct, frozen=True, tag=True):
     rows: int
     columns: int
     n_groups: int
-    groups: bytes
+    groups: memoryview
     start: int
     joined: tuple[tuple[int, ...], ...]
 

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 __all__ = ["each"]
 
+#: They only ever help: whoever has work does it too, so that nobody waits for one of them to be free.
+_HELPERS = ThreadPoolExecutor(4 * (os.cpu_count() or 1), "kernel")
+
 
 def each(threads: int, work: Iterable[Callable[[], object]]) -> None:
-    """Do all pieces of work in threads; kernels release the interpreter's lock."""
-    pieces = list(work)
-    if threads == 1 or len(pieces) == 1:
-        for piece in pieces:
-            piece()
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for future in [pool.submit(piece) for piece in pieces]:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # nobody waits for pieces that have not begun
-            raise
+    """Do all pieces of work, in this thread and others; after an error no further piece begins, and it is raised."""
+    pieces, errors = deque(work), list[BaseException]()
+
+    def go() -> None:
+        while True:
+            try:
+                piece = pieces.popleft()
+            except IndexError:
+                return
+            try:
+                piece()
+            except BaseException as error:
+                pieces.clear()
+                errors.append(error)
+
+    helpers = [_HELPERS.submit(go) for _ in range(min(threads, len(pieces)) - 1)]
+    try:
+        go()
+    finally:
+        pieces.clear()
+        wait([helper for helper in helpers if not helper.cancel()])
+    if errors:
+        raise errors[0]
