@@ -133,19 +133,17 @@ def _check_rows(codes: Codes, slot: Groups, n_slots: int, n_bins: int) -> None:
 @jit
 def _groups(codes: Codes, slot: Groups, n_bins: int, missing: int, left_out: Integers) -> Groups:
     n, columns = codes.shape
-    out = np.full((n, columns), -1, dtype=np.int32)
+    out = np.empty((n, columns), dtype=np.int32)
     for i in range(n):
-        if slot[i] < 0:
-            continue
         base = slot[i] * n_bins
         for f in range(columns):
-            if codes[i, f] != missing and codes[i, f] != left_out[slot[i], f]:
-                out[i, f] = base + codes[i, f]
+            absent = base < 0 or codes[i, f] == missing or codes[i, f] == left_out[slot[i], f]
+            out[i, f] = -1 if absent else base + codes[i, f]
     return out
 
 
-# In both kernels a cell's index is unsigned, which spares the test for indexes from the end, and three numbers a row
-# (g, h, count: the usual case) stay in registers, which takes half the time of the loop.
+# A cell's index is unsigned, which spares the test for indexes from the end, and three numbers a row (g, h, count: the
+# usual case) or a single one (to count rows) stay in registers, which takes half the time of the loop.
 
 
 @jit
@@ -157,7 +155,7 @@ def _level_sums(codes: Codes, slot: Groups, values: Integers, out: Integers, siz
     for i in range(n):
         if slot[i] < 0:
             continue
-        v0, v1, v2 = (values[i, 0], values[i, 1], values[i, 2]) if k == 3 else (0, 0, 0)
+        v0, v1, v2 = (values[i, 0], values[i, k // 2], values[i, k - 1]) if k else (0, 0, 0)
         base = slot[i] * n_bins
         for f in range(columns):
             if codes[i, f] == missing:
@@ -167,6 +165,8 @@ def _level_sums(codes: Codes, slot: Groups, values: Integers, out: Integers, siz
                 out[cell] += v0
                 out[cell + np.uint64(1)] += v1
                 out[cell + np.uint64(2)] += v2
+            elif k == 1:
+                out[cell] += v0
             else:
                 for j in range(k):
                     out[cell + np.uint64(j)] += values[i, j]

@@ -6,7 +6,7 @@ it. A set's rows are sorted by counting, one set in each thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,19 +18,10 @@ from labelward.he.paillier.joint_loops import present_rows
 from labelward.he.paillier.threads import each
 from labelward.jit import compiled as jit
 
-__all__ = ["Entries", "Members"]
+__all__ = ["Entries", "Members", "batches"]
 
 Integers = NDArray[np.int64]
 _MOST = 3  # columns of a set
-
-
-class _Sorted(NamedTuple):
-    """The rows of one set: see :class:`Entries`."""
-
-    leads: NDArray[np.int32]
-    order: NDArray[np.int32]
-    cells: NDArray[np.int32]
-    targets: Integers
 
 
 class Members(NamedTuple):
@@ -47,58 +38,78 @@ class Members(NamedTuple):
     pieces: Integers
 
 
-class Entries:
-    """The entries of all sets of columns, sorted by joint cell.
+class Entries(NamedTuple):
+    """The entries of one or more sets of columns, sorted by joint cell.
+
+    Attributes:
+        leads: int32 [J], the first row of each joint cell.
+        order: int32, the row of each entry.
+        cells: int32, its joint cell; they rise by steps of one.
+        targets: int64 [J, 3], the flat cells (column, group) that a joint cell is part of; -1 for none.
+    """
+
+    leads: NDArray[np.int32]
+    order: NDArray[np.int32]
+    cells: NDArray[np.int32]
+    targets: Integers
+
+    def members(self, owners: NDArray[np.int32], size: int) -> Members:
+        """Return the pieces of each of ``size`` cells.
+
+        ``owners`` tells the joint cell of each piece, -1 where a place is empty.
+        """
+        counts = np.zeros(size, np.int64)
+        _count_members(owners, self.targets, counts)
+        cells = np.flatnonzero(counts)
+        bounds = np.concatenate([[0], np.cumsum(counts[cells])]).astype(np.int64)
+        pieces = np.empty(bounds[-1], np.int64)
+        counts[cells] = bounds[:-1]
+        _place_members(owners, self.targets, counts, pieces)
+        return Members(cells, bounds, pieces)
+
+
+def batches(
+    groups: Groups, n_groups: int, joined: Sequence[tuple[int, ...]], no_row: int, *, threads: int, most: int
+) -> Iterator[Entries]:
+    """Sort rows by the joint cells of each set of columns, and yield what is to be summed at a time.
 
     Args:
         groups: int32 [rows, F]; -1 where a row is absent.
         n_groups: groups are below it.
         joined: the sets of columns.
         no_row: what stands for an entry where a joint cell has no other row than its lead.
-
-    Attributes:
-        leads: int32, the first row of each joint cell.
-        order: int32, the row of each entry.
-        cells: int32, its joint cell, counted over all sets; they rise by steps of one.
-        count: of joint cells.
+        threads: that sort.
+        most: joint cells of a batch that has more than one set.
     """
+    present, found = present_rows(groups), dict[int, Entries]()
 
-    def __init__(
-        self, groups: Groups, n_groups: int, joined: Sequence[tuple[int, ...]], no_row: int, threads: int
-    ) -> None:
-        self._size = groups.shape[1] * n_groups
-        present, found = present_rows(groups), dict[int, _Sorted]()
+    def sort(index: int) -> Callable[[], None]:
+        def work() -> None:
+            found[index] = _sorted(groups, present, joined[index], n_groups, no_row)
 
-        def sort(index: int) -> Callable[[], None]:
-            def work() -> None:
-                found[index] = _sorted(groups, present, joined[index], n_groups, no_row)
+        return work
 
-            return work
+    each(threads, map(sort, range(len(joined))))
+    batch: list[Entries] = []
+    for index in range(len(joined)):
+        if batch and sum(len(one.leads) for one in batch) + len(found[index].leads) > most:
+            yield _joined(batch)
+            batch = []
+        batch.append(found.pop(index))
+    yield _joined(batch)
 
-        each(threads, map(sort, range(len(joined))))
-        sets = [found[index] for index in range(len(joined))]
-        before = np.cumsum([0, *(len(one.leads) for one in sets)], dtype=np.int32)
-        self.count = int(before[-1])
-        self.leads = np.concatenate([one.leads for one in sets])
-        self.order = np.concatenate([one.order for one in sets])
-        self.cells = np.concatenate([one.cells + first for one, first in zip(sets, before[:-1], strict=True)])
-        self._targets = np.concatenate([one.targets for one in sets])
 
-    def members(self, owners: NDArray[np.int32]) -> Members:
-        """Return the pieces of each cell; ``owners`` tells the joint cell of each piece, -1 where a place is empty."""
-        counts = np.zeros(self._size, np.int64)
-        _count_members(owners, self._targets, counts)
-        cells = np.flatnonzero(counts)
-        bounds = np.concatenate([[0], np.cumsum(counts[cells])]).astype(np.int64)
-        pieces = np.empty(bounds[-1], np.int64)
-        counts[cells] = bounds[:-1]
-        _place_members(owners, self._targets, counts, pieces)
-        return Members(cells, bounds, pieces)
+def _joined(sets: list[Entries]) -> Entries:
+    """Put sets one after the other, their joint cells counted over all."""
+    before = np.cumsum([0, *(len(one.leads) for one in sets)], dtype=np.int32)
+    cells = [one.cells + first for one, first in zip(sets, before, strict=False)]
+    leads, order, targets = (np.concatenate(parts) for parts in zip(*((s[0], s[1], s[3]) for s in sets), strict=True))
+    return Entries(leads, order, np.concatenate(cells), targets)
 
 
 def _sorted(
     groups: Groups, present: NDArray[np.int32], columns: tuple[int, ...], n_groups: int, no_row: int
-) -> _Sorted:
+) -> Entries:
     """Sort the rows ``present`` by their groups in the columns of one set."""
     leads, order, cells = (np.empty(len(present), np.int32) for _ in range(3))
     if countable(len(columns), n_groups, len(present)):
@@ -113,7 +124,7 @@ def _sorted(
         targets = np.full((count, _MOST), -1, np.int64)
         for at, column in enumerate(columns):
             targets[:, at] = np.where(joint[:, at] < 0, -1, column * n_groups + joint[:, at])
-    return _Sorted(leads[:count], order[:entries], cells[:entries], targets)
+    return Entries(leads[:count], order[:entries], cells[:entries], targets)
 
 
 @jit
@@ -171,7 +182,8 @@ def _target(counts: NDArray[np.int32], columns: Integers, n_groups: int, targets
 def _count_members(owners: NDArray[np.int32], targets: Integers, counts: Integers) -> None:
     for piece in range(len(owners)):
         if owners[piece] >= 0:
-            for target in targets[owners[piece]]:
+            for at in range(_MOST):
+                target = targets[owners[piece], at]
                 if target >= 0:
                     counts[target] += 1
 
@@ -181,7 +193,8 @@ def _place_members(owners: NDArray[np.int32], targets: Integers, places: Integer
     """Write each piece to the next place of each of its cells."""
     for piece in range(len(owners)):
         if owners[piece] >= 0:
-            for target in targets[owners[piece]]:
+            for at in range(_MOST):
+                target = targets[owners[piece], at]
                 if target >= 0:
                     pieces[places[target]] = piece
                     places[target] += 1

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from labelward.he.contract import Groups
 from labelward.he.paillier import ifma_sums as loops
-from labelward.he.paillier.ifma_entries import Entries, Members
+from labelward.he.paillier.ifma_entries import Entries, Members, batches
 from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
 from labelward.he.paillier.ifma_limbs import Limbs, pack
 from labelward.he.paillier.ifma_numbers import Root, cut, limbs_of, repeated, rows_of
@@ -30,7 +30,8 @@ from labelward.he.paillier.threads import each
 __all__ = ["IfmaRows", "RowsKey"]
 
 _FEW = 1024  # entries that are not worth a second thread
-_SHARES = 4  # of each thread, so that one that is held up by other work leaves some to the others
+_BATCH = 8192  # joint cells whose pieces stay in the last cache until they are merged
+_SHARES = 8  # of each thread, so that one that is held up by other work leaves some to the others
 
 
 class RowsKey:
@@ -70,7 +71,7 @@ class IfmaRows:
 
     def __init__(self, key: RowsKey, count: int, room: Room, *, threads: int) -> None:
         self._key, self._threads, self._have = key, threads, 0
-        self._count = count
+        self._count, self._places = count, self._pieces(0)
         self._rows = room((count + 1, 2, key.root.rows))
         self._rows[count] = 0
         self._rows[count, 0, 0] = 1  # no row
@@ -88,15 +89,16 @@ class IfmaRows:
         """See :class:`~labelward.he.paillier.kernel.Rows`."""
         made = np.zeros((groups.shape[1] * n_groups, self._key.size), dtype=np.uint8)
         made[:, -1] = 1
-        entries = Entries(groups, n_groups, joined, self._count - start, self._threads)
-        if not len(entries.order):
-            return made.tobytes()
-        pieces, owners = self._joint(start, entries)
-        members = entries.members(owners)
-        made[members.cells] = self._close(self._merge(pieces, members))
+        no_row = self._count - start
+        for entries in batches(groups, n_groups, joined, no_row, threads=self._threads, most=_BATCH):
+            if len(entries.order):
+                pieces, owners = self._joint(start, entries)
+                members = entries.members(owners, len(made))
+                made[members.cells] = self._close(self._merge(pieces, members))
         return made.tobytes()
 
     def _pieces(self, count: int) -> Pieces:
+        """Return empty places."""
         root = self._key.root
         return Pieces(
             np.empty((count, root.square.limbs), np.uint64),
@@ -108,7 +110,11 @@ class IfmaRows:
         """Multiply the rows of each joint cell; a cell has a piece for each stretch that it lies in."""
         shares = _shares(len(entries.order), _FEW, self._threads)
         length = -(-len(entries.order) // (LANES * shares))
-        pieces = self._pieces(entries.count + LANES * shares + 1)
+        count = len(entries.leads) + LANES * shares + 1
+        if count > len(self._places.exponents):
+            self._places = self._pieces(count)  # kept for the next batch, whose pieces then lie in the cache
+        products, totals, exponents = self._places
+        pieces = Pieces(products[:count], totals[:count], exponents[:count])
         pieces.products[-1] = self._key.neutral
         owners = np.full(len(pieces.products), -1, np.int32)
         rows, odd = self._rows[start:], self._key.root.square.odd

@@ -19,13 +19,14 @@ def present_rows(groups: Groups) -> NDArray[np.int32]:
 
 @jit
 def _present(groups: Groups, found: NDArray[np.int32]) -> int:
-    count = 0
+    count, columns = 0, groups.shape[1]
     for row in range(len(groups)):
-        for group in groups[row]:
-            if group >= 0:
-                found[count] = row
-                count += 1
-                break
+        column = 0
+        while column < columns and groups[row, column] < 0:
+            column += 1
+        if column < columns:
+            found[count] = row
+            count += 1
     return count
 
 

@@ -100,11 +100,12 @@ class PaillierRows(EncryptedRows):
     def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
         """Sum rows by group, several columns at once where that takes fewer products."""
         checked = check_groups(groups, start, self.have, n_groups)
-        if checked.size and (checked.min() < -1 or checked.max() >= n_groups):
+        most = checked.max(initial=-1)
+        if checked.min(initial=-1) < -1 or most >= n_groups:
             raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1")
         key, shape = self._key, (checked.shape[1], n_groups)
         count, parts = len(Packing.of(self.layout, key.bits).parts), []
-        if not checked.size or checked.max() < 0:
+        if most < 0:
             empty = np.zeros((shape[0] * n_groups, key.ciphertext_size), dtype=np.uint8)
             empty[:, -1:] = 1
             return PaillierSums(key, self.layout, shape, [empty] * count)
