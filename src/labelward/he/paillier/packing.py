@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from gmpy2 import mpz
+from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
 from labelward.he.contract import Integers, Layout
@@ -20,6 +21,7 @@ __all__ = ["Packing", "Part"]
 
 
 _WORD = (1 << 32) - 1
+_OUTSIDE = "a decrypted plaintext holds digits outside its slots"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,22 +71,33 @@ class Part:
             EncryptionError: a plaintext holds more than its entries.
         """
         halves = [1 << (width - 1) for width in self.widths]
+        # lifting every slot by half its range makes all digits positive: no borrow runs between them
         lift = sum(half << offset for half, offset in zip(halves, self.offsets, strict=True))
-        slots = [
-            (offset, (1 << width) - 1, half)
-            for offset, width, half in zip(self.offsets, self.widths, halves, strict=True)
-        ]
-        row_mask, decoded = (1 << self.width) - 1, []
-        for index, plaintext in enumerate(plaintexts):
-            held = min(fit, entries - index * fit)
-            # lifting every slot by half its range makes all digits positive: no borrow runs between them
-            rest = int(plaintext) + sum(lift << (self.width * j) for j in range(held))
-            for _ in range(held):
-                row, rest = rest & row_mask, rest >> self.width
-                decoded.append([((row >> offset) & mask) - half for offset, mask, half in slots])
-            if rest:
-                raise EncryptionError("a decrypted plaintext holds digits outside its slots")
-        return np.array(decoded, dtype=np.int64).reshape(entries, len(self.widths))
+        lifts, size = sum(lift << (self.width * j) for j in range(fit)), -(-self.width * fit // 8)
+        try:
+            data = b"".join((number + lifts).to_bytes(size + 8, "little") for number in plaintexts)
+        except OverflowError as error:
+            raise EncryptionError(_OUTSIDE) from error
+        rows = np.frombuffer(data, dtype=np.uint8).reshape(len(plaintexts), size + 8)
+        found = np.empty((len(plaintexts), fit, len(halves)), dtype=np.int64)
+        for j in range(fit):
+            for slot, (offset, width) in enumerate(zip(self.offsets, self.widths, strict=True)):
+                found[:, j, slot] = _digits(rows, self.width * j + offset, width)
+        found -= np.array(halves, dtype=np.int64)
+        flat = found.reshape(-1, len(halves))
+        last, above = divmod(self.width * fit, 8)
+        if (rows[:, last] >> above).any() or rows[:, last + 1 :].any() or flat[entries:].any():
+            raise EncryptionError(_OUTSIDE)
+        return np.ascontiguousarray(flat[:entries])
+
+
+def _digits(rows: NDArray[np.uint8], offset: int, width: int) -> Integers:
+    """Return ``width`` bits, 63 at most, of each little-endian row from bit ``offset`` on."""
+    byte, shift = divmod(offset, 8)
+    words = np.ascontiguousarray(rows[:, byte : byte + 8]).view("<u8")[:, 0] >> np.uint64(shift)
+    if shift + width > 64:
+        words |= rows[:, byte + 8].astype(np.uint64) << np.uint64(64 - shift)
+    return (words & np.uint64((1 << width) - 1)).astype(np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
