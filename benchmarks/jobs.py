@@ -14,7 +14,9 @@ d         1,000,000 × (10+10)  4      1      2        300 s and 6 GB, both part
 Without a choice job a with every kernel, then b and d with the fastest one. Each training has a process of its own, so
 that its peak of memory is its own; loops are compiled before. Its trees are compared with those of the plain engine and
 its AUC, on new rows, with XGBoost's on the same bins. ``aggregate over its products`` is the seconds of that phase over
-products × the measured price of one ÷ cores; merging two cells counts as the products that it takes the time of.
+products × the measured price of one ÷ cores; merging two cells counts as the products that it takes the time of. In a
+rehearsal the phase shares the cores with the other party. So the same calls are also made again, alone, several times,
+each time between two measurements of the price: ``alone``, with the least and the most that was found.
 
 ``--linear``: job a's shape with 10,000 to 300,000 rows, and exponents in the rows, of each phase alone, too.
 ``--peers``: job a's operations at the prices of python-paillier and of sf-heu, where these are installed: nothing is
@@ -34,6 +36,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -52,10 +55,12 @@ from labelward.he.paillier import PaillierEngine, joint, sums
 from labelward.he.paillier.joint import Plan
 from labelward.he.paillier.kernel import KERNELS, choose, obstacle
 from labelward.kernels.binning import bin_columns, code_columns
+from labelward.protocols.tree import passive
+from labelward.protocols.tree.cells import Told
 from labelward.protocols.tree.params import SecureBoost
 
 Floats = NDArray[np.float64]
-BITS, WORKERS, TEST = 2048, 2, 10_000
+BITS, WORKERS, TEST, ROUNDS = 2048, 2, 10_000, 7
 #: Work on ciphertexts.
 PHASES = ("encrypt", "prepare rows", "aggregate", "seal", "decrypt")
 
@@ -123,7 +128,7 @@ def measure(job: Job, kernel: str) -> dict[str, Any]:
     started, plans = time.process_time(), watched()
     run = run_with(job, kernel, (x, y))
     used = time.process_time() - started
-    price = product(BITS) if kernel == "ifma" else product_of_libgmp(BITS)[kernel == "gmpy2"] / 1000
+    price = price_of(kernel)
     units = sum(each.rows + choose(kernel).merge * each.merges for each in plans)
     least = units * price / 1000 / WORKERS
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
@@ -155,6 +160,50 @@ def measure(job: Job, kernel: str) -> dict[str, Any]:
         found["auc"] = round(float(roc_auc_score(truth, run.active.margins)), 5)
         found["auc of XGBoost on the same bins"] = round(joined(job, x[:n], y[:n], x[n:], truth), 5)
     return found
+
+
+def alone(job: Job, kernel: str) -> dict[str, Any]:
+    """Train once, then make the calls of the passive party's phase again and again, with nothing beside them."""
+    run_with(Job(rows=2_000, active=job.active, passive=job.passive, depth=2, trees=1, classes=job.classes), kernel)
+    calls: list[Callable[[], object]] = []
+
+    def noted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*given: Any) -> Any:
+            calls.append(lambda: call(*given))
+            return call(*given)
+
+        return made
+
+    for name in ("groups", "_summed"):
+        setattr(passive, name, noted(getattr(passive, name)))
+    vars(passive)["Told"] = SimpleNamespace(of=noted(Told.of))
+    paillier = PaillierEngine(workers=WORKERS, kernel=kernel)
+    fit(job, *job.table(), paillier, BITS)
+    plans = watched()
+    merge, wall, busy = choose(kernel).merge, list[float](), list[float]()
+    for _ in range(ROUNDS):
+        plans.clear()
+        before, started, used = price_of(kernel), time.perf_counter(), time.process_time()
+        for call in calls:
+            call()
+        seconds, processor = time.perf_counter() - started, time.process_time() - used
+        units = sum(each.rows + merge * each.merges for each in plans)
+        least = units * (before + price_of(kernel)) / 2 / 1000 / WORKERS
+        wall.append(seconds / least)
+        busy.append(processor / WORKERS / least)
+    paillier.close()
+    return {name: spread(values) for name, values in (("seconds", wall), ("processor seconds", busy))}
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Return median, least and most."""
+    found = {"median": statistics.median(values), "least": min(values), "most": max(values)}
+    return {name: round(value, 2) for name, value in found.items()}
+
+
+def price_of(kernel: str) -> float:
+    """Return milliseconds of a product on one core."""
+    return product(BITS) if kernel == "ifma" else product_of_libgmp(BITS)[kernel == "gmpy2"] / 1000
 
 
 def watched() -> list[Plan]:
@@ -199,10 +248,10 @@ def joined(job: Job, x: Floats, y: NDArray[np.int64], test: Floats, truth: NDArr
     return float(roc_auc_score(truth, xgboost.train(same, matrix, params.trees).predict(codes, output_margin=True)))
 
 
-def apart(job: Job, kernel: str) -> dict[str, Any]:
+def apart(job: Job, kernel: str, what: str = "measure") -> dict[str, Any]:
     """Measure in a process of its own."""
     shape = json.dumps({name: value for name, value in vars(job).items() if value != math.inf})
-    command = [sys.executable, __file__, "--one", shape, kernel]
+    command = [sys.executable, __file__, "--one", what, shape, kernel]
     return dict(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
 
 
@@ -218,6 +267,8 @@ def judged(name: str, kernels: list[str]) -> dict[str, Any]:
     for kernel in kernels:
         found[kernel] = figures = apart(job, kernel)
         figures["microseconds of one core"] = {each: round(value, 3) for each, value in prices(kernel).items()}
+        if kernel == kernels[0]:
+            figures["aggregate over its products, alone"] = apart(job, kernel, "alone")
         print(f"job {name}, {kernel}: {figures['seconds']} s", file=sys.stderr)
     limits = {each: getattr(job, each) for each in ("seconds", "megabytes", "gigabytes")}
     result: dict[str, Any] = {"limits": {each: value for each, value in limits.items() if value < math.inf}, **found}
@@ -316,11 +367,12 @@ def main() -> None:
     parser.add_argument("--kernels", nargs="+", choices=running)
     parser.add_argument("--linear", action="store_true")
     parser.add_argument("--peers", action="store_true")
-    parser.add_argument("--one", nargs=2, metavar=("SHAPE", "KERNEL"), help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=3, metavar=("WHAT", "SHAPE", "KERNEL"), help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     if asked.one:
-        print(json.dumps(measure(Job(**json.loads(asked.one[0])), asked.one[1])))
+        what, shape, kernel = asked.one
+        print(json.dumps({"measure": measure, "alone": alone}[what](Job(**json.loads(shape)), kernel)))
         return
     everything = not (asked.jobs or asked.linear or asked.peers)
     result: dict[str, Any] = {"bits": BITS, "workers": WORKERS}

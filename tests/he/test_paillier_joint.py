@@ -10,6 +10,7 @@ from gmpy2 import mpz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labelward.he.paillier import joint
 from labelward.he.paillier.joint import cells_of, choose, plan
 from labelward.he.paillier.kernel import KERNELS, obstacle
 from labelward.he.paillier.kernel import choose as kernel_of
@@ -123,6 +124,27 @@ def test_sums_by_any_sets_are_products_of_integers(
                 expected[at] = expected[at] * number % square
     if len(groups):
         assert rows.sums(groups, n_groups, before, sets) == write(map(mpz, expected), size)
+
+
+@pytest.mark.skipif("ifma" not in RUNNING, reason="the processor has no AVX-512 IFMA")
+@pytest.mark.parametrize(("room", "batch"), [(0, 8192), (1 << 16, 1), (0, 20)])
+def test_sets_in_batches_and_keys_too_many_to_count(monkeypatch: pytest.MonkeyPatch, room: int, batch: int) -> None:
+    """The same bytes, whether joint cells are counted in an array or sorted, and in however many batches."""
+    from labelward.he.paillier import ifma_rows
+
+    rng, n, count = np.random.default_rng(3), mpz(2**512 - 569), 300
+    ciphertexts = write([mpz(int.from_bytes(rng.bytes(127), "big") | 1) for _ in range(count)], 128)
+    groups = rng.integers(-1, 9, size=(count, 7)).astype(np.int32)
+    groups[::5] = -1
+    sets, found = ((0, 3), (1, 2, 6), (4, 5)), []
+    for _ in range(2):
+        rows = kernel_of("ifma", threads=2).rows(n, count, Rooms().make)
+        rows.add(ciphertexts)
+        found.append((rows.sums(groups, 9, 0, sets), plan(groups, 9, 2.0, 2)))
+        monkeypatch.setattr(ifma_rows, "_BATCH", batch)
+        monkeypatch.setattr(joint, "_ROOM", room)
+        monkeypatch.setattr(joint, "_PER_ROW", min(room, joint._PER_ROW))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("name", [name for name in RUNNING if name != "gmpy2"])

@@ -252,6 +252,20 @@ def test_a_processor_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -
     assert choose().name == NEXT
 
 
+def test_each_piece_is_done_once_and_pieces_may_have_pieces() -> None:
+    """However many threads are asked for, and though all helpers may be busy."""
+    done: list[tuple[int, int]] = []
+
+    def piece(index: int) -> None:
+        each(8, [lambda part=part: done.append((index, part)) for part in range(5)])
+
+    for threads in (1, 2, 100):
+        done.clear()
+        each(threads, [lambda index=index: piece(index) for index in range(40)])
+        assert sorted(done) == [(index, part) for index in range(40) for part in range(5)]
+    each(2, [])
+
+
 @needs_ifma
 def test_a_failing_piece_ends_the_work_and_is_told() -> None:
     from labelward.he.paillier.ifma_numbers import cut

@@ -17,7 +17,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelward.errors import CodecError, HandshakeError, LabelwardError, OutputError, PeerError
+from labelward.errors import (
+    CodecError,
+    HandshakeError,
+    LabelwardError,
+    OutputError,
+    PeerDisagrees,
+    PeerError,
+    PeerRestarted,
+)
 from labelward.he import Layout, engine
 from labelward.messages import setup
 from labelward.messages.base import Array, RowMask
@@ -426,10 +434,14 @@ def test_no_rows_at_all() -> None:
 
 def test_every_differing_key_is_named_with_both_values() -> None:
     other = {"model.kind": '"secureboost"', "model.trees": "7", "model.depth": "3"}
-    told = first(greet(offer(), offer(other)))
+    raised = greet(offer(), offer(other))
+    told = first(raised)
     for part in ("model.trees", "5", "7", "model.depth", "3", "absent", "run.seed", "1", "'active'", "'left'"):
         assert part in told
     assert "model.kind" not in told
+    for error in raised.values():  # whoever found it out, all know it, and that to start again is of no use
+        assert told in str(error)
+        assert error.exit_code == 2  # type: ignore[attr-defined]
 
 
 def test_row_counts() -> None:
@@ -580,3 +592,4 @@ def test_ids_travel_only_as_digests_under_a_fresh_key() -> None:
 def test_errors_have_exit_codes() -> None:
     assert issubclass(PeerError, LabelwardError)
     assert (PeerError("a", "b").exit_code, HandshakeError("x").exit_code) == (3, 2)
+    assert (PeerRestarted("a", "b").exit_code, PeerDisagrees("a", "b").exit_code) == (3, 2)

@@ -11,12 +11,13 @@ kernel     what a kernel does, and which one runs here
 gmp        the kernel on gmpy2
 ifma       the kernel on AVX-512 IFMA: ``ifma_ir`` has its products and ``ifma_moves`` what moves numbers between
            lanes, in LLVM's language; ``ifma_limbs``, ``ifma_loops`` and ``ifma_sums`` the compiled loops around
-           them; ``ifma_numbers``, ``ifma_powers`` and ``ifma_rows`` moduli, tables and encrypted rows
+           them; ``ifma_numbers``, ``ifma_powers`` and ``ifma_rows`` moduli, tables and encrypted rows, which
+           ``ifma_entries`` sorts
 libgmp     the kernel on GMP's functions for limbs: ``libgmp_load`` finds and checks them, ``libgmp_ir`` calls them from
            compiled code, ``libgmp_limbs`` and ``libgmp_loops`` are the loops, ``libgmp_numbers`` moduli and tables
 threads    work in threads
 numbers    integers as bytes
-joint      which columns are summed together, for fewer products
+joint      which columns are summed together, for fewer products; ``joint_loops`` counts for it
 rooms      memory for prepared rows, and disk beyond a limit
 prepared   encryptions of zero that are made beside other work
 tasks      the units of work, run here or in a worker process

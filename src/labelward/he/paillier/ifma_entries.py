@@ -96,15 +96,16 @@ def batches(
             yield _joined(batch)
             batch = []
         batch.append(found.pop(index))
-    yield _joined(batch)
+    if batch:
+        yield _joined(batch)
 
 
 def _joined(sets: list[Entries]) -> Entries:
     """Put sets one after the other, their joint cells counted over all."""
     before = np.cumsum([0, *(len(one.leads) for one in sets)], dtype=np.int32)
     cells = [one.cells + first for one, first in zip(sets, before, strict=False)]
-    leads, order, targets = (np.concatenate(parts) for parts in zip(*((s[0], s[1], s[3]) for s in sets), strict=True))
-    return Entries(leads, order, np.concatenate(cells), targets)
+    leads, order, targets = ([one.leads for one in sets], [one.order for one in sets], [one.targets for one in sets])
+    return Entries(np.concatenate(leads), np.concatenate(order), np.concatenate(cells), np.concatenate(targets))
 
 
 def _sorted(

@@ -10,7 +10,9 @@ then merged (:mod:`~labelward.he.paillier.joint`), and only what comes of that i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from gmpy2 import mpz
@@ -71,7 +73,7 @@ class IfmaRows:
 
     def __init__(self, key: RowsKey, count: int, room: Room, *, threads: int) -> None:
         self._key, self._threads, self._have = key, threads, 0
-        self._count, self._places = count, self._pieces(0)
+        self._count, self._spare = count, deque[Pieces]()
         self._rows = room((count + 1, 2, key.root.rows))
         self._rows[count] = 0
         self._rows[count, 0, 0] = 1  # no row
@@ -92,13 +94,29 @@ class IfmaRows:
         no_row = self._count - start
         for entries in batches(groups, n_groups, joined, no_row, threads=self._threads, most=_BATCH):
             if len(entries.order):
-                pieces, owners = self._joint(start, entries)
-                members = entries.members(owners, len(made))
-                made[members.cells] = self._close(self._merge(pieces, members))
+                with self._places(len(entries.leads) + LANES * self._shares(entries) + 1) as pieces:
+                    owners = self._joint(start, entries, pieces)
+                    members = entries.members(owners, len(made))
+                    made[members.cells] = self._close(self._merge(pieces, members))
         return made.tobytes()
 
+    def _shares(self, entries: Entries) -> int:
+        return _shares(len(entries.order), _FEW, self._threads)
+
+    @contextmanager
+    def _places(self, count: int) -> Iterator[Pieces]:
+        """Lend places for pieces: the same ones to one batch after the other, so that they lie in the cache."""
+        try:
+            places = self._spare.pop()
+        except IndexError:  # the first batch, or somebody else sums by these rows at the same time
+            places = self._pieces(0)
+        if len(places.exponents) < count:
+            places = self._pieces(count)
+        yield Pieces(places.products[:count], places.totals[:count], places.exponents[:count])
+        if len(places.exponents) <= 2 * _BATCH:
+            self._spare.append(places)
+
     def _pieces(self, count: int) -> Pieces:
-        """Return empty places."""
         root = self._key.root
         return Pieces(
             np.empty((count, root.square.limbs), np.uint64),
@@ -106,15 +124,14 @@ class IfmaRows:
             np.zeros(count, np.int64),
         )
 
-    def _joint(self, start: int, entries: Entries) -> tuple[Pieces, NDArray[np.int32]]:
-        """Multiply the rows of each joint cell; a cell has a piece for each stretch that it lies in."""
-        shares = _shares(len(entries.order), _FEW, self._threads)
+    def _joint(self, start: int, entries: Entries, pieces: Pieces) -> NDArray[np.int32]:
+        """Multiply the rows of each joint cell; a cell has a piece for each stretch that it lies in.
+
+        Returns:
+            The joint cell of each of ``pieces``; -1 where there is none.
+        """
+        shares = self._shares(entries)
         length = -(-len(entries.order) // (LANES * shares))
-        count = len(entries.leads) + LANES * shares + 1
-        if count > len(self._places.exponents):
-            self._places = self._pieces(count)  # kept for the next batch, whose pieces then lie in the cache
-        products, totals, exponents = self._places
-        pieces = Pieces(products[:count], totals[:count], exponents[:count])
         pieces.products[-1] = self._key.neutral
         owners = np.full(len(pieces.products), -1, np.int32)
         rows, odd = self._rows[start:], self._key.root.square.odd
@@ -126,7 +143,7 @@ class IfmaRows:
             )
 
         each(self._threads, map(piece, range(shares)))
-        return pieces, owners
+        return owners
 
     def _merge(self, pieces: Pieces, members: Members) -> Pieces:
         """Multiply pieces to cells."""

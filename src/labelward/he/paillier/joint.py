@@ -27,6 +27,7 @@ Sets = tuple[tuple[int, ...], ...]
 
 _FULL = 4  # rows of a joint cell below which merging takes what joining three columns saves
 _ROOM = 1 << 16  # keys that may be counted in an array, whatever the number of rows
+_PER_ROW = 8  # and more where rows are many: so many for each
 
 
 class Plan(NamedTuple):
@@ -61,7 +62,7 @@ def cells_of(groups: Groups, columns: Sequence[int], n_groups: int) -> tuple[NDA
 
 def countable(columns: int, n_groups: int, rows: int) -> bool:
     """Return whether joint cells of so many columns may be counted in an array of all that there could be."""
-    return bool((n_groups + 1) ** columns <= max(_ROOM, 8 * rows))
+    return bool((n_groups + 1) ** columns <= max(_ROOM, _PER_ROW * rows))
 
 
 def choose(groups: Groups, n_groups: int, weight: float) -> Sets:
@@ -175,7 +176,7 @@ def _triples(order: Sequence[int], held: Sequence[int], n: int) -> Iterator[tupl
 
 def _ranked(keys: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the different keys, all in range(size), and the rank of each key among them."""
-    if size > max(_ROOM, 8 * len(keys)):
+    if size > max(_ROOM, _PER_ROW * len(keys)):
         return np.unique(keys, return_inverse=True)
     held = np.bincount(keys, minlength=size) > 0
     return np.flatnonzero(held), (np.cumsum(held) - 1)[keys]
