@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from labelward.errors import EncryptionError
 from labelward.he import Layout
-from labelward.he.paillier.fixedbase import FixedBase
+from labelward.he.paillier.fixedbase import FixedBase, digit_for
 from labelward.he.paillier.kernels import OwnerKernel, PublicKernel, exponents_below, public_bases
 from labelward.he.paillier.numbers import in_range, read, write
 from labelward.he.paillier.packing import Packing
@@ -178,6 +178,17 @@ def test_ciphertexts_in_range_are_told_from_others(size: int, limit: int, number
     numbers = [(limit + number % 5 - 2) % 256**size if near else number % 256**size for number in numbers]
     expected = all(0 < number < limit for number in numbers)
     assert in_range(write(numbers, size), size, write([limit], size)) == expected
+
+
+@given(bits=st.integers(2, 4096), uses=st.integers(0, 10**7), making=st.integers(1, 20), most=st.integers(0, 10**6))
+def test_digits_of_exponents_cost_least_within_their_memory(bits: int, uses: int, making: int, most: int) -> None:
+    def cost(width: int) -> int:
+        return -(-bits // width) * (making * 2**width + uses)
+
+    chosen = digit_for(bits, uses, widest=10, making=making, most=most)
+    allowed = [width for width in range(2, 11) if -(-bits // width) * 2**width <= most]
+    assert chosen in (allowed or [2])
+    assert all(cost(chosen) <= cost(width) for width in allowed)
 
 
 def test_digits_beyond_the_last_entry_are_refused() -> None:

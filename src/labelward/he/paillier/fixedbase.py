@@ -18,9 +18,23 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-__all__ = ["FixedBase"]
+__all__ = ["FixedBase", "digit_for"]
 
 _CHUNK = 2048
+
+
+def digit_for(bits: int, uses: int, *, widest: int, making: int = 1, most: int | None = None) -> int:
+    """Return the bits of the digits into which exponents are best cut: one table for each digit.
+
+    Args:
+        bits: of the longest exponent.
+        uses: how many powers are expected; more of them pay for wider digits.
+        widest: the widest digit allowed.
+        making: what making an entry of a table costs, in products of a power.
+        most: how many entries all tables may have; None for no limit. Digits of two bits are always allowed.
+    """
+    fitting = [width for width in range(2, widest + 1) if most is None or -(-bits // width) << width <= most]
+    return min(fitting, key=lambda width: -(-bits // width) * ((making << width) + uses), default=2)
 
 
 class FixedBase:
@@ -36,7 +50,7 @@ class FixedBase:
 
     def __init__(self, base: mpz, root: mpz, bits: int, *, uses: int, widest: int) -> None:
         self._root = root
-        self._window = min(range(2, widest + 1), key=lambda w: -(-bits // w) * (2**w + uses))
+        self._window = digit_for(bits, uses, widest=widest)
         self._factors: list[list[mpz]] = []
         self._shifts: list[list[mpz]] = []
         high, low = divmod(base % root**2, root)

@@ -10,6 +10,7 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from labelward.he.paillier import ifma_loops as loops
+from labelward.he.paillier.fixedbase import digit_for
 from labelward.he.paillier.ifma_ir import LANES
 from labelward.he.paillier.ifma_limbs import Limbs
 from labelward.he.paillier.ifma_numbers import Root, aligned, lanes_of, limbs_of, repeated
@@ -34,9 +35,8 @@ class PowerTable:
     """
 
     def __init__(self, base: mpz, root: Root, bits: int, *, uses: int, threads: int) -> None:
-        entry, self._root = 16 * root.rows, root
-        fitting = [w for w in range(2, _WIDEST + 1) if -(-bits // w) * entry << w <= _MEMORY]
-        self._digit = min(fitting, key=lambda w: -(-bits // w) * ((_ENTRY << w) + uses), default=2)
+        self._root = root
+        self._digit = digit_for(bits, uses, widest=_WIDEST, making=_ENTRY, most=_MEMORY // (16 * root.rows))
         tables, width = -(-bits // self._digit), 1 << self._digit
         square, units = root.square, [base]
         for _ in range(tables - 1):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
 from labelward.he.paillier import libgmp_loops as loops
+from labelward.he.paillier.fixedbase import digit_for
 from labelward.he.paillier.libgmp_limbs import Limbs, Odd, work_for
 from labelward.he.paillier.libgmp_load import functions
 from labelward.he.paillier.threads import each
@@ -141,8 +142,7 @@ class PowerTable:
 
     def __init__(self, base: mpz, root: Root, bits: int, *, uses: int, threads: int) -> None:
         self._root, self._bits = root, bits
-        fitting = [w for w in range(2, _WIDEST + 1) if -(-bits // w) * 24 * root.limbs << w <= _MEMORY]
-        self._digit = min(fitting, key=lambda w: -(-bits // w) * ((_ENTRY << w) + uses), default=2)
+        self._digit = digit_for(bits, uses, widest=_WIDEST, making=_ENTRY, most=_MEMORY // (24 * root.limbs))
         tables, width = -(-bits // self._digit), 1 << self._digit
         self._table = np.empty((tables, width, 3, root.limbs), dtype=np.uint64)
         units = [base]
