@@ -34,6 +34,14 @@ def test_bad_requests_are_refused(tmp_path: Path, call: Call) -> None:
     assert not out.exists()
 
 
+def test_a_study_without_any_data_ends_with_2(tmp_path: Path, call: Call) -> None:
+    out = tmp_path / "study"
+    result = call("study", "label-inference", "--datasets", "cifar100,bhi", "--out", out)
+    assert result.exit_code == 2
+    assert "CIFAR-100 is missing" in result.stderr
+    assert "nothing was run" in result.stderr
+
+
 def test_an_interrupted_study_says_how_to_go_on(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

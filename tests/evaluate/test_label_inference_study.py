@@ -165,6 +165,24 @@ def test_drawn_rows_are_those_of_their_seed(monkeypatch: pytest.MonkeyPatch) -> 
     assert made.credit(1, rows=8).num_rows == 8
 
 
+def test_the_whole_study_takes_whole_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"p0": np.arange(40), "label": np.arange(40) % 4})
+    monkeypatch.setattr(made, "load", lambda name: table)
+    whole = {each.name: each.generate for each in LABEL_INFERENCE_FULL.tables}
+    for name in ("fashion_mnist", "credit_default"):
+        generate = whole[name]
+        assert generate is not None
+        assert generate(1).num_rows == 40
+
+
+def test_parts_speak_of_the_networks_that_their_settings_train() -> None:
+    for study in (LABEL_INFERENCE, LABEL_INFERENCE_FULL):
+        (part,) = study.chosen(["table 6"])
+        (setting,) = (each for each in study.settings if each.name in part.settings)
+        assert ("linear layer" in part.about) is (setting.model.get("bottom") == "linear")
+    assert not [each.name for each in LABEL_INFERENCE_FULL.parts if "networks than the paper's" in each.reason]
+
+
 @pytest.mark.parametrize(
     ("groups", "claim", "met"),
     [

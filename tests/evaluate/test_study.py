@@ -203,6 +203,13 @@ def test_the_page_sets_ours_beside_the_others(whole: Path) -> None:
     assert report.verdict().startswith("2 of 3" if rate.met else "1 of 3")
 
 
+def test_differences_have_the_reason_of_their_part(whole: Path) -> None:
+    outcome = run_study(replace(TINY, parts=(replace(TINY.parts[0], reason="trees of one leaf"),)), whole)
+    (told,) = StudyReport(outcome, whole).sections[0].differences
+    assert "(+0.524): trees of one leaf; an independent implementation" in told
+    assert "no reason is known" not in told
+
+
 def test_fewer_seeds_are_not_judged(whole: Path) -> None:
     report = StudyReport(run_study(TINY, whole, parts=["table 1"], seeds=1), whole)
     assert all(cell.met is None for _, _, _, cell in report.cells())
@@ -250,6 +257,14 @@ def test_unknown_names_are_refused(tmp_path: Path) -> None:
         run_study(TINY, tmp_path / "study", parts=["table 7"])
     with pytest.raises(InputError, match=r"brest_cancer.*breast_cancer"):
         run_study(TINY, tmp_path / "study", datasets=["brest_cancer"])
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_data_set_for_which_nothing_would_be_run_is_refused(tmp_path: Path) -> None:
+    elsewhere = replace(TINY.parts[0], name="table 3", tables=("other",))
+    study = replace(TINY, tables=(*TINY.tables, DataSet(name="other", title="")), parts=(*TINY.parts, elsewhere))
+    with pytest.raises(InputError, match=r"'breast_cancer' does not stand in table 3, but in table 1, table 2"):
+        run_study(study, tmp_path / "study", parts=["table 3"], datasets=["other", "breast_cancer"])
     assert not (tmp_path / "study").exists()
 
 

@@ -133,6 +133,8 @@ def _study(
         _write(report, out)
     except DependencyError as error:
         warn(f"no page: {error}")
+    if not outcome.jobs:
+        end("none of the data sets that were asked for is at hand: nothing was run", 2)
     if outcome.failed:
         for path, reason in outcome.failed.items():
             warn(f"{path}: {reason}")

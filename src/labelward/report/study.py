@@ -174,8 +174,7 @@ class StudyReport:
         reasons = []
         if table.substitute:
             reasons.append(f"another table stands in for the paper's ({table.substitute})")
-        if table.reason:
-            reasons.append(table.reason)
+        reasons += filter(None, (table.reason, part.reason))
         if column.startswith("UNI"):
             reasons.append("one leaf with rows of two parts joins them for good, so that small differences decide")
         if expected is not None and expected.within is not None:

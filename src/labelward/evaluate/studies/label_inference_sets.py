@@ -190,7 +190,7 @@ SETS = (
 
 _LARGE: dict[str, dict[str, Any]] = {
     "fashion_mnist": {
-        "generate": partial(fashion, rows=60_000),
+        "generate": fashion,
         "model": {**_RESNET, "height": FASHION},
     },
     "cifar10": {
@@ -209,7 +209,7 @@ _LARGE: dict[str, dict[str, Any]] = {
     },
     "credit_default": {
         "substitute": "the credit default table, no images; columns are shared out between the parties",
-        "generate": partial(credit, rows=29_998),
+        "generate": credit,
         "model": {**_THREE, "epochs": 30},
     },
 }

@@ -42,13 +42,13 @@ VOCABULARY = 8192
 _WORD = re.compile(r"[a-z0-9]+")
 
 
-def fashion(seed: int, *, rows: int) -> pa.Table:
-    """Return Fashion-MNIST training images, drawn by seed, as many of each class, with pixels from 0 to 1."""
+def fashion(seed: int, *, rows: int | None = None) -> pa.Table:
+    """Return Fashion-MNIST training images with pixels from 0 to 1: all, or so many drawn by seed, alike by class."""
     return _scaled(_drawn(load("fashion_mnist_train"), seed, rows))
 
 
-def credit(seed: int, *, rows: int) -> pa.Table:
-    """Return rows of the credit default table, drawn by seed."""
+def credit(seed: int, *, rows: int | None = None) -> pa.Table:
+    """Return the credit default table, or so many of its rows, drawn by seed."""
     return _drawn(load("credit_default"), seed, rows)
 
 
@@ -91,7 +91,7 @@ def texts(seed: int, *, name: str, rows: int | None = None) -> pa.Table:
     """Return texts of the catalogue, each cut into two halves of tokens; all, or so many, drawn by seed."""
     import pyarrow as pa
 
-    table = load(name) if rows is None else _drawn(load(name), seed, rows)
+    table = _drawn(load(name), seed, rows)
     columns = [table[column].to_pylist() for column in table.column_names[:-1]]
     cut = [halves(" ".join(str(part or "") for part in row), TOKENS, VOCABULARY) for row in zip(*columns, strict=True)]
     tokens = np.stack(cut).reshape(len(cut), 2 * TOKENS)
@@ -117,8 +117,10 @@ def _numbers(words: Sequence[str], places: int, vocabulary: int) -> NDArray[np.i
     return numbers
 
 
-def _drawn(table: pa.Table, seed: int, rows: int) -> pa.Table:
-    """Return rows drawn by seed, of each class its share, in the order of the table."""
+def _drawn(table: pa.Table, seed: int, rows: int | None) -> pa.Table:
+    """Return rows drawn by seed, of each class its share, in the order of the table; all of them for None."""
+    if rows is None:
+        return table
     from sklearn.model_selection import train_test_split
 
     labels = table["label"].to_numpy(zero_copy_only=False)

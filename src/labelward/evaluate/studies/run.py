@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from labelward.data.catalogue import entries, load
-from labelward.errors import DataError, LabelwardError, OutputError
+from labelward.errors import DataError, InputError, LabelwardError, OutputError
 from labelward.evaluate.audit import audit
 from labelward.evaluate.private import LOCK_FILE, locked, output_errors, private_folder, replacing
 from labelward.evaluate.rehearse import VIEW
@@ -80,11 +80,13 @@ def run_study(
         watch: hears of tasks as of an audit's ``"runs"``.
 
     Raises:
-        InputError: an unknown part or data set.
+        InputError: an unknown part or data set, or a data set that none of the named parts shows.
         OutputError: the folder holds something else, or cannot be written, or another process has it; or the system
             ended a worker process.
     """
     chosen, wanted = study.chosen(parts), study.data(datasets, every=bool(parts))
+    for table in wanted if datasets else ():
+        _check_shown(study, chosen, table)
     number = study.seeds if seeds is None else seeds
     missing = {title: _UNKNOWN for name, title in study.absent.items() if not datasets or name in datasets}
     with _claimed(out, study):
@@ -109,6 +111,19 @@ def run_study(
         missing=missing,
         failed={str(path.relative_to(out)): reason for path, reason in failed.items()},
     )
+
+
+def _check_shown(study: Study, chosen: Sequence[Part], table: DataSet) -> None:
+    """Refuse a data set for which nothing would be run."""
+    if not any(study.shown(part, (table,)) for part in chosen):
+        asked, others = (
+            ", ".join(part.name for part in parts) or "no part"
+            for parts in (chosen, [part for part in study.parts if study.shown(part, (table,))])
+        )
+        raise InputError(
+            f"study {study.name!r}: data set {table.name!r} does not stand in {asked}, but in {others}; name another "
+            "part or data set"
+        )
 
 
 @contextmanager
