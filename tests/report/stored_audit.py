@@ -127,7 +127,7 @@ def make_run(**changes: Any) -> RunDetails:
         flows += [
             ("active", party, "Hello", 1, 410, True),
             ("active", party, "KeyOffer", 1, 330, "the public key"),
-            ("active", party, "TreeStart", 5, 1_175_000, "rows of the tree; gradients are ciphertexts"),
+            ("active", party, "TreeRows", 5, 1_175_000, "gradients, as ciphertexts"),
             ("active", party, "Level", 30, 4_120, "rows of splits that others own, nodes to sum"),
             (party, "active", "LevelSums", 25, 398_400, "sums, after decryption"),
             ("active", party, "ChosenSplits", 24, 1_530, True),

@@ -171,7 +171,7 @@ def test_no_number_is_missing(text: str) -> None:
         "Leakage: what each attack got out of one party&#39;s view",
         "active party alone (no federation)",
         "sums before packing",
-        "rows of the tree; gradients are ciphertexts",
+        "gradients, as ciphertexts",
         "holds for each node on its own and not for their union",
         "9f3a 61c0 4be2 d758",
         "gmpy2 2.2.1 (GMP 6.3.0)",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from labelward.estimators import _saved
+from labelward.estimators._errors import UnfitInputError, value_errors
 
 __all__ = ["Fitted"]
 
@@ -63,8 +65,25 @@ class Fitted(BaseEstimator, Generic[Share]):  # type: ignore[misc]
         estimator: Self = _saved.load(cls, Path(folder))
         return estimator
 
+    def held_by(self, party: str, X: Any) -> NDArray[Any]:
+        """Return what a party holds of these rows, coded as in training: [rows, ...] of the party's columns.
+
+        This is what an attack on the party's view takes as its own features.
+
+        Raises:
+            ValueError: no such party, or other columns than in training.
+        """
+        check_is_fitted(self)
+        if party not in self.shares_:
+            raise UnfitInputError(f"there is no party {party!r}, only {', '.join(self.shares_)}")
+        with value_errors({}):
+            return self._held(party, X)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "shares_")
+
+    def _held(self, party: str, X: Any) -> NDArray[Any]:
+        raise NotImplementedError
 
     @staticmethod
     def _load_share(folder: Path) -> Share:

@@ -39,19 +39,8 @@ class FittedNets(Fitted["NetShare"]):
     views_: dict[str, View]
     _names: dict[str, tuple[str, ...]]
 
-    def held_by(self, party: str, X: Any) -> NDArray[Any]:
-        """Return what a party holds of these rows, coded as in training.
-
-        This is what an attack on the party's view takes as its own features.
-
-        Raises:
-            ValueError: no such party, or other columns than in training.
-        """
-        check_is_fitted(self)
-        if party not in self.shares_:
-            raise UnfitInputError(f"there is no party {party!r}, only {', '.join(self.shares_)}")
-        with value_errors({}):
-            return self._block(self._given(X, reset=False)[0], party, self._coded())
+    def _held(self, party: str, X: Any) -> NDArray[Any]:
+        return self._block(self._given(X, reset=False)[0], party, self._coded())
 
     def bottom_of(self, party: str) -> Any:
         """Return a copy of a party's trained bottom model, a ``torch.nn.Module``; None for a party without columns."""

@@ -39,20 +39,8 @@ class FittedTrees(Fitted[ModelShare]):
         leaves = [np.asarray(tree.leaves, dtype=np.int64) for tree in self._lead.trees]
         return np.stack([leaves[number][reached[:, number]] for number in range(len(leaves))], axis=1)
 
-    def held_by(self, party: str, X: Any) -> Floats:
-        """Return what a party holds of these rows, coded as in training: float64 [rows, columns of the party].
-
-        This is what an attack on the party's view takes as its own features.
-
-        Raises:
-            ValueError: no such party, or other columns than in training.
-        """
-        check_is_fitted(self)
-        if party not in self.shares_:
-            raise UnfitInputError(f"there is no party {party!r}, only {', '.join(self.shares_)}")
-        with value_errors({}):
-            given = read(self, X, reset=False)
-            return self._block(given, party)
+    def _held(self, party: str, X: Any) -> Floats:
+        return self._block(read(self, X, reset=False), party)
 
     def explain(
         self, X: Any, background: Any = None, *, most: int = 100, names: Collection[str] | None = None
