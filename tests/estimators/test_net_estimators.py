@@ -133,6 +133,11 @@ def test_a_regressor_learns_and_speaks_in_the_label_s_unit() -> None:
     ("changes", "words"),
     [
         ({"bottom": "mlq"}, "bottom: unknown model 'mlq'"),
+        (
+            {"bottom": nn.Linear(15, 4)},
+            "bottom: must name a preset, or hold a module for each party, but is of type Linear",
+        ),
+        ({"bottom": dict.fromkeys(("active", "passive", "telco"))}, "bottom: unknown party 'telco'"),
         ({"epochs": 0}, "epochs: must be a whole number"),
         ({"device": "cuda:99"}, "device: 'cuda:99' is not there"),
         ({"class_weights": [1.0, 2.0]}, "class_weights: is for loss 'weighted' only"),

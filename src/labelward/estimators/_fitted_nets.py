@@ -12,6 +12,7 @@ from scipy.sparse import issparse
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from labelward.errors import unknown_name
 from labelward.estimators._columns import code_columns
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._errors import UnfitInputError, value_errors
@@ -73,7 +74,15 @@ class FittedNets(Fitted["NetShare"]):
 
     def _modules(self) -> dict[str, Any]:
         """Return the modules that were handed in: by party, and the top model as ``""``."""
+        if not isinstance(self.bottom, str | Mapping):
+            given = type(self.bottom).__name__
+            raise UnfitInputError(
+                f"bottom: must name a preset, or hold a module for each party, but is of type {given}"
+            )
         found = {} if isinstance(self.bottom, str) else dict(self.bottom)
+        for party in found:
+            if party not in self._places:
+                raise UnfitInputError(f"bottom: {unknown_name('party', str(party), list(self._places))}")
         return found if isinstance(self.top_model, str) else {**found, "": self.top_model}
 
     def _given(self, X: Any, *, reset: bool) -> tuple[Any, int]:

@@ -106,12 +106,15 @@ class Odd(nn.Module):
         (nn.Linear(3, 4), nn.Linear(8, 2), r"party 'telco' does not take rows of shape \(2,\)"),
         (nn.Linear(2, 4), nn.Linear(9, 2), r"does not take the 8 numbers a row \(4 \+ 4\)"),
         (nn.Linear(2, 4), nn.Linear(8, 3), r"the module gives \[3\] a row; 2 outputs are needed"),
-        (nn.Flatten(), nn.Linear(8, 2), "the module Flatten has no weights to train"),
+        (nn.Flatten(), nn.Linear(8, 2), "the module Flatten of party 'telco' has no weights to train"),
+        (nn.Linear(2, 4), nn.Flatten(), "the module Flatten has no weights to train"),
+        (None, nn.Linear(8, 2), "bottom: 'module' needs a torch.nn.Module to be handed in, and there is none of party"),
+        (3, nn.Linear(8, 2), "bottom: needs a torch.nn.Module, and 3 of party 'telco' is none"),
         (Odd(), nn.Linear(8, 2), r"must give \[rows, numbers\] but gave \[\]"),
     ],
-    ids=["input", "joined", "output", "no weights", "no rows"],
+    ids=["input", "joined", "output", "no weights", "no weights on top", "nothing", "no module", "no rows"],
 )
-def test_modules_that_do_not_fit_each_other(telco: nn.Module, top: nn.Module, words: str) -> None:
+def test_modules_that_do_not_fit_each_other(telco: Any, top: nn.Module, words: str) -> None:
     net = small(bottom="module", top_model="module")
     net.bottoms, net.top = {"bank": nn.Linear(3, 4), "telco": telco}, top
     with pytest.raises(JobError, match=words):

@@ -66,18 +66,26 @@ def pieces(rows: int, params: SplitNet) -> list[slice]:
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
-def own_module(given: nn.Module | None, what: str, params: SplitNet) -> nn.Module:
+def own_module(given: object, what: str, params: SplitNet, *, party: str = "") -> nn.Module:
     """Return a copy of a model that was handed in, in the model's dtype.
 
+    Args:
+        given: what was handed in; None: nothing.
+        what: the parameter that asks for it.
+        party: whose it is, where several hand one in.
+
     Raises:
-        JobError: there is none, or it has no weights to train.
+        JobError: there is none, it is no module, or it has no weights to train.
     """
     from copy import deepcopy
 
+    whose = f" of party {party!r}" if party else ""
     if given is None:
-        raise JobError(f"[model] {what}: 'module' needs a torch.nn.Module to be handed in, and there is none")
+        raise JobError(f"[model] {what}: 'module' needs a torch.nn.Module to be handed in, and there is none{whose}")
+    if not isinstance(given, nn.Module):
+        raise JobError(f"[model] {what}: needs a torch.nn.Module, and {given!r}{whose} is none")
     if not any(weight.requires_grad for weight in given.parameters()):
-        raise JobError(f"[model] {what}: the module {type(given).__name__} has no weights to train")
+        raise JobError(f"[model] {what}: the module {type(given).__name__}{whose} has no weights to train")
     return deepcopy(given).to(getattr(torch, params.dtype))
 
 
@@ -182,7 +190,7 @@ def make_bottom(
     )
     device_of(params)
     if params.bottom == MODULE:
-        module = own_module(held.bottom, "bottom", params)
+        module = own_module(held.bottom, "bottom", params, party=party)
         found = _probe(module, held, params, party)
         if outputs and found != outputs:
             raise JobError(
