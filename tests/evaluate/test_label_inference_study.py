@@ -15,9 +15,10 @@ from labelward.evaluate.studies.compared import Claim
 from labelward.evaluate.studies.label_inference import LABEL_INFERENCE, LABEL_INFERENCE_FULL
 from labelward.evaluate.studies.plan import NONE, SUMS, UTILITY, Study, Task
 from labelward.evaluate.studies.read import figures
-from labelward.evaluate.studies.run import run_study
+from labelward.evaluate.studies.run import Outcome, run_study
 from labelward.job import Kind, parse_job
 from labelward.report.study import StudyReport, write_study
+from labelward.report.study_plots import Image, Mark
 from labelward.report.study_verdicts import claim_verdict, contest_verdict
 
 PIXELS = [f"p{at}" for at in range(64)]
@@ -268,6 +269,26 @@ def test_a_column_takes_the_parameters_of_its_data_set() -> None:
     tuned = {"auxiliary": 20, "steps": 7, "learning_rate": 1e-4, "fine_tune": True}
     assert LABEL_INFERENCE.attack(columns["passive"], gently) == Kind("passive-completion", tuned)
     assert LABEL_INFERENCE.attack(columns["first negative"], table) == Kind("direct", {"rule": "first-negative"})
+
+
+def test_defenses_against_active_attacks_are_drawn_by_the_attacked_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = {UTILITY: 0.9, "active, head only": 0.5, "active": 0.4, "model under active attack": 0.8}
+    found = {("defended", ("digits", "top", NONE, column)): {1: value} for column, value in columns.items()}
+    drawn: dict[str, tuple[float, float]] = {}
+
+    def trade_off(title: str, *_: object, undefended: Mark, **__: object) -> Image:
+        drawn[title] = undefended.utility.mean, undefended.leakage.mean
+        return Image(title=title, words="", address="")
+
+    monkeypatch.setattr("labelward.report.study.figures", lambda *_: found)
+    monkeypatch.setattr("labelward.report.study.trade_off", trade_off)
+    parts, tables = LABEL_INFERENCE.chosen(["figure 5"]), LABEL_INFERENCE.data(["digits"])
+    report = StudyReport(Outcome(study=LABEL_INFERENCE, parts=parts, tables=tables, seeds=1, jobs={}), tmp_path)
+    assert list(drawn.values()) == [(0.8, 0.5), (0.8, 0.4)]
+    name, cells = report.sections[0].grids[0].rows[0]
+    assert (name, [cell.ours for cell in cells]) == ("undefended", ["0.900", "0.500", "0.400", "0.800"])
 
 
 @pytest.mark.parametrize(

@@ -270,21 +270,22 @@ class StudyReport:
 
     def _trade_off(self, part: Part) -> Section:
         setting, grids, images = self._settings[part.settings[0]], [], []
+        of_model = (each.title for each in self.study.columns if each.of == "model" and each.title in part.columns)
+        worth = next(of_model, UTILITY)  # of the training that is attacked
         for table in self._tables(part):
             utility = metric_name(table.utility)
             for model in self._models(part):
                 defenses = self._defenses(part, setting, model)
                 title = f"{_title(table)}, {_MODELS[model]}"
-                names = [NONE, *(each.name for each in defenses)]
                 rows = []
-                for name in names:
+                for name in (NONE, *(each.name for each in defenses)):
                     places: list[Place] = [(table.name, model, name, column) for column in (UTILITY, *part.columns)]
                     row = "undefended" if name == NONE else name
                     rows.append((row, tuple(self._cell(part, setting, place) for place in places)))
                 grids.append(Grid(caption=title, header=(utility, *part.columns), rows=tuple(rows)))
                 floor = self._spread(setting, (table.name, model, NONE, "CL"))
-                for column in part.columns:
-                    marks = [self._mark(setting, table, model, each, column) for each in (None, *defenses)]
+                for column in (each for each in part.columns if each != worth):
+                    marks = [self._mark(setting, table, model, each, (worth, column)) for each in (None, *defenses)]
                     bare, defended = marks[0], [mark for mark in marks[1:] if mark is not None]
                     if bare is not None:
                         images.append(
@@ -299,10 +300,12 @@ class StudyReport:
                         )
         return section(part, tuple(grids), images)
 
-    def _mark(self, setting: Setting, table: DataSet, model: str, defense: Defended | None, column: str) -> Mark | None:
+    def _mark(
+        self, setting: Setting, table: DataSet, model: str, defense: Defended | None, columns: tuple[str, str]
+    ) -> Mark | None:
+        """Return a defense's place in a plot, by the columns of utility and of leakage; None where one is missing."""
         name = NONE if defense is None else defense.name
-        utility = self._spread(setting, (table.name, model, name, UTILITY))
-        leakage = self._spread(setting, (table.name, model, name, column))
+        utility, leakage = (self._spread(setting, (table.name, model, name, column)) for column in columns)
         if utility is None or leakage is None:
             return None
         return Mark(
