@@ -178,5 +178,8 @@ class IfmaRows:
 
 
 def _shares(work: int, least: int, threads: int) -> int:
-    """Return in how many shares to do so much work, of which less than ``least`` is not worth a thread."""
-    return 1 if threads == 1 else max(1, min(_SHARES * threads, work // least))
+    """Return in how many shares to do so much work, of which less than ``least`` is not worth a thread.
+
+    More shares than threads wait less for each other at the end, but each cuts eight cells in two.
+    """
+    return 1 if threads == 1 else max(1, min(threads, work // least), min(_SHARES * threads, work // (4 * least)))
