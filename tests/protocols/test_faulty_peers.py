@@ -211,6 +211,8 @@ ACTIVE = [
     ("repeats of other rows", TreeStart, lambda m: replace(m, repeats=b"\1\1")),
     ("rows that are drawn no times", TreeStart, lambda m: replace(m, repeats=bytes(54))),
     ("no trees", TreeStart, lambda m: replace(m, together=0)),
+    ("another tree", TreeStart, lambda m: replace(m, tree=m.tree + 1)),
+    ("a tree before the first", TreeStart, lambda m: replace(m, tree=-1)),
     ("more splits than there are", TrainingEnd, lambda m: replace(m, records=m.records + 1)),
     ("fewer splits than none", TrainingEnd, lambda m: replace(m, records=-1)),
     ("rows that are not there", PredictRequest, lambda m: replace(m, stop=m.stop + 5) if m.stop > m.start else m),
@@ -241,6 +243,24 @@ def test_the_active_party_is_named(attempt: Any, kind: type[Message], change: Ch
     error = attempt("active", kind, change)
     assert isinstance(error, PeerError)
     assert error.peer == "active"
+
+
+def test_a_tree_that_was_not_announced_is_refused_at_once(attempt: Any) -> None:
+    error = attempt("active", TreeStart, lambda m: replace(m, tree=m.tree + 7))
+    assert isinstance(error, PeerError)
+    assert error.message == "TreeStart"
+    assert "starts tree 7 where 0 is due" in str(error)
+
+
+def test_sums_below_the_agreed_depth_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The party that owns the root's split knows its children, and yet sums none where trees have one split."""
+    parts = {"active": np.zeros((40, 1)), "left": np.arange(40.0)[:, None]}
+    setting = Setting(parts, (np.arange(40) > 17).astype(np.int64), SecureBoost(trees=1, depth=1), timeout=10.0)
+    deeper = lambda m: replace(m, build=(1, 2)) if m.depth else m  # noqa: E731
+    monkeypatch.setattr(wiring, "Wire", lambda end, nap: Liar(end, "active", Level, deeper))
+    with pytest.raises(PeerError, match="asks for sums at depth 1") as caught:
+        setting.run()
+    assert (caught.value.peer, caught.value.message, caught.value.step) == ("active", "Level", (0, 1))
 
 
 FOREST = [

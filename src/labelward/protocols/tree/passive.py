@@ -99,7 +99,7 @@ def train_passive(
                 raise PeerError(ctx.active, reason, message="TrainingEnd", step=(tree,))
             return own.book.records().first(message.records), before[1] + tree
         last, known = tree, len(book)
-        tree += own.take_part(cast("TreeStart", message))
+        tree += own.take_part(cast("TreeStart", message), tree)
         keep = _KEPT_APART if params.multi_strategy == "one_output_per_tree" else None
         part = msgspec.msgpack.encode(_Part(last, book.since(known)))
         ctx.save(tree, _Standing(tree), blocks={_name(tree): part}, keep=keep)
@@ -165,14 +165,18 @@ class _Own:
         self.training, self.grown, self.forest = training, grown, splitter.params.kind == "forest"
         self.all_rows = Arriving(ctx, public, ForestRows, None, training)
 
-    def take_part(self, start: TreeStart) -> int:
-        """Sum and answer for trees that grow side by side until they are done; return how many they were."""
+    def take_part(self, start: TreeStart, number: int) -> int:
+        """Sum and answer for trees that grow side by side until they are done; return how many they were.
+
+        Args:
+            number: that of the first of them.
+        """
         ctx, first = self.ctx, len(self.book)
         if not 1 <= start.together <= _MOST_TOGETHER:
-            raise PeerError(ctx.active, f"starts {start.together} trees", message="TreeStart", step=(start.tree,))
-        trees = [self._begin(start)]
-        for number in range(start.tree + 1, start.tree + start.together):
-            trees.append(self._begin(ctx.recv(ctx.active, TreeStart, (number,))))
+            raise PeerError(ctx.active, f"starts {start.together} trees", message="TreeStart", step=(number,))
+        trees = [self._begin(start, number)]
+        for other in range(number + 1, number + start.together):
+            trees.append(self._begin(ctx.recv(ctx.active, TreeStart, (other,)), other))
         growing, depth = trees, 0
         while growing:
             growing = [tree for tree in growing if self._sum(tree, depth)]
@@ -180,11 +184,14 @@ class _Own:
                 self._answer(tree, depth)
             depth += 1
         if start.route:
-            self._route_others(start.tree, first, trees[0])
+            self._route_others(number, first, trees[0])
         return len(trees)
 
-    def _begin(self, start: TreeStart) -> _Tree:
-        ctx, step = self.ctx, (start.tree,)
+    def _begin(self, start: TreeStart, number: int) -> _Tree:
+        ctx, step = self.ctx, (number,)
+        if start.tree != number:
+            reason = f"starts tree {start.tree} where {number} is due"
+            raise PeerError(ctx.active, reason, message="TreeStart", step=step)
         counts = np.zeros(self.training, dtype=np.uint8)
         with ctx.blaming(ctx.active, "TreeStart", step):
             sample = np.flatnonzero(start.rows.unpack(self.training))
@@ -195,9 +202,9 @@ class _Own:
             reason = "starts a tree without rows" if start.gradients is None else "sent gradients out of their place"
             raise PeerError(ctx.active, reason, message="TreeStart", step=step)
         counts[sample] = repeats
-        splitter = self.splitter.for_tree(self.grown + start.tree)
-        own = self.all_rows if self.forest else Arriving(ctx, self.public, TreeRows, start.tree, len(sample))
-        return _Tree(start.tree, splitter, counts, own)
+        splitter = self.splitter.for_tree(self.grown + number)
+        own = self.all_rows if self.forest else Arriving(ctx, self.public, TreeRows, number, len(sample))
+        return _Tree(number, splitter, counts, own)
 
     def _sum(self, tree: _Tree, depth: int) -> bool:
         """Take the splits of the last level in, sum the nodes that are to be built, send the sums sealed."""
@@ -213,6 +220,8 @@ class _Own:
                 raise PeerError(ctx.active, reason, message="Level", step=step)
         if not level.build:
             return False
+        if depth >= self.splitter.params.depth:
+            raise PeerError(ctx.active, f"asks for sums at depth {depth}", message="Level", step=step)
         slots = len(level.build)
         with ctx.phase("aggregate"):
             slot = tree.partition.slots(level.build)
