@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from labelward.data import load_source, prepare
 from labelward.errors import InputError, JobError
 from labelward.evaluate.costs.brought import Elsewhere
-from labelward.evaluate.costs.estimate import Line
+from labelward.evaluate.costs.estimate import Line, between, estimate
 from labelward.evaluate.costs.prospect import Prospect, foresee
 from labelward.evaluate.costs.units import UnitCosts, training_cost
 from labelward.evaluate.kinds import completed, make_engine
@@ -28,6 +29,7 @@ from labelward.evaluate.train import train
 from labelward.evaluate.wire import wire_flows
 from labelward.he import Counts
 from labelward.job import Job, parse_job
+from labelward.party.chain import PolicyChain
 
 GREETING = ("Hello", "Begin", "Ready", "KeyOffer")
 PAILLIER = {"engine": "paillier", "bits": 512, "insecure": True, "workers": 1}
@@ -39,6 +41,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "mixed": {"trees": 3, "depth": 2, "mode": "mixed"},
     "layered": {"trees": 2, "depth": 4, "mode": "layered", "passive_depth": 2},
     "candidates of the node": {"trees": 2, "depth": 3, "candidates": "node", "bins": 9},
+    "nothing to split": {"trees": 2, "depth": 3, "min_rows": 1000},
+    "forest without splits": {"kind": "forest", "trees": 2, "row_fraction": 0.7, "min_rows": 1000},
     "forest": {"kind": "forest", "trees": 3, "depth": 3, "row_fraction": 0.7, "replace": True},
 }
 
@@ -159,6 +163,11 @@ def test_rows_in_many_blocks_and_stretches_are_foreseen_exactly(
     for module in ("protocols.tree.blocks", "evaluate.costs.dry"):
         monkeypatch.setattr(f"labelward.{module}.STRETCH_ROWS", 300)
     check_exactly(job_of(tmp_path, {"trees": 2, "depth": 3}, rows=1500), tmp_path / "out")
+    forest = {"kind": "forest", "trees": 2, "depth": 2, "row_fraction": 0.3, "replace": True}
+    for engine in (PAILLIER, {"engine": "plain", "insecure": True}):
+        folder = tmp_path / str(engine["engine"])
+        folder.mkdir()
+        check_exactly(job_of(folder, forest, rows=600, encryption=engine), folder / "out")
 
 
 def test_trees_without_a_passive_party_are_not_counted(tmp_path: Path) -> None:
@@ -211,6 +220,42 @@ def test_a_plan_tells_all_of_it(tmp_path: Path) -> None:
     assert slow.seconds > max(slow.line, between.seconds)  # a thousand times slower, the line is what takes time
     again = msgspec.json.decode(msgspec.json.encode(found.estimate), type=type(found.estimate))
     assert again == found.estimate
+
+
+def test_waiting_between_companies_is_for_trees_side_by_side_or_one_after_the_other(tmp_path: Path) -> None:
+    """Three trees of equal turns: of a forest at the same time; in the mixed mode the turns of all parties add up."""
+    line = Line(bandwidth=100.0, latency=10.0)
+
+    def turns(**model: Any) -> tuple[int, dict[str, float]]:
+        job = completed(job_of(tmp_path, {"depth": 2, "trees": 3, **model}))
+        prospect = foreseen(job)
+        works, found = prospect.works(()), prospect.estimate((), line).between
+        prospect.engine.close()
+        assert found is not None
+        return found.turns, {name: work.turns for name, work in works.items()}
+
+    forest = {"kind": "forest", "row_fraction": 0.7}
+    at_once, _ = turns(**forest, trees_at_once=3)
+    alone, _ = turns(**forest, trees_at_once=1)
+    greeting = 4
+    assert at_once - greeting == pytest.approx((alone - greeting) / 3, abs=0.5)
+    together, each = turns()
+    assert together == max(each["telco"], each["shop"])
+    apart, each = turns(mode="mixed")
+    assert apart == each["telco"] + each["shop"]
+
+
+@pytest.mark.parametrize(("mode", "adds"), [("standard", False), ("layered", True), ("mixed", True)])
+def test_own_sums_are_made_meanwhile_only_where_all_own_the_splits(mode: str, adds: bool, tmp_path: Path) -> None:
+    prospect = foreseen(job_of(tmp_path, {"trees": 3, "depth": 3, "mode": mode}))
+    run, works = prospect.run(PolicyChain(())), prospect.works(())
+    costs, line = prospect.units(()), Line(bandwidth=1e6, latency=0.0)
+    prospect.engine.close()
+    found = estimate(works, run, prospect.dry, costs)
+    phases = {name: dict.fromkeys(each, 0.0) for name, each in found.phases.items()}
+    phases["active"]["own sums"], phases["telco"]["aggregate"] = 5.0, 3.0
+    told = between(msgspec.structs.replace(found, phases=phases), works, run, line)
+    assert told.seconds == pytest.approx(8.0 if adds else 5.0, abs=0.1)  # what is sent takes next to no time
 
 
 def test_prepared_rows_beyond_the_limit_are_not_in_memory(tmp_path: Path) -> None:
@@ -298,6 +343,62 @@ def test_data_elsewhere_are_made_up_in_their_shape(here: tuple[str, ...], elsewh
     assert found.parties == ("bank", "telco")
 
 
+@pytest.mark.parametrize("rows", [401, 403])
+def test_sides_of_rows_elsewhere_are_as_large_as_they_will_be(rows: int, tmp_path: Path) -> None:
+    """Shares are rounded up."""
+    here, nowhere = apart(tmp_path, ("bank",)), apart(tmp_path, ())
+    lines = Path(table(tmp_path, rows)).read_text().splitlines()
+    text = [f'"id",{lines[0]}', *(f"{number},{line}" for number, line in enumerate(lines[1:]))]
+    (tmp_path / "table.csv").write_text("\n".join(text) + "\n")
+    sections = [replace(job, data=replace(job.data, test_size=0.2, validation_size=0.15)) for job in (here, nowhere)]
+    real = plan(sections[0], elsewhere=Elsewhere(columns={"telco": 3}))
+    made_up = plan(sections[1], elsewhere=Elsewhere(rows=rows, columns={"bank": 2, "telco": 3}))
+    assert made_up.rows == real.rows
+
+
+@pytest.mark.parametrize("objective", ["count:poisson", "reg:tweedie"])
+def test_quantities_elsewhere_fit_every_objective(objective: str, tmp_path: Path) -> None:
+    job = apart(tmp_path, ("telco",), model={"trees": 1, "depth": 2, "objective": objective})
+    job = replace(job, data=replace(job.data, task="regression"))
+    assert plan(job, elsewhere=Elsewhere(columns={"bank": 2})).estimate.encryptions == 320
+
+
+def test_attacks_and_budgets_are_looked_at(tmp_path: Path) -> None:
+    model = {"trees": 1, "depth": 2}
+    with pytest.raises(JobError, match="foo"):
+        plan(job_of(tmp_path, model, attack=[{"kind": "id2graph", "foo": 1}]))
+    assert not plan(job_of(tmp_path, model, attack=[{"kind": "id2graph"}])).refusing
+    assert plan(job_of(tmp_path, model, leakage={"budget": 0.3})).refusing
+
+
+@pytest.mark.parametrize(("bandwidth", "latency"), [(0.0, 1.0), (1.0, -1.0), (float("nan"), 1.0), (1.0, float("inf"))])
+def test_what_is_no_line(bandwidth: float, latency: float) -> None:
+    with pytest.raises(JobError, match=r"--(bandwidth|latency): must lie between .* but got (0.0|-1.0|nan|inf)"):
+        Line(bandwidth=bandwidth, latency=latency)
+
+
+def test_what_cannot_lie_elsewhere(tmp_path: Path) -> None:
+    for given, told in (({"rows": 9}, "--rows.*9"), ({"columns": {"a": -1}}, "-1 for 'a'"), ({"classes": 1}, "got 1")):
+        with pytest.raises(JobError, match=told):
+            Elsewhere(**given)
+    both = {"bank": 2, "telco": 2}
+    for here, elsewhere, told in (
+        (("bank",), Elsewhere(columns={"telco": 1}, classes=3), "got 3 but the labels are here"),
+        (("telco",), Elsewhere(columns={"bank": 1}, classes=5000), "got 5000 but there are 320 training rows"),
+        (("telco",), Elsewhere(columns={"bank": 999_999}), "999,999 columns of 400 rows are more"),
+        ((), Elsewhere(rows=10**23, columns=both), "more than a plan makes up"),
+    ):
+        with pytest.raises(JobError, match=told):
+            plan(apart(tmp_path, here), elsewhere=elsewhere)
+    job = apart(tmp_path, ("telco",))
+    with pytest.raises(JobError, match=r"got 3 but .* 'regression'"):
+        plan(
+            replace(job, data=replace(job.data, task="regression")), elsewhere=Elsewhere(columns={"bank": 1}, classes=3)
+        )
+    with pytest.raises(JobError, match="--classes: got 2 but all data of the job are here"):
+        plan(job_of(tmp_path, {"trees": 1}), elsewhere=Elsewhere(classes=2))
+
+
 def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"telco.*--columns telco=COUNT"):
         plan(apart(tmp_path, ("bank",)))
@@ -308,10 +409,12 @@ def test_what_cannot_be_planned_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="teleco"):
         plan(apart(tmp_path, ("bank",)), elsewhere=Elsewhere(columns={"teleco": 1}))
     with pytest.raises(JobError, match="but the table here has 400"):
-        plan(apart(tmp_path, ("bank",)), elsewhere=Elsewhere(rows=7, columns={"telco": 1}))
+        plan(apart(tmp_path, ("bank",)), elsewhere=Elsewhere(rows=70, columns={"telco": 1}))
     with pytest.raises(JobError, match="all data of the job are here"):
-        plan(job_of(tmp_path, {"trees": 1}), elsewhere=Elsewhere(rows=7))
+        plan(job_of(tmp_path, {"trees": 1}), elsewhere=Elsewhere(rows=70))
     with pytest.raises(InputError, match="labl"):
         plan(job_of(tmp_path, {"trees": 1}, data={"label": "labl"}))
     with pytest.raises(JobError, match="no-such"):
         plan(job_of(tmp_path, {"trees": 1}), variant="no-such")
+    with pytest.raises(JobError, match="''"):
+        plan(job_of(tmp_path, {"trees": 1}), variant="")

@@ -30,21 +30,17 @@ _UNITS = (
 
 def plan(
     job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What would be trained.")],
-    bandwidth: Annotated[
-        float | None, typer.Option(min=0.001, help="Between companies: million bits a second, each way.")
-    ] = None,
-    latency: Annotated[
-        float | None, typer.Option(min=0.0, help="Between companies: milliseconds there and back.")
-    ] = None,
+    bandwidth: Annotated[float | None, typer.Option(help="Between companies: million bits a second, each way.")] = None,
+    latency: Annotated[float | None, typer.Option(help="Between companies: milliseconds there and back.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=LARGEST_SEED, help="Of the run; the job's first.")] = None,
     defense: Annotated[str | None, typer.Option(help="Which variant; the undefended one.")] = None,
-    rows: Annotated[int | None, typer.Option(min=10, help="Rows, where no table of the job is here.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Rows, where no table of the job is here.")] = None,
     columns: Annotated[
         list[str] | None, typer.Option(metavar="NAME=COUNT", help="Columns of a party whose data are elsewhere.")
     ] = None,
     classes: Annotated[
-        int, typer.Option(min=0, help="Classes of the label, where it is elsewhere; 0 for quantities.")
-    ] = 2,
+        int | None, typer.Option(help="Classes of the label, where it is elsewhere (two); 0 for quantities.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object in place of the tables.")] = False,
 ) -> None:
     """Say what one training takes, before it begins: time by phase, bytes, memory, from operations measured here."""
@@ -54,7 +50,7 @@ def plan(
     from labelward.job import load_job
 
     line = _line(bandwidth, latency)
-    elsewhere = Elsewhere(rows=rows, columns=_columns(columns or []), classes=_classes(classes))
+    elsewhere = Elsewhere(rows=rows, columns=_columns(columns or []), classes=classes)
     with naming(job_file):
         job = load_job(job_file)
         insecure_warning(insecure_reasons(job))
@@ -83,12 +79,6 @@ def _columns(given: Sequence[str]) -> dict[str, int]:
             raise InputError(f"--columns: {name!r} is given twice")
         found[name] = int(count)
     return found
-
-
-def _classes(classes: int) -> int:
-    if classes == 1:
-        raise InputError("--classes: must be 0 for quantities, or at least 2, but got 1")
-    return classes
 
 
 def _as_json(found: Plan) -> dict[str, Any]:
@@ -124,7 +114,8 @@ def _print(found: Plan) -> None:
     title = f"{found.dataset or 'data elsewhere'}, {count(found.rows)} training rows, {costs.engine}{bits}"
     print_table(title, ("phase", *found.parties), lines, words=1)
     units = [(what, _micro(getattr(costs, name))) for name, what in _UNITS]
-    print_table(f"Measured here: {kernel}{costs.workers} workers", ("operation", "µs"), units, words=1)
+    workers = "1 worker" if costs.workers == 1 else f"{costs.workers} workers"
+    print_table(f"Measured here: {kernel}{workers}", ("operation", "µs"), units, words=1)
     for sentence in _sentences(found):
         typer.echo(sentence)
 
@@ -144,7 +135,7 @@ def _sentences(found: Plan) -> list[str]:
     if found.generated:
         made = ", ".join(found.generated)
         sentences.append(f"The data of {made} are elsewhere: made-up columns stand for them, so the trees are others.")
-    if found.variant != "none":
+    if found.refusing:
         sentences.append("What the defense refuses while trees grow is not counted: with it the run may be shorter.")
     if told.between is not None:
         sentences += _apart(told.between)

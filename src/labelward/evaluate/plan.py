@@ -33,6 +33,7 @@ class Plan:
         dataset: name of the data; empty where all of them are elsewhere.
         parties: the active one first.
         variant: slug of what defends the run.
+        refusing: whether the run may be shorter, since something may be refused while trees grow.
         rows: training rows.
         looked_at: rows and trees of the dry run, from which the trees' shapes are taken.
         generated: parties whose columns were made up by their number.
@@ -42,6 +43,7 @@ class Plan:
     dataset: str
     parties: tuple[str, ...]
     variant: str
+    refusing: bool
     rows: int
     looked_at: tuple[int, int]
     generated: tuple[str, ...]
@@ -72,8 +74,8 @@ def plan(
         InputError: of any kind, as training the job would; or of a model that is not of trees.
     """
     seed = job.run.seeds[0] if seed is None else seed
-    job = completed(replace(job, attacks=(), run=replace(job.run, seeds=(seed,))))
-    defended = variant_of(job, variant or brief_variant(job.variants()[0]).slug)
+    job = completed(replace(job, run=replace(job.run, seeds=(seed,))))
+    defended = variant_of(job, brief_variant(job.variants()[0]).slug if variant is None else variant)
     check_job(job)
     params = make_programs(job.model).params
     if not isinstance(params, TreeModel):
@@ -97,6 +99,7 @@ def plan(
             dataset=brought.dataset,
             parties=brought.subject.parties,
             variant=brief_variant(defended).slug,
+            refusing=bool(defended.chain) or job.leakage.budget is not None,
             rows=brought.subject.rows,
             looked_at=(prospect.dry.rows, len(prospect.dry.trees)),
             generated=brought.generated,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -21,6 +22,9 @@ from labelward.protocols.tree.columns import Columns, Labels
 __all__ = ["Brought", "Elsewhere", "bring"]
 
 _TELLING = 8  # columns on which made-up labels depend
+_LEAST_ROWS = 10
+_MOST_MADE_UP = 250_000_000
+"""Rows times columns that are made up, at most: 2 GB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +34,25 @@ class Elsewhere:
     Attributes:
         rows: of each table, test rows included; None where some table is here.
         columns: by party, how many it has.
-        classes: of the label, where it is elsewhere; 0 for quantities.
+        classes: of the label, where it is elsewhere; 0 for quantities; None for two, or for quantities where the job
+            says regression.
+
+    Raises:
+        JobError: a number that cannot be.
     """
 
     rows: int | None = None
     columns: Mapping[str, int] = field(default_factory=dict)
-    classes: int = 2
+    classes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.rows is not None and self.rows < _LEAST_ROWS:
+            raise JobError(f"--rows: must be at least {_LEAST_ROWS} but got {self.rows}")
+        for name, count in self.columns.items():
+            if count < 0:
+                raise JobError(f"--columns: must be at least 0 but got {count} for {name!r}")
+        if self.classes is not None and (self.classes < 0 or self.classes == 1):
+            raise JobError(f"--classes: must be 0 for quantities, or at least 2, but got {self.classes}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,8 +92,9 @@ def bring(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, ...
             raise JobError(f"--columns: {told}")
     if away:
         return _partly(job, seed, elsewhere, policies, away)
-    if elsewhere.rows is not None:
-        raise JobError("--rows: all data of the job are here")
+    for name, given in (("rows", elsewhere.rows), ("classes", elsewhere.classes)):
+        if given is not None:
+            raise JobError(f"--{name}: got {given} but all data of the job are here")
     data = prepare(job, seed, load_source(job))
     chain = metered(job, data, policies, seed=seed)
     make_programs(job.model).check(data, chain)
@@ -96,8 +114,10 @@ def _partly(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, .
         if elsewhere.columns.get(name, 0) < (name != job.active.name):
             raise JobError(
                 f"[parties.{name}] table: the data of {name!r} are elsewhere; say how many columns it has with "
-                f"--columns {name}=COUNT"
+                f"--columns {name}=COUNT, at least 1"
             )
+    if job.active.name in own and elsewhere.classes is not None:
+        raise JobError(f"--classes: got {elsewhere.classes} but the labels are here")
     columns: dict[str, Columns] = {}
     labels: Labels | None = None
     split = _split(job, own, elsewhere)
@@ -110,12 +130,13 @@ def _partly(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, .
             held = own_party(job, table, split)
             columns[name] = Columns(held.columns, held.train, held.categories, held.monotone)
     rng, rows = np.random.default_rng(seed), len(split.train)
+    classes = _classes(job, elsewhere, rows)
     for name in away:
         names = tuple(f"{name} {number}" for number in range(elsewhere.columns.get(name, 0)))
         columns[name] = Columns(names, rng.normal(size=(rows, len(names))))
     ordered = {party.name: columns[party.name] for party in job.parties}
     if labels is None:
-        labels = _labels(np.concatenate([each.x for each in ordered.values()], axis=1), elsewhere.classes, rng)
+        labels = _labels(np.concatenate([each.x for each in ordered.values()], axis=1), classes, rng)
     return Brought(
         dataset=next((table.name for table in own.values()), ""),
         subject=Subject(columns=ordered, labels=labels),
@@ -133,18 +154,38 @@ def _split(job: Job, own: Mapping[str, OwnTable], elsewhere: Elsewhere) -> Split
         raise JobError("--rows: required, since no table of the job is here")
     if own and elsewhere.rows not in (None, total):
         raise JobError(f"--rows: {elsewhere.rows} but the table here has {total}")
-    test = max(1, round(total * job.data.test_size))
-    validation = round((total - test) * job.data.validation_size)
+    width = sum(elsewhere.columns.values())
+    if total * width > _MOST_MADE_UP:
+        raise JobError(
+            f"--columns: {width:,} columns of {total:,} rows are more than a plan makes up ({_MOST_MADE_UP:,} values)"
+        )
+    test = math.ceil(total * job.data.test_size)  # rounded up, as rows are drawn
+    validation = math.ceil((total - test) * job.data.validation_size)
     if test + validation >= total:
         raise JobError(f"--rows: of {total} rows none is left to learn from")
     place = np.arange(total)
     return Split.of((place >= test) & (place < test + validation), place < test)
 
 
+def _classes(job: Job, elsewhere: Elsewhere, rows: int) -> int:
+    """Return how many classes made-up labels have."""
+    quantities = job.data.task == "regression"
+    given = elsewhere.classes
+    if given is None:
+        return 0 if quantities else 2
+    if quantities and given:
+        raise JobError(f"--classes: got {given} but [data] task is 'regression'")
+    if given > rows:
+        raise JobError(f"--classes: got {given} but there are {rows} training rows")
+    return given
+
+
 def _labels(x: NDArray[np.float64], classes: int, rng: np.random.Generator) -> Labels:
-    """Return labels that hang together with a few of the columns, and with chance."""
+    """Return labels that hang together with a few of the columns, and with chance; quantities are at least 0."""
     score = np.nan_to_num(x[:, :_TELLING]).sum(axis=1) + rng.normal(size=len(x))
     if classes:
         edges = np.quantile(score, np.arange(1, classes) / classes)
         score = np.searchsorted(edges, score).astype(np.float64)
+    else:
+        score -= score.min()
     return Labels(values=score, weights=np.ones(len(x)), classes=tuple(f"class {each}" for each in range(classes)))

@@ -10,13 +10,13 @@ are taken and no policy acts.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.evaluate.costs.units import Additions
+from labelward.evaluate.costs.units import Adding, Additions
 from labelward.kernels.binning import bin_columns
 from labelward.kernels.histogram import groups
 from labelward.messages.base import RowMask
@@ -36,12 +36,9 @@ from labelward.protocols.tree.share import Records, TreeShape
 from labelward.protocols.tree.trained import Trained
 from labelward.rng import learning
 
-__all__ = ["Adding", "Dry", "DryLevel", "DryTree", "Subject", "Sums", "dry_run", "may_own", "trees_of_a_round"]
+__all__ = ["Dry", "DryLevel", "DryTree", "Subject", "Sums", "dry_run", "may_own", "trees_of_a_round"]
 
 Integers = NDArray[np.int64]
-Adding = Callable[[NDArray[np.int32], int], Additions]
-"""Tells of groups [n, F], so many in each column, what an engine does to sum by them."""
-
 _ROUNDS, _MOST_ROUNDS = 3, 8
 _CELLS = 6_000_000
 """Rows times columns times rounds that a dry run looks at, at most."""
@@ -359,9 +356,11 @@ class _Growing:
         for part, columns in enumerate(parts(codes.sizes, slots, int(np.count_nonzero(counts)))):
             chosen, sizes = codes.codes[:, columns], tuple(codes.sizes[columns].tolist())
             told = Told.of(chosen, slot, counts, slots, max(sizes))
-            grouped = groups(chosen, slot, max(sizes), told.implied)[counts > 0]
+            grouped, drawn = groups(chosen, slot, max(sizes), told.implied), self.counts
+            if self.replay.params.kind != "forest":  # whose parties have all rows, not those of the tree alone
+                grouped, drawn = grouped[drawn > 0], drawn[drawn > 0]
             stretch = STRETCH_ROWS if build == (0,) and part == 0 and self._arriving() else len(grouped)
-            added = self._added(grouped, slots * max(sizes), stretch)
+            added = self._added(grouped, drawn, slots * max(sizes), stretch)
             kinds = codes.kinds[columns].tobytes() if codes.kinds[columns].any() else b""
             yield Sums(columns=tuple(columns), sizes=sizes, kinds=kinds, sent=len(told.sent), added=added)
 
@@ -369,19 +368,18 @@ class _Growing:
         """Whether the rows of the tree come while its root is summed."""
         return self.replay.params.kind != "forest" or self.number == 0
 
-    def _added(self, grouped: NDArray[np.int32], n_groups: int, stretch: int) -> Additions:
+    def _added(self, grouped: NDArray[np.int32], drawn: Integers, n_groups: int, stretch: int) -> Additions:
         """Return the additions of a message; rows that were drawn several times are summed as often."""
-        drawn, total = self.counts[self.counts > 0], Additions(0, 0.0)
-        summed = np.zeros(grouped.shape[1] * n_groups, dtype=np.bool_)
+        adding, total, summed = self.replay.adding, Additions(0, 0.0), None
         for start, stop in stretches_of(len(grouped), stretch):
-            held = np.zeros_like(summed)
-            for times in range(1, int(drawn.max(initial=1)) + 1):
-                again = np.where((drawn[start:stop] >= times)[:, None], grouped[start:stop], np.int32(-1))
-                more, filled = self.replay.adding(again, n_groups), _filled(again, n_groups)
-                total = total.plus(more).plus(_merges(held, filled))
-                held |= filled
-            total = total.plus(_merges(summed, held))
-            summed |= held
+            often, held = drawn[start:stop], None
+            for times in range(1, int(often.max(initial=1)) + 1):
+                again = np.where((often >= times)[:, None], grouped[start:stop], np.int32(-1))
+                more, held = adding.merged(held, _filled(again, n_groups))
+                total = total.plus(adding.summed(again, n_groups)).plus(more)
+            assert held is not None
+            more, summed = adding.merged(summed, held)
+            total = total.plus(more)
         return total
 
 
@@ -389,8 +387,3 @@ def _filled(grouped: NDArray[np.int32], n_groups: int) -> NDArray[np.bool_]:
     """Return bool [columns × groups]: which cells hold rows."""
     cells = grouped + np.arange(grouped.shape[1], dtype=np.int64) * n_groups
     return np.bincount(cells[grouped >= 0], minlength=grouped.shape[1] * n_groups) > 0
-
-
-def _merges(some: NDArray[np.bool_], others: NDArray[np.bool_]) -> Additions:
-    both = int(np.count_nonzero(some & others))
-    return Additions(both, both)

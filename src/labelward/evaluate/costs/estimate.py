@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from labelward.errors import JobError
 from labelward.evaluate.costs.dry import Dry
 from labelward.evaluate.costs.expected import Between, Estimate
 from labelward.evaluate.costs.units import UnitCosts
@@ -24,16 +25,33 @@ _TABLES = 50_000_000
 """Bytes of the tables of powers of one base, about."""
 _PREPARED = 1.25
 """Bytes of a ciphertext ready for sums, in those that travel."""
+_MOST = 1e9
+"""Of what is said of a line: beyond that it is no line."""
+_GONE_OVER = 2.0
+"""How often a passive party goes over rows × columns that it sums: it counts the rows of each cell, and groups them."""
 _GROUPED = 16_777_216
 """Entries of groups that a message is summed by, at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """What lies between two companies: million bits a second, and milliseconds there and back."""
+    """What lies between two companies.
+
+    Attributes:
+        bandwidth: million bits a second, each way, at least 0.001.
+        latency: milliseconds there and back.
+
+    Raises:
+        JobError: a number that is none of these.
+    """
 
     bandwidth: float
     latency: float
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("bandwidth", self.bandwidth, 0.001), ("latency", self.latency, 0.0)):
+            if not least <= value <= _MOST:
+                raise JobError(f"--{name}: must lie between {least:g} and {_MOST:g} but got {value!r}")
 
 
 def estimate(
@@ -79,7 +97,7 @@ def _phases(name: str, works: Mapping[str, PartyWork], run: Run, dry: Dry, costs
     if name != run.active:
         return found | {
             "prepare rows": mine.prepared * costs.prepare,
-            "aggregate": mine.seals * costs.sum_message + mine.effort * costs.add + 2.0 * mine.own * histogram,
+            "aggregate": mine.seals * costs.sum_message + mine.effort * costs.add + _GONE_OVER * mine.own * histogram,
             "seal": mine.seals * costs.seal_message + mine.sums * costs.seal + costs.public_tables * bool(mine.seals),
         }
     travelled = sum(each.bytes for each in works.values())
@@ -109,18 +127,23 @@ def _memory(name: str, run: Run, limit: int | None) -> float:
 
 
 def between(found: Estimate, works: Mapping[str, PartyWork], run: Run, line: Line) -> Between:
-    """Return what the same training takes between companies."""
+    """Return what the same training takes between companies.
+
+    Passive parties work side by side where they take part in the same trees, and one after the other where each tree is
+    one party's. The active party sums its own columns meanwhile where all may own the splits of a level.
+    """
+    together, meanwhile = (sum if run.mode == "mixed" else max), (max if run.mode == "standard" else sum)
     rate = line.bandwidth * 1e6 / 8
     peers = [name for name in works if name != run.active]
     phases = found.phases
     rows = sum(flow.bytes for (_, kind), flow in works[run.active].flows.items() if kind in ROWS)
     others = sum(each.bytes for each in works.values()) - rows
-    turns = max((works[name].turns for name in peers), default=0.0)
+    turns = together([works[name].turns for name in peers] or [0.0])
     active = phases[run.active]
-    prepared = max((phases[name]["prepare rows"] for name in peers), default=0.0)
+    prepared = together([phases[name]["prepare rows"] for name in peers] or [0.0])
     stream = max(active["encrypt"], prepared, rows / rate)
-    summed = max((phases[name]["aggregate"] + phases[name]["seal"] for name in peers), default=0.0)
-    levels = max(summed, active["own sums"])
+    summed = together([phases[name]["aggregate"] + phases[name]["seal"] for name in peers] or [0.0])
+    levels = meanwhile((summed, active["own sums"]))
     binning = max(each["binning"] for each in phases.values())
     rest = sum(active[phase] for phase in active if phase not in ("encrypt", "own sums", "binning"))
     waiting = turns * line.latency / 1000

@@ -146,6 +146,8 @@ class Prospect:
         return Run(
             active=self.active,
             kind=params.kind,
+            mode=params.mode,
+            side_by_side=len(rounds) / -(-len(rounds) // params.trees_at_once) if params.kind == "forest" else 1.0,
             rows=subject.rows,
             test=self.test,
             route=self.validation,
@@ -162,7 +164,8 @@ class Prospect:
         labels, classes = few.labels, len(few.labels.classes)
         objective = fitted_objective(params, classes)
         weights = class_weighted(params, labels.weights, labels.values, classes)
-        weighted = bool((weights != 1.0).any()) or params.sampling == "goss"
+        uneven = (self.subject.labels.weights != 1.0).any()  # in any row: few of them may look even
+        weighted = bool(uneven) or params.scale_pos_weight != 1.0 or params.sampling == "goss"
         bins = classes or (0 if chain.bins is None else int(chain.bins.max()) + 1)
         flagged = bool(bins and chain.purities and (weighted or objective.implied != "count"))
         flags = np.zeros((few.rows, bins - 1 if flagged else 0), dtype=np.int64)

@@ -21,7 +21,7 @@ from labelward.messages.codec import decode, encode
 from labelward.messages.tree import LevelSums
 from labelward.rng import Protection
 
-__all__ = ["Additions", "Sample", "UnitCosts", "additions_of", "measured", "training_cost"]
+__all__ = ["Adding", "Additions", "Sample", "UnitCosts", "additions_of", "measured", "training_cost"]
 
 Result = TypeVar("Result")
 
@@ -113,13 +113,33 @@ def training_cost(counts: Counts, costs: UnitCosts) -> float:
     return counts.encryptions * costs.encrypt + counts.decryptions * costs.decrypt + counts.additions * costs.add
 
 
-def additions_of(engine: Engine) -> Callable[[NDArray[np.int32], int], Additions]:
-    """Return what tells of groups [n, F], so many in each column, which additions the engine needs to sum by them."""
+@dataclass(frozen=True, kw_only=True)
+class Adding:
+    """How an engine adds.
+
+    Attributes:
+        summed: tells of groups [n, F], so many in each column, what the engine does to sum by them.
+        skips: whether cells that hold no rows cost nothing where sums are added to sums.
+    """
+
+    summed: Callable[[NDArray[np.int32], int], Additions]
+    skips: bool
+
+    def merged(self, before: NDArray[np.bool_] | None, more: NDArray[np.bool_]) -> tuple[Additions, NDArray[np.bool_]]:
+        """Return what adding sums to those before takes, if there are any, and which cells then hold rows."""
+        if before is None:
+            return Additions(0, 0.0), more
+        count = int(np.count_nonzero(before & more)) if self.skips else more.size
+        return Additions(count, count), before | more
+
+
+def additions_of(engine: Engine) -> Adding:
+    """Return how an engine adds."""
     if engine.name != "paillier":
-        return lambda grouped, n_groups: _singly(grouped, n_groups)
+        return Adding(summed=_singly, skips=False)
     from labelward.he.paillier.kernel import choose
 
-    return partial(_jointly, choose(str(engine.describe()["kernel"])).merge)
+    return Adding(summed=partial(_jointly, choose(str(engine.describe()["kernel"])).merge), skips=True)
 
 
 def _singly(grouped: NDArray[np.int32], n_groups: int) -> Additions:
@@ -182,7 +202,7 @@ def _measure(engine: Engine, sample: Sample, bits: int, insecure: bool) -> UnitC
     adding, few = additions_of(engine), groups[:_FEW]
     sums, taken = _best(lambda: held.group_sums(groups, sample.bins))
     _, once = _best(lambda: held.group_sums(few, sample.bins))
-    efforts = [adding(each, sample.bins).effort * parts for each in (few, groups)]
+    efforts = [adding.summed(each, sample.bins).effort * parts for each in (few, groups)]
     each = (taken - once) / max(1.0, efforts[1] - efforts[0]) if taken > once else taken / max(1.0, efforts[1])
     units |= {"add": each, "sum_message": max(0.0, once - efforts[0] * each)}
     return UnitCosts(

@@ -82,6 +82,8 @@ class Run:
     Attributes:
         active: name of the party that has the labels.
         kind: of the model.
+        mode: who may own the splits of which trees and levels.
+        side_by_side: how many trees grow at the same time, on average; their answers are waited for together.
         rows: training rows.
         test: rows that are predicted at the end.
         route: validation rows, whose sides owners tell after each tree.
@@ -94,6 +96,8 @@ class Run:
 
     active: str
     kind: str
+    mode: str
+    side_by_side: float
     rows: int
     test: int
     route: int
@@ -123,7 +127,8 @@ class PartyWork:
         seals: messages of sums; ``sums`` sums and ``sealed`` ciphertexts in all of them.
         opened: ciphertexts decrypted, in ``openings`` messages.
         own: rows × columns summed in the open, or grouped to be summed.
-        turns: of a passive party: how often the active party waits for an answer of it.
+        turns: of a passive party: how often the active party waits for an answer of it, at trees that grow side by side
+            for those of all of them at once.
         flows: what it sends, by receiver and type.
     """
 
@@ -159,18 +164,20 @@ def work(dry: Dry, run: Run) -> dict[str, PartyWork]:
     grown = [tree.rows * dry.scale for tree in dry.trees]
     mean_rows = sum(grown) / len(grown)
     each = run.rows if run.kind == "forest" else mean_rows
-    active.encryptions = form.parts * (run.rows * bool(run.federated) if run.kind == "forest" else each * run.federated)
+    asked = [any(tree.levels.values()) for tree in dry.trees if tree.levels]
+    active.encryptions = form.parts * each * _sendings(run, run.federated, asked)
     active.own = sum(tree.own for tree in dry.trees) * dry.scale / len(dry.trees) * run.trees
     width = max(1, sum(run.columns.values()))
     for name, trees in run.takes_part.items():
         peer, like = found[name], [tree for tree in dry.trees if name in tree.levels]
         if not trees or not like:
             continue
-        served = run.rows if run.kind == "forest" else mean_rows * trees
-        peer.prepared = served * form.parts
+        times = _sendings(run, trees, [bool(tree.levels[name]) for tree in like])
+        peer.prepared = each * times * form.parts
         every = sum(tree.every for tree in like) * dry.scale / len(like) * trees
         peer.own = every * run.columns[name] / width
-        _rows(active, name, form, each, 0 if run.kind == "forest" else trees)
+        if times:
+            _rows(active, (name, run), each, times)
         for tree in like:
             _tree(active, peer, (name, run), tree, trees / len(like), dry)
         _end(active, peer, (name, run), round(sum(tree.splits[name] for tree in like) / len(like) * trees))
@@ -178,6 +185,17 @@ def work(dry: Dry, run: Run) -> dict[str, PartyWork]:
     active.openings = sum(found[name].seals for name in run.takes_part)
     _greet(found, run)
     return found
+
+
+def _sendings(run: Run, trees: int, asked: Sequence[bool]) -> float:
+    """Return how often rows are encrypted or sent: not for trees that ask for no sums, and once for a forest.
+
+    Args:
+        trees: that might ask.
+        asked: which of their like did.
+    """
+    share = sum(asked) / max(1, len(asked))
+    return float(bool(trees) and share > 0) if run.kind == "forest" else trees * share
 
 
 def _end(active: PartyWork, peer: PartyWork, who: tuple[str, Run], splits: int) -> None:
@@ -190,16 +208,16 @@ def _end(active: PartyWork, peer: PartyWork, who: tuple[str, Run], splits: int) 
     peer.sends(run.active, "PredictAnswers", _size(PredictAnswers(splits, run.test, b""), (0,)) + _bin(bits))
 
 
-def _rows(active: PartyWork, peer: str, form: Form, rows: float, times: float) -> None:
-    """Count the messages of encrypted rows to one party, so often, or for 0 once for a forest."""
-    count, forest = round(rows), times == 0
-    kind, times = ("ForestRows", 1.0) if forest else ("TreeRows", times)
+def _rows(active: PartyWork, who: tuple[str, Run], rows: float, times: float) -> None:
+    """Count the messages of encrypted rows to one party, so often."""
+    (peer, run), form = who, who[1].form
+    count, forest = round(rows), run.kind == "forest"
     for part in range(blocks_of(count)):
         block = _block(form, "rows", (min(BLOCK_ROWS, count - part * BLOCK_ROWS),))
         place = (part, blocks_of(count))
         message = ForestRows(block, *place) if forest else TreeRows(0, *place, block)
         size = _size(message, (part,) if forest else (0, part)) + _bin(block.count * form.size)
-        active.sends(peer, kind, size * times, times)
+        active.sends(peer, type(message).__name__, size * times, times)
 
 
 def _tree(active: PartyWork, peer: PartyWork, who: tuple[str, Run], tree: DryTree, times: float, dry: Dry) -> None:
@@ -230,7 +248,7 @@ def _tree(active: PartyWork, peer: PartyWork, who: tuple[str, Run], tree: DryTre
             answer = SplitRows(0, depth, _empty(level.answered))
             size = _size(answer, (0, depth)) + _masks(level.answered, dry)
             peer.sends(run.active, "SplitRows", times * size, times)
-        peer.turns += times * (1 + bool(level.answered))
+        peer.turns += times * (1 + bool(level.answered)) / run.side_by_side
     end = Level(0, len(levels), (), ())
     active.sends(name, "Level", times * _size(end, (0, len(levels))), times)
     if others > 0:
