@@ -145,6 +145,20 @@ def test_more_parts_and_seeds_are_added_to_what_is_there(whole: Path, tmp_path: 
     assert rows(out) == rows(whole)
 
 
+def test_a_study_goes_on_in_a_folder_that_was_moved(tmp_path: Path) -> None:
+    """Tables that are made lie in the folder, so that they have another path then."""
+    table = DataSet(name="made", title="", generate=lambda seed: synthetic(60, 2, seed))
+    study = replace(TINY, tables=(table,), parts=TINY.parts[-1:], printed={}, expected={})
+    run_study(study, tmp_path / "one", seeds=1)
+    kept = (tmp_path / "one" / "trees-1" / "made" / "secureboost" / "1" / RESULTS_FILE).read_bytes()
+    (tmp_path / "one").rename(tmp_path / "two")
+    outcome = run_study(study, tmp_path / "two", seeds=2)
+    assert not outcome.failed
+    first, second = (tmp_path / "two" / task.path / RESULTS_FILE for task in outcome.jobs)
+    assert first.read_bytes() == kept
+    assert second.exists()
+
+
 @pytest.mark.slow
 def test_a_killed_study_goes_on_and_leaves_no_process(tmp_path: Path) -> None:
     """Killed so that it cannot clean up: its workers end by themselves, or they would still hold their folders."""
@@ -266,6 +280,9 @@ def test_a_data_set_for_which_nothing_would_be_run_is_refused(tmp_path: Path) ->
     with pytest.raises(InputError, match=r"'breast_cancer' does not stand in table 3, but in table 1, table 2"):
         run_study(study, tmp_path / "study", parts=["table 3"], datasets=["other", "breast_cancer"])
     assert not (tmp_path / "study").exists()
+    outcome = run_study(study, tmp_path / "study", parts=["table 3"])
+    assert list(outcome.missing) == ["Lost & found", ""]  # breast_cancer is not looked for
+    assert not outcome.tables
 
 
 def _tasks(study: Study) -> list[Task]:

@@ -20,7 +20,16 @@ from labelward.evaluate.private import LOCK_FILE, locked, output_errors, private
 from labelward.evaluate.results import RESULTS_FILE
 from labelward.job import Job
 
-__all__ = ["JOB_FILE", "TRAINING_FILE", "check_output", "claimed", "data_folder", "finished_in", "store_data"]
+__all__ = [
+    "JOB_FILE",
+    "TRAINING_FILE",
+    "check_output",
+    "claimed",
+    "data_folder",
+    "finished_in",
+    "follow_table",
+    "store_data",
+]
 
 JOB_FILE = "job.toml"
 TRAINING_FILE = "training.json"
@@ -127,6 +136,26 @@ def finished_in(out: Path, job: Job) -> Iterator[Path]:
                 with contextlib.suppress(OSError):
                     _empty(side)
                     _remove(side)
+
+
+def follow_table(out: Path, job: Job) -> None:
+    """Let the job of an audit's folder name its table where it lies now, after both were moved.
+
+    Nothing is changed where more of the job differs, or the file has another name. That the rows are those with which
+    the audit began is seen as it goes on.
+
+    Args:
+        job: completed.
+
+    Raises:
+        OutputError: the folder cannot be written.
+    """
+    with output_errors(out):
+        text = _job_text(out)
+        if text.startswith(_marker("audit")) and _differing(text, job.to_toml()) == ["data.table"]:
+            stored = str(tomllib.loads(text)["data"].get("table"))
+            if Path(stored).name == Path(str(job.data.table)).name:
+                _write_job(out, job, "audit")
 
 
 def _take_place(side: Path, out: Path) -> None:

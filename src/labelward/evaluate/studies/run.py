@@ -18,6 +18,8 @@ from pathlib import Path
 from labelward.data.catalogue import entries, load
 from labelward.errors import DataError, InputError, LabelwardError, OutputError
 from labelward.evaluate.audit import audit
+from labelward.evaluate.folder import follow_table
+from labelward.evaluate.kinds import completed
 from labelward.evaluate.private import LOCK_FILE, locked, output_errors, private_folder, replacing
 from labelward.evaluate.rehearse import VIEW
 from labelward.evaluate.watch import Watch, silent
@@ -84,9 +86,8 @@ def run_study(
         OutputError: the folder holds something else, or cannot be written, or another process has it; or the system
             ended a worker process.
     """
-    chosen, wanted = study.chosen(parts), study.data(datasets, every=bool(parts))
-    for table in wanted if datasets else ():
-        _check_shown(study, chosen, table)
+    chosen = study.chosen(parts)
+    wanted = _shown(study, chosen, study.data(datasets, every=bool(parts)), named=bool(datasets))
     number = study.seeds if seeds is None else seeds
     missing = {title: _UNKNOWN for name, title in study.absent.items() if not datasets or name in datasets}
     with _claimed(out, study):
@@ -113,17 +114,20 @@ def run_study(
     )
 
 
-def _check_shown(study: Study, chosen: Sequence[Part], table: DataSet) -> None:
-    """Refuse a data set for which nothing would be run."""
-    if not any(study.shown(part, (table,)) for part in chosen):
-        asked, others = (
-            ", ".join(part.name for part in parts) or "no part"
-            for parts in (chosen, [part for part in study.parts if study.shown(part, (table,))])
-        )
-        raise InputError(
-            f"study {study.name!r}: data set {table.name!r} does not stand in {asked}, but in {others}; name another "
-            "part or data set"
-        )
+def _shown(study: Study, chosen: Sequence[Part], tables: Sequence[DataSet], *, named: bool) -> tuple[DataSet, ...]:
+    """Return the data sets that any of these parts shows; refuse one that was named and for which nothing is run."""
+    found = tuple(table for table in tables if any(study.shown(part, (table,)) for part in chosen))
+    for table in tables if named else ():
+        if table not in found:
+            asked, others = (
+                ", ".join(part.name for part in parts) or "no part"
+                for parts in (chosen, [part for part in study.parts if study.shown(part, (table,))])
+            )
+            raise InputError(
+                f"study {study.name!r}: data set {table.name!r} does not stand in {asked}, but in {others}; name "
+                "another part or data set"
+            )
+    return found
 
 
 @contextmanager
@@ -224,9 +228,11 @@ def _results(tasks: Mapping[Path, Job], jobs: int, watch: Watch) -> Iterator[tup
 def _audit(job: Job, folder: Path) -> str | None:
     """Run one audit, or what is missing of it; return why it failed.
 
-    Of its views only the attacker's are kept: the active party's, with all sums that it decrypted, fill a disk.
+    A table that was made lies in the study's folder, which may have been moved since. Of the views only the
+    attacker's are kept: the active party's, with all sums that it decrypted, fill a disk.
     """
     try:
+        follow_table(folder, completed(job))
         audit(job, folder, explained=False, attackers=(ATTACKER,))
         for view in folder.glob(f"runs/*/*/{job.active.name}/{VIEW}"):
             with output_errors(view):
