@@ -58,6 +58,7 @@ def test_a_defended_run_is_told_as_such(call: Call, job: Path) -> None:
         (("--bandwidth", 5), ("--latency",)),
         (("--columns", "telco"), ("NAME=COUNT", "telco")),
         (("--columns", "telco=-1"), ("NAME=COUNT",)),
+        (("--columns", "telco=1000000"), ("below 1,000,000", "telco=1000000")),
         (("--columns", "telco=3", "--columns", "telco=4"), ("given twice",)),
         (("--columns", "telco=3"), ("telco", "are here")),
         (("--classes", 1), ("--classes", "got 1")),

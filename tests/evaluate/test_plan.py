@@ -14,9 +14,11 @@ import pyarrow.csv
 import pytest
 
 from labelward.data import load_source, prepare
+from labelward.defenses import leakage_meter
 from labelward.errors import InputError, JobError
 from labelward.evaluate.costs.brought import Elsewhere
 from labelward.evaluate.costs.estimate import Line, between, estimate
+from labelward.evaluate.costs.meter import meter_seconds
 from labelward.evaluate.costs.prospect import Prospect, foresee
 from labelward.evaluate.costs.units import UnitCosts, training_cost
 from labelward.evaluate.kinds import completed, make_engine
@@ -277,6 +279,16 @@ def test_an_audit_keeps_what_was_expected(job: Callable[..., Job], finished: tup
         if not row.defense:
             assert run.estimate.encryptions == row.cost.encryptions
             assert run.estimate.decryptions == row.cost.decryptions
+
+
+@pytest.mark.parametrize("rows", [100, 1_000_000])
+def test_the_meter_is_expected_to_read_when_it_does(rows: int) -> None:
+    """A second for each tree of a reading: all readings of the first trees, and the last."""
+    for trees in range(1, 41):
+        seen = range(1, min(trees, leakage_meter._MOST) + 1)
+        read = [one for one in seen if one * rows <= leakage_meter._LIGHT or one == trees or leakage_meter._is_due(one)]
+        told = meter_seconds((1 / rows, 0.0), [1], rows=(10, rows), takes_part={"telco": trees})
+        assert told == pytest.approx(sum(read))
 
 
 def test_the_training_cost_is_that_of_the_paper() -> None:

@@ -74,7 +74,7 @@ def _columns(given: Sequence[str]) -> dict[str, int]:
     for one in given:
         name, equals, count = one.partition("=")
         if not equals or not count.isdecimal() or len(count) > 6:
-            raise InputError(f"--columns: must be NAME=COUNT but got {one!r}")
+            raise InputError(f"--columns: must be NAME=COUNT, a count below 1,000,000, but got {one!r}")
         if name in found:
             raise InputError(f"--columns: {name!r} is given twice")
         found[name] = int(count)
