@@ -252,6 +252,13 @@ def test_a_tree_that_was_not_announced_is_refused_at_once(attempt: Any) -> None:
     assert "starts tree 7 where 0 is due" in str(error)
 
 
+def test_a_split_of_no_leaf_is_named_with_its_step(attempt: Any) -> None:
+    nowhere = (NodeSplit(77, RowMask(0, "bits", b"")),)
+    error = attempt("active", Level, lambda m: replace(m, splits=nowhere) if m.depth == 1 else m)
+    assert isinstance(error, PeerError)
+    assert (error.peer, error.message, error.step) == ("active", "Level", (0, 1))
+
+
 def test_sums_below_the_agreed_depth_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The party that owns the root's split knows its children, and yet sums none where trees have one split."""
     parts = {"active": np.zeros((40, 1)), "left": np.arange(40.0)[:, None]}

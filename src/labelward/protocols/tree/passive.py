@@ -211,7 +211,7 @@ class _Own:
         ctx, step = self.ctx, (tree.number, depth)
         level = tree.level = ctx.recv(ctx.active, Level, step)
         for split in level.splits:
-            self._split(tree.partition, split, ctx.active)
+            self._split(tree.partition, split, ctx.active, step)
         if list(level.build) != sorted(set(level.build)):
             raise PeerError(ctx.active, "asks for sums of nodes out of order", message="Level", step=step)
         for node in level.build:
@@ -279,7 +279,7 @@ class _Own:
             return
         ctx.send(ctx.active, SplitRows(tree.number, depth, tuple(answers)), step)
         for answer in answers:
-            self._split(tree.partition, answer, ctx.party)
+            self._split(tree.partition, answer, ctx.party, step)
 
     def _own_split(self, tree: _Tree, codes: LevelCodes, split: ChosenSplit, slot: int) -> NodeSplit:
         column, threshold = int(tree.columns[split.column]), codes.threshold(slot, split.column, split.code)
@@ -302,10 +302,11 @@ class _Own:
         bits = np.packbits(answers, bitorder="little").tobytes()
         self.ctx.send(self.ctx.active, PredictAnswers(len(answers), int(others.sum()), bits), (number,))
 
-    def _split(self, partition: Partition, split: NodeSplit, owner: str) -> None:
+    def _split(self, partition: Partition, split: NodeSplit, owner: str, step: tuple[int, int]) -> None:
         if not partition.knows(split.node):
-            raise PeerError(owner, f"told a split of node {split.node}, which is no leaf", message="Level")
-        with self.ctx.blaming(owner, "Level", ()):
+            reason = f"told a split of node {split.node}, which is no leaf"
+            raise PeerError(owner, reason, message="Level", step=step)
+        with self.ctx.blaming(owner, "Level", step):
             left = split.left.unpack(partition.size(split.node))
         partition.split(split.node, left, owner)
 
