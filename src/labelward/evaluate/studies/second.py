@@ -26,7 +26,7 @@ from labelward.evaluate.kinds import completed, make_attack, make_programs
 from labelward.evaluate.private import replacing
 from labelward.evaluate.rehearse import MODEL, VIEW
 from labelward.evaluate.results import run_folder
-from labelward.job import Job, Kind
+from labelward.job import Job
 from labelward.party.view import View
 
 from .plan import ATTACKER, SECOND, Study, Task
@@ -102,7 +102,7 @@ def ensure_second(study: Study, task: Task, job: Job, folder: Path) -> None:
     quantities = encode_quantities(source.tables[0], task.table.secret, f"table {source.name!r}")
     rows = data.train_ids.astype(np.int64)
     secret = np.searchsorted(label_bins(quantities[rows], 2), quantities[rows])
-    attack = make_attack(Kind(kinds[0].kind, kinds[0].params))
+    attack = make_attack(kinds[0])
     run = run_folder(folder, [], task.seed) / ATTACKER
     scores = _second(attack, View.load(run / VIEW), data, secret, model=run / MODEL, job=job, seed=task.seed)
     with replacing(folder / SECOND_FILE) as file:
