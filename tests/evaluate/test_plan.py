@@ -285,7 +285,7 @@ def test_an_audit_keeps_what_was_expected(job: Callable[..., Job], finished: tup
 def test_the_meter_is_expected_to_read_when_it_does(rows: int) -> None:
     """A second for each tree of a reading: all readings of the first trees, and the last."""
     for trees in range(1, 41):
-        seen = range(1, min(trees, leakage_meter._MOST) + 1)
+        seen = range(1, min(trees, leakage_meter.MOST_TREES) + 1)
         read = [one for one in seen if one * rows <= leakage_meter._LIGHT or one == trees or leakage_meter._is_due(one)]
         told = meter_seconds((1 / rows, 0.0), [1], rows=(10, rows), takes_part={"telco": trees})
         assert told == pytest.approx(sum(read))

@@ -41,14 +41,24 @@ from labelward.party.context import Progress, silent
 from labelward.party.policy import CandidateSplits, PendingSplit, Policy, Setup, SplitReveal, VisibleRows
 from labelward.rng import learning
 
-__all__ = ["LeakageBudget", "LeakageMeter", "Measure", "Reading", "added_information", "reading"]
+__all__ = [
+    "MOST_TREES",
+    "LeakageBudget",
+    "LeakageMeter",
+    "Measure",
+    "Reading",
+    "added_information",
+    "is_read",
+    "reading",
+    "starts_of",
+]
 
 Rows = NDArray[np.int32]
 Labels = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _STARTS = 5
-_MOST = 16
+MOST_TREES = 16
 """So many trees are counted, the first that a party sees: in a boosted model the others weigh next to nothing."""
 _LIGHT = 200_000
 """Rows times trees up to which every tree is measured, with all starts of Louvain's method."""
@@ -106,10 +116,9 @@ def reading(leaves: Rows, labels: Labels, party: str, measure: Measure) -> Readi
             party's columns.
         labels: int64 [rows]: classes; of quantities the bins that they are cut into.
     """
-    counted, weights = weighted(leaves[:_MOST], measure.eta, measure.together)
+    counted, weights = weighted(leaves[:MOST_TREES], measure.eta, measure.together)
     rng = learning(measure.seed, party, 0, "leakage meter")
-    starts = _STARTS if counted.size <= _LIGHT else 1
-    signatures, found = communities(counted, weights, rng=rng, starts=starts)
+    signatures, found = communities(counted, weights, rng=rng, starts=starts_of(counted.size))
     community = found.community[signatures.group]
     groups = signatures.group if len(counted) == len(leaves) else merge(leaves).group
     if labels.min() == labels.max():  # there is nothing to know
@@ -150,7 +159,7 @@ class LeakageMeter(Policy):
 
     def after_rows(self, rows: VisibleRows) -> None:
         """Measure, or remember what there is to measure should no further tree follow."""
-        if rows.leaves.size <= _LIGHT or _is_due(rows.tree + 1):
+        if is_read(rows.leaves.size, rows.tree + 1):
             self._read(rows)
         else:
             self._unread[rows.party] = rows
@@ -182,7 +191,7 @@ class LeakageMeter(Policy):
     def _read(self, rows: VisibleRows) -> None:
         self._unread.pop(rows.party, None)
         found = self._reading(rows)
-        if len(rows.leaves) >= _MOST:
+        if len(rows.leaves) >= MOST_TREES:
             self._full[rows.party] = found
         self.readings.setdefault(rows.party, {})[rows.tree + 1] = found
         self._progress(f"leakage {rows.party}", round(1000 * found.v_measure), 1000)
@@ -192,6 +201,16 @@ class LeakageMeter(Policy):
         if known is None:
             return reading(rows.leaves, self._labels, rows.party, self.measure)
         return replace(known, groups=joint_information(merge(rows.leaves).group, self._labels))
+
+
+def starts_of(size: int) -> int:
+    """Return from how many starts Louvain's method is begun, for so many rows times trees."""
+    return _STARTS if size <= _LIGHT else 1
+
+
+def is_read(size: int, trees: int) -> bool:
+    """Return whether the meter reads after so many trees, whatever follows; ``size`` is rows times those it counts."""
+    return size <= _LIGHT or _is_due(trees)
 
 
 def _is_due(trees: int) -> bool:

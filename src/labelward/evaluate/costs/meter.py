@@ -13,12 +13,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.defenses.leakage_meter import Measure, reading
+from labelward.defenses.leakage_meter import MOST_TREES, Measure, is_read, reading, starts_of
 
 __all__ = ["groups_of", "meter_seconds", "reading_cost"]
-
-_STARTS, _LIGHT, _MOST = 5, 200_000, 16
-"""As the meter reads: starts where rows times trees are at most so many, and the most trees that are read."""
 
 
 def groups_of(leaves: NDArray[np.int32]) -> list[int]:
@@ -38,7 +35,7 @@ def reading_cost(
     reading(leaves[:1], labels, party, measure)  # compiled code is read once in a process
     one, several = (_timed(leaves[:count], labels, party, measure) for count in (1, trees))
     found = groups_of(leaves[:trees])
-    each = max(0.0, several - trees * one) / (found[-1] * trees * _starts(rows, trees))
+    each = max(0.0, several - trees * one) / (found[-1] * trees * starts_of(rows * trees))
     return one / rows, each
 
 
@@ -62,12 +59,10 @@ def meter_seconds(
     few, every = rows
     total = 0.0
     for trees in takes_part.values():
-        for seen in range(1, min(trees, _MOST) + 1):
-            third = seen // 3 if seen % 3 == 0 else seen
-            due = every * seen <= _LIGHT or any(part & (part - 1) == 0 for part in (seen, third))
-            if due or seen == trees:
+        for seen in range(1, min(trees, MOST_TREES) + 1):
+            if is_read(every * seen, seen) or seen == trees:
                 apart = _groups(groups, few, seen) * every / few
-                total += seen * (cost[0] * every + cost[1] * apart * _starts(every, seen))
+                total += seen * (cost[0] * every + cost[1] * apart * starts_of(every * seen))
     return total
 
 
@@ -76,7 +71,3 @@ def _groups(groups: Sequence[int], rows: int, trees: int) -> float:
         return groups[trees - 1]
     together, before = rows - groups[-1], rows - (groups[-2] if len(groups) > 1 else 1)
     return rows - together * (together / max(1, before)) ** (trees - len(groups))
-
-
-def _starts(rows: int, trees: int) -> int:
-    return _STARTS if rows * trees <= _LIGHT else 1
