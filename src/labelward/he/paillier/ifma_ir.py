@@ -195,6 +195,9 @@ def whole(number: Any) -> Any:
     return ir.Constant(I64, number) if isinstance(number, int) else number
 
 
+_NOTHING_AHEAD = ir.Constant(NUMBER, None), whole(0)
+
+
 def loop(builder: ir.IRBuilder, start: Any, stop: Any, step: int) -> Any:
     """Loop over range(start, stop, step)."""
     return cgutils.for_range_slice(builder, start, stop, whole(step), intp=I64)
@@ -290,7 +293,7 @@ def _call(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, m
     def lanes(array: Any) -> Any:
         return builder.bitcast(array.data, NUMBERS)
 
-    ahead, places = ir.Constant(NUMBER, None), whole(0)
+    ahead, places = _NOTHING_AHEAD
     if multiplying:
         acc, x, y, m, inverse, out, *coming = arrays
         rows = builder.extract_value(y.shape, 0)
@@ -361,8 +364,7 @@ def square(typing_context: Any, acc: Any, x: Any, m: Any, inverse: Any, out: Any
         rows, limbs = builder.extract_value(x.shape, 0), builder.extract_value(m.shape, 0)
         builder.call(_square(builder.module), [scratch, number, rows])
         reduction = _function(builder.module, multiplying=False)
-        nothing = ir.Constant(NUMBER, None), whole(0)
-        builder.call(reduction, [scratch, scratch, scratch, m.data, inverse, limbs, rows, target, *nothing])
+        builder.call(reduction, [scratch, scratch, scratch, m.data, inverse, limbs, rows, target, *_NOTHING_AHEAD])
         return context.get_dummy_value()
 
     return types.void(acc, x, m, inverse, out), generate

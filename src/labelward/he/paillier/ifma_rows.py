@@ -94,14 +94,12 @@ class IfmaRows:
         no_row = self._count - start
         for entries in batches(groups, n_groups, joined, no_row, threads=self._threads, most=_BATCH):
             if len(entries.order):
-                with self._places(len(entries.leads) + LANES * self._shares(entries) + 1) as pieces:
-                    owners = self._joint(start, entries, pieces)
+                shares = _shares(len(entries.order), _FEW, self._threads)
+                with self._places(len(entries.leads) + LANES * shares + 1) as pieces:
+                    owners = self._joint(start, entries, pieces, shares)
                     members = entries.members(owners, len(made))
                     made[members.cells] = self._close(self._merge(pieces, members))
         return made.tobytes()
-
-    def _shares(self, entries: Entries) -> int:
-        return _shares(len(entries.order), _FEW, self._threads)
 
     @contextmanager
     def _places(self, count: int) -> Iterator[Pieces]:
@@ -124,13 +122,12 @@ class IfmaRows:
             np.zeros(count, np.int64),
         )
 
-    def _joint(self, start: int, entries: Entries, pieces: Pieces) -> NDArray[np.int32]:
-        """Multiply the rows of each joint cell; a cell has a piece for each stretch that it lies in.
+    def _joint(self, start: int, entries: Entries, pieces: Pieces, shares: int) -> NDArray[np.int32]:
+        """Multiply the rows of each joint cell, in so many shares; a cell has a piece for each stretch it lies in.
 
         Returns:
             The joint cell of each of ``pieces``; -1 where there is none.
         """
-        shares = self._shares(entries)
         length = -(-len(entries.order) // (LANES * shares))
         pieces.products[-1] = self._key.neutral
         owners = np.full(len(pieces.products), -1, np.int32)

@@ -107,12 +107,12 @@ def sum_lanes(
             if entry >= len(order):
                 continue
             if entry == 0 or cells[entry] != cells[entry - 1]:
-                begin = rows[leads[cells[entry]]]
+                lead = rows[leads[cells[entry]]]
                 acc[t:, lane] = _ZERO
                 sums[lane, t:] = _ZERO
                 for j in range(t):
-                    acc[j, lane] = begin[0, j]
-                    sums[lane, j] = begin[1, j]
+                    acc[j, lane] = lead[0, j]
+                    sums[lane, j] = lead[1, j]
                 exponents[lane] = 1
             elif step == 0:
                 acc[:, lane] = _ZERO
@@ -125,8 +125,8 @@ def sum_lanes(
             if entry + 1 < len(order):
                 ahead[lane, 0], ahead[lane, 1] = base + np.int64(order[entry + 1]) * size, lines
                 if cells[entry + 1] != cells[entry]:
-                    lead = np.int64(leads[cells[entry + 1]])
-                    ahead[LANES + lane, 0], ahead[LANES + lane, 1] = base + lead * size, lines
+                    following = np.int64(leads[cells[entry + 1]])
+                    ahead[LANES + lane, 0], ahead[LANES + lane, 1] = base + following * size, lines
             row = rows[order[entry]]
             for j in range(t):
                 sums[lane, j] += row[1, j]

@@ -12,13 +12,13 @@ from typing import Any, cast
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
+
+from labelward.he.paillier.ifma_ir import prefetch
 
 __all__ = ["at", "call_3", "call_4", "call_5", "call_7", "carry_of", "fetch", "load", "store"]
 
 _intrinsic = cast("Callable[[Callable[..., Any]], Callable[..., Any]]", intrinsic)
-_insert: Callable[..., Any] = cgutils.get_or_insert_function
 
 _WORD = ir.IntType(64)
 
@@ -102,11 +102,7 @@ def fetch(typing_context: Any, address: Any) -> Any:
     """Ask for what lies around an address to be brought near, since it is needed soon."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
-        byte, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, i32, i32, i32])
-        function = _insert(builder.module, kind, "llvm.prefetch.p0")
-        hints = [ir.Constant(i32, value) for value in (0, 3, 1)]  # to read, keep it near, data
-        builder.call(function, [builder.inttoptr(arguments[0], byte), *hints])
+        prefetch(builder, arguments[0])
         return context.get_dummy_value()
 
     return types.void(types.int64), generate
