@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
+import pytest
 from hypothesis import settings
 
 # Compiled kernels make the first example of a property slow and the others fast: no example has a time limit.
-settings.register_profile("labelward", deadline=None)
+# A developer's machine draws new examples in each run; CI the same in every run, so that it judges the change alone.
+settings.register_profile("labelward", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("labelward")
+
+TORCH_SEED = int(os.environ.get("LABELWARD_TEST_SEED", "0"))
+
+
+@pytest.fixture(autouse=True)
+def the_same_weights_in_any_order() -> None:
+    """A module made in a test draws its weights from torch's own generator, which other tests have drawn from."""
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(TORCH_SEED)

@@ -103,8 +103,8 @@ def test_modules_of_one_s_own_over_images() -> None:
         return nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 4))
 
     bottoms = {"active": bottom(), "telco": bottom()}
-    model = SplitNetClassifier(bottom=bottoms, top_model=nn.Linear(8, 2), **SMALL).fit(X, y)
-    assert model.score(X, y) > 0.9
+    model = SplitNetClassifier(bottom=bottoms, top_model=nn.Linear(8, 2), **{**SMALL, "epochs": 20})
+    assert model.fit(X, y).score(X, y) > 0.9  # of 25 draws of the modules' weights the worst gave 1.0
     assert model.held_by("telco", X).shape == (200, 1, 6, 4)
     with pytest.raises(ValueError, match="X: the rows of active, telco are needed"):
         model.predict({"active": X["active"]})
