@@ -15,8 +15,10 @@ import msgspec
 import pyarrow.parquet
 import pytest
 import torch
+from typer.testing import CliRunner, Result
 
 from labelward.attacks.contract import Aux, Guess, Own
+from labelward.cli.app import app
 from labelward.errors import JobError
 from labelward.evaluate import attacking
 from labelward.evaluate.audit import audit
@@ -133,6 +135,50 @@ def test_a_new_process_reaches_the_same_figures_with_what_the_party_has(
     for metric in ("accuracy", "auc", "f1"):
         assert found[metric] == pytest.approx(wanted[metric], abs=1e-9)  # another process, other threads
         assert found["chance"][metric] == pytest.approx(wanted["chance"][metric], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        (["auxiliary=40"], ["auxiliary is 40, but table", "known-10.parquet", "10 rows"]),
+        (["auxiliary=9", "steps=4"], ["auxiliary is 9, but table", "known-10.parquet", "10 rows"]),
+        (["steps=4"], []),
+        (["auxiliary=10", "steps=4"], []),
+        (["auxiliary=40", "labels=direct", "steps=4"], []),
+    ],
+)
+def test_the_file_of_known_labels_says_how_many_there_are(
+    nets: Finished, tmp_path: Path, parameters: list[str], words: list[str]
+) -> None:
+    """With labels read from gradients auxiliary is how many of these count, whatever the attacker was told."""
+    ended = attack_by_hand(nets[0], tmp_path, "telco", "passive-completion", parameters)
+    refused_with(ended, words)
+    assert (tmp_path / "guess.parquet").exists() == (not words)
+
+
+@pytest.mark.parametrize("kind", ["passive-completion", "active-completion", "direct"])
+def test_the_active_party_s_view_is_refused(nets: Finished, tmp_path: Path, kind: str) -> None:
+    ended = attack_by_hand(nets[0], tmp_path, "active", kind, [])
+    refused_with(ended, [f"{kind} reads the view of a passive party, but 'active' is the active party"])
+    assert not (tmp_path / "guess.parquet").exists()
+
+
+def attack_by_hand(out: Path, tmp_path: Path, party: str, kind: str, parameters: list[str]) -> Result:
+    data, view = out / "data" / "1", run_folder(out, [], 1) / party / "view"
+    arguments = ["attack", view, "--features", data / f"{party}.parquet", "--known", data / "known-10.parquet"]
+    arguments += ["--attack", kind, "--classes", 2, "--seed", 1, "--out", tmp_path / "guess.parquet"]
+    arguments += [word for each in parameters for word in ("--param", each)]
+    return CliRunner().invoke(app, [str(each) for each in arguments], prog_name="labelward")
+
+
+def refused_with(ended: Result, words: list[str]) -> None:
+    """Exit code 2 and one line without a traceback; for no words, success."""
+    assert ended.exit_code == (2 if words else 0), ended.output
+    lines = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
+    assert len(lines) == bool(words)
+    assert "Traceback" not in ended.output
+    for word in words:
+        assert word in lines[0]
 
 
 def run(*arguments: str) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from labelward.attacks.clustering import checked_classes, same_rows
 from labelward.attacks.contract import Attack, Aux, Guess, Own
-from labelward.attacks.nets.gradients import gradients_by_row
+from labelward.attacks.nets.gradients import gradients_by_row, refuse_active
 from labelward.errors import DataError, JobError, unknown_name
 from labelward.party.view import View
 
@@ -73,10 +73,12 @@ class Direct(Attack):
         """Return a class for every training row; notes count rows without a gradient and rows it leaves open.
 
         Raises:
-            DataError: ``own`` does not hold the view's rows; the gradients are not those of class logits, or digests.
+            DataError: the view is the active party's; ``own`` does not hold its rows; the gradients are not those of
+                class logits, or digests.
             FileFormatError: records of the view contradict each other.
             InputError: fewer classes than one, or more than rows.
         """
+        refuse_active(view, self.kind)
         same_rows(view, own)
         checked_classes(view, aux)
         if view.parameter("model.top") is not False:

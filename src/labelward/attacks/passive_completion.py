@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from labelward.attacks.clustering import checked_classes, same_rows
 from labelward.attacks.contract import Attack, Aux, Guess, Own
 from labelward.attacks.direct import Direct
-from labelward.attacks.nets.gradients import was_trained
+from labelward.attacks.nets.gradients import refuse_active, was_trained
 from labelward.errors import DataError, JobError, unknown_name
 from labelward.party.view import View
 
@@ -88,12 +88,13 @@ class Completion(Attack):
         On a view without gradients the bottom model that nothing has trained is completed.
 
         Raises:
-            DataError: ``own`` does not hold the view's rows, or no bottom model that takes them; a class has no known
-                row; known rows are not the view's.
+            DataError: the view is the active party's; ``own`` does not hold its rows, or no bottom model that takes
+                them; a class has no known row; known rows are not the view's.
             DependencyError: torch is not installed.
             FileFormatError: records of the view contradict each other.
             InputError: fewer classes than one, or more than rows.
         """
+        refuse_active(view, self.kind)
         same_rows(view, own)
         checked_classes(view, aux)
         bottom = own.bottom if was_trained(view) else own.untrained

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from labelward.attacks.contract import Aux, Guess, Own
+from labelward.attacks.contract import Attack, Aux, Guess, Own
 from labelward.data import Split, encode_as, origin, read_ids, read_table
 from labelward.data.labels import encode_labels, encode_quantities, label_bins
 from labelward.data.tables import find_column
@@ -97,7 +97,8 @@ def attack_view(
             be the view's, in any order; a passive party may bring all rows of the run. Without ids only the number of
             rows is checked: they must be in the view's order, and are numbered from 0.
         kind: of the attack.
-        params: of the attack.
+        params: of the attack. Of those with known labels the table of these says how many there are; ``auxiliary`` may
+            stand here, too, where it is their number.
         classes: number of classes that the attacker knows there to be; of quantities, of the bins to guess.
         seed: of the run; gives the draws that the audit's attack had.
         id_column: the table's column of row ids; by default ``id``, if there is one. Likewise of the known labels.
@@ -107,7 +108,8 @@ def attack_view(
     Raises:
         FileFormatError: the view is damaged or cut off, or does not say whose rows it speaks of.
         DataError: the table cannot be used, or has other columns or rows than the view's party had.
-        JobError: an unknown attack or parameter.
+        JobError: an unknown attack or parameter; no known labels where the attack needs some, or another number of them
+            than ``auxiliary``.
     """
     attack = make_attack(Kind(kind, params), "")
     view = View.load(view_dir)
@@ -139,6 +141,8 @@ def attack_view(
     aux = Aux(classes=classes)
     if told.known is not None:
         rows, labels, _ = read_known(told.known, ids, told.label, id_column)
+        if "auxiliary" in params:
+            _check_count(attack, len(rows), told.known)
         aux = Aux(classes=classes, known_rows=rows, known_labels=labels)
     if attack.labels_needed and not len(aux.known_rows):
         raise JobError(f"{kind} needs the labels of some rows; give a table of those that the attacker was told")
@@ -346,6 +350,16 @@ def _training_rows(view: View, table: pa.Table, column: str, place: str) -> pa.T
     begin = began.message
     split = Split.of(begin.validation.unpack(table.num_rows), begin.test.unpack(table.num_rows))
     return table.take(pa.array(np.argsort(read_ids(table, column, place))[split.train]))
+
+
+def _check_count(attack: Attack, count: int, known: Path) -> None:
+    """Refuse a table of another number of known labels than was asked for: an attacker knows all that it was told."""
+    wanted = attack.labels_needed
+    if wanted not in (0, count):
+        raise JobError(
+            f"auxiliary is {wanted}, but table {str(known)!r} has the labels of {count} rows, and the attack learns "
+            f"from all of them; leave auxiliary out, or give a table of {wanted} rows"
+        )
 
 
 def _check_columns(view: View, held: Sequence[str], place: str) -> None:

@@ -127,6 +127,13 @@ class LabelAttackContract(AttackContract):
         blind = self.guess(empty)
         np.testing.assert_array_equal(blind.values, self.guess(empty, own=replace(self.own(), bottom=None)).values)
 
+    def test_refuses_the_active_party_s_view(self) -> None:
+        """It has the labels and receives no gradient: a guess from it would be no attack, whatever it scored."""
+        view = self.view("bank")
+        active = View(msgspec.structs.replace(view.header, role="active"))
+        with pytest.raises(DataError, match="'bank' is the active party"):
+            self.guess(active)
+
     def test_permuted_labels_score_at_chance(self) -> None:
         """The mean score over 20 permutations of the truth is within 3 standard errors of the stated chance."""
         guess, rng = self.guess(self.view()), np.random.default_rng(9)

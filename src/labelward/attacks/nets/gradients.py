@@ -11,7 +11,26 @@ from labelward.errors import CodecError, DataError, FileFormatError
 from labelward.messages.splitnn import BatchGradients, EpochOrder
 from labelward.party.view import View
 
-__all__ = ["gradients_by_row", "was_trained"]
+__all__ = ["gradients_by_row", "refuse_active", "was_trained"]
+
+
+def refuse_active(view: View, kind: str) -> None:
+    """Refuse the active party's view, to which no gradient is returned.
+
+    An empty view of a passive party is none of these: what an attack reaches on it is its baseline.
+
+    Args:
+        view: of a party of a split network.
+        kind: of the attack.
+
+    Raises:
+        DataError: the view is the active party's.
+    """
+    if view.header.role == "active":
+        raise DataError(
+            f"{kind} reads the view of a passive party, but {view.party!r} is the active party: it has the labels "
+            "itself, and no gradient is returned to it"
+        )
 
 
 def was_trained(view: View) -> bool:
