@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from lying import Change, Liar
 
 import wiring
 from labelward.errors import EncryptionError, HandshakeError, LabelwardError, PeerError
 from labelward.he.contract import Layout
 from labelward.messages.base import CipherDigest, Message, RowMask
-from labelward.messages.codec import decode, encode
 from labelward.messages.setup import KeyOffer
 from labelward.messages.tree import (
     ChosenSplits,
@@ -29,25 +29,9 @@ from labelward.messages.tree import (
     TreeStart,
 )
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
-from labelward.transport.base import Transport
 from wiring import Setting, make_labels, make_parts, with_missing
 
-Change = Callable[[Any], Message]
 replace = msgspec.structs.replace
-
-
-class Liar(wiring.Wire):
-    """Sends other messages of one type than its program meant to."""
-
-    def __init__(self, inner: Transport, who: str, kind: type[Message], change: Change) -> None:
-        super().__init__(inner)
-        self.who, self.kind, self.change = who, kind, change
-
-    def send(self, peer: str, frame: bytes) -> None:
-        message, step = decode(frame)
-        if self.party == self.who and isinstance(message, self.kind):
-            frame = encode(self.change(message), step)
-        super().send(peer, frame)
 
 
 @pytest.fixture
@@ -210,6 +194,10 @@ ACTIVE = [
     ("fewer rows", TreeStart, lambda m: replace(m, rows=RowMask.pack(np.arange(60) > 3))),
     ("repeats of other rows", TreeStart, lambda m: replace(m, repeats=b"\1\1")),
     ("rows that are drawn no times", TreeStart, lambda m: replace(m, repeats=bytes(54))),
+    ("repeats where rows are drawn once", TreeStart, lambda m: replace(m, repeats=b"\2" * 54)),
+    ("a split below a split", Level, lambda m: replace(m, splits=(*m.splits, *map(below, m.splits)))),
+    ("a side without rows", Level, lambda m: replace(m, splits=first(m.splits, one_sided))),
+    ("a split that parts no rows", ChosenSplits, lambda m: replace(m, splits=first(m.splits, everything))),
     ("no trees", TreeStart, lambda m: replace(m, together=0)),
     ("another tree", TreeStart, lambda m: replace(m, tree=m.tree + 1)),
     ("a tree before the first", TreeStart, lambda m: replace(m, tree=-1)),
@@ -217,6 +205,21 @@ ACTIVE = [
     ("fewer splits than none", TrainingEnd, lambda m: replace(m, records=-1)),
     ("rows that are not there", PredictRequest, lambda m: replace(m, stop=m.stop + 5) if m.stop > m.start else m),
 ]
+
+
+def below(split: NodeSplit) -> NodeSplit:
+    """The left child, split again in the same message; the sides are as they may be."""
+    rows = int(split.left.unpack(split.left.total).sum())
+    return NodeSplit(2 * split.node + 1, RowMask.pack(np.arange(rows) > rows // 2))
+
+
+def one_sided(split: NodeSplit) -> NodeSplit:
+    return NodeSplit(split.node, RowMask.pack(np.ones(split.left.total, dtype=np.bool_)))
+
+
+def everything(split: Any) -> Any:
+    """All known values, and the missing ones."""
+    return replace(split, column=0, code=7, missing_left=True, categories=())
 
 
 def unknown_bin(split: Any) -> Any:
@@ -274,6 +277,7 @@ FOREST = [
     ("left", "other rows", SplitRows, lambda m: replace(m, splits=first(m.splits, flipped))),
     ("active", "repeats of other rows", TreeStart, lambda m: replace(m, repeats=m.repeats[:-1])),
     ("active", "rows that are drawn no times", TreeStart, lambda m: replace(m, repeats=bytes(len(m.repeats)))),
+    ("active", "rows that are drawn without end", TreeStart, lambda m: replace(m, repeats=b"\xff" * len(m.repeats))),
     ("active", "a digest of gradients", ForestRows, lambda m: replace(m, gradients=digest(m.gradients))),
     ("active", "gradients of fewer rows", ForestRows, lambda m: replace(m, gradients=replace(m.gradients, shape=(7,)))),
     ("active", "a block too many", ForestRows, lambda m: replace(m, parts=m.parts + 1)),

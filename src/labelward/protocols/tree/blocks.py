@@ -94,6 +94,11 @@ class Arriving:
             raise PeerError(ctx.active, reason, message=name, step=step)
         if not isinstance(block, CipherBlock) or block.shape != (due,):
             raise PeerError(ctx.active, f"sent no block of {due} encrypted rows", message=name, step=step)
+        if due * sum(block.layout.widths()) > 8 * len(block.data):
+            reason = (
+                f"tells of {len(block.layout.bounds)} numbers a row, for which {len(block.data)} bytes have no room"
+            )
+            raise PeerError(ctx.active, reason, message=name, step=step)
         with ctx.phase("prepare rows"), ctx.blaming(ctx.active, name, step):
             if self._rows is None:
                 self._rows = self._public.collect(block.layout, self.n)

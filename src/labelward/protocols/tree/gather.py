@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import PeerError
 from labelward.he.contract import CipherBlock, Layout, PrivateKey
+from labelward.kernels.scan import CATEGORICAL
 from labelward.messages.base import Array
 from labelward.messages.tree import DecryptedSums
 from labelward.messages.tree import LevelSums as LevelSumsMessage
@@ -26,6 +27,8 @@ _SUMS_AT_ONCE = 1 << 16
 _CELLS_AT_ONCE = 1 << 24
 _MOST_PARTS = 1 << 16
 _MOST_BINS = (1 << 16) - 1  # codes have 16 bits, one of which is for missing values
+_MOST_CATEGORIES = 1000  # no table's column is encoded with more
+_MOST_COLUMNS = 1 << 20
 
 
 def parts(sizes: NDArray[np.int32], slots: int, rows: int) -> list[list[int]]:
@@ -52,7 +55,9 @@ class Asked:
     Attributes:
         tree: the peer's number of the tree.
         nodes: that were to be summed.
-        most_bins: that any ordered column may have; 0 for no limit.
+        most_bins: that any ordered column may have.
+        above: the size and kind of each of the peer's columns, as it told them with the level above; None where this is
+            its first level of the tree.
         totals: int64 [nodes, k] of all rows of the nodes.
         count: which of the k numbers counts rows.
     """
@@ -63,6 +68,7 @@ class Asked:
     nodes: tuple[int, ...]
     layout: Layout
     most_bins: int
+    above: Mapping[int, tuple[int, int]] | None
     totals: Integers
     count: int
 
@@ -71,11 +77,12 @@ def receive_sums(ctx: Context, asked: Asked, private: PrivateKey) -> LevelSums:
     """Receive, decrypt and observe all parts of a peer's level.
 
     Raises:
-        PeerError: a part does not fit what was asked, or the parts do not fit together.
+        PeerError: a part does not fit what was asked, or the parts do not fit together. Nothing of a part is unpacked
+            before its columns, their bins and its cells are known to be what may come.
     """
     received = list(_receive(ctx, asked, private))
     columns = [column for message, _ in received for column in message.columns]
-    if sorted(columns) != list(range(len(columns))):
+    if sorted(columns) != list(range(len(columns if asked.above is None else asked.above))):
         raise _wrong(asked, "sent sums that leave out columns or repeat them", 0)
     sizes, kinds = np.ones(len(columns), dtype=np.int32), np.zeros(len(columns), dtype=np.int8)
     sums_of: dict[int, Integers] = {}
@@ -99,12 +106,15 @@ def _block(columns: Integers, sums_of: dict[int, Integers], sizes: NDArray[np.in
 
 
 def _receive(ctx: Context, asked: Asked, private: PrivateKey) -> Iterator[tuple[LevelSumsMessage, Integers]]:
-    part, total = 0, 1
+    part, total, told_of = 0, 1, 0
     while part < total:
         step = (asked.tree, asked.depth, part)
         message = ctx.recv(asked.peer, LevelSumsMessage, step)
         total = message.parts if part == 0 else total
         _check(asked, message, part, total)
+        told_of += len(message.columns)
+        if told_of > (_MOST_COLUMNS if asked.above is None else len(asked.above)):
+            raise _wrong(asked, f"sent sums of {told_of} columns, which are more than it can have", part)
         with ctx.blaming(asked.peer, "LevelSums", step):
             told = Told.unpack(message.cells, message.implied, message.sizes, len(asked.nodes))
             sealed = _sealed(asked, message, part, len(told.sent))
@@ -125,11 +135,13 @@ def _check(asked: Asked, message: LevelSumsMessage, part: int, total: int) -> No
         raise _wrong(asked, f"sent part {message.part} of {message.parts} where {part} of {total} is due", part)
     if len(sizes) != len(message.columns) or len(kinds) not in (0, len(sizes)) or any(kind > 3 for kind in kinds):
         raise _wrong(asked, "sent sums whose columns are not described", part)
-    ordered = [size for at, size in enumerate(sizes) if not kinds or kinds[at] != 1]
-    if any(size < 1 for size in sizes) or (asked.most_bins and max(ordered, default=1) > asked.most_bins):
-        raise _wrong(asked, f"sent {max(sizes)} bins", part)
-    if max(sizes, default=1) > _MOST_BINS:
-        raise _wrong(asked, f"sent {max(sizes)} bins", part)
+    described = list(zip(sizes, kinds or bytes(len(sizes)), strict=True))
+    bins = min(asked.most_bins, _MOST_BINS)
+    for size, kind in described:
+        if not 1 <= size <= (_MOST_CATEGORIES if kind == CATEGORICAL else bins):
+            raise _wrong(asked, f"sent {size} bins of a column", part)
+    if asked.above is not None and [asked.above.get(column) for column in message.columns] != described:
+        raise _wrong(asked, "sent sums of other columns than before", part)
     if len(sizes) > 1 and len(sizes) * len(asked.nodes) * max(sizes) > _SUMS_AT_ONCE:
         raise _wrong(asked, f"sent {len(sizes)} columns of {max(sizes)} bins in one message", part)
 

@@ -48,13 +48,15 @@ class LevelSums:
         """Whether predictions may only rise, or fall, with some column."""
         return any(np.isin(block.kinds, (RISING, FALLING)).any() for block in self.blocks)
 
-    def same_columns(self, other: LevelSums) -> bool:
-        """Whether both are of the same columns, with as many bins each."""
-        return len(self.blocks) == len(other.blocks) and all(
-            np.array_equal(getattr(mine, name), getattr(theirs, name))
-            for mine, theirs in zip(self.blocks, other.blocks, strict=True)
-            for name in ("columns", "sizes", "kinds")
-        )
+    def described(self) -> dict[int, tuple[int, int]]:
+        """Return the size and kind of each column."""
+        return {
+            column: (size, kind)
+            for block in self.blocks
+            for column, size, kind in zip(
+                *(each.tolist() for each in (block.columns, block.sizes, block.kinds)), strict=True
+            )
+        }
 
 
 @dataclass(frozen=True)

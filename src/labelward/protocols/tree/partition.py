@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import PeerError
 
-__all__ = ["Partition", "children", "is_below", "parent", "sibling"]
+__all__ = ["Partition", "children", "depth_of", "is_below", "parent", "sibling"]
 
 Rows = NDArray[np.int32]
 
@@ -17,6 +17,11 @@ Rows = NDArray[np.int32]
 def children(node: int) -> tuple[int, int]:
     """Return the numbers of a node's children: left, right."""
     return 2 * node + 1, 2 * node + 2
+
+
+def depth_of(node: int) -> int:
+    """Return how many splits lie above a node."""
+    return (node + 1).bit_length() - 1
 
 
 def parent(node: int) -> int:

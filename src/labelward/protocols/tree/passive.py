@@ -45,13 +45,12 @@ from labelward.protocols.tree.cells import Told
 from labelward.protocols.tree.columns import Columns, LevelCodes, Splitter, TreeSplitter
 from labelward.protocols.tree.gather import parts
 from labelward.protocols.tree.params import TreeModel
-from labelward.protocols.tree.partition import Partition
+from labelward.protocols.tree.partition import Partition, depth_of
 from labelward.protocols.tree.records import RecordBook
 from labelward.protocols.tree.share import Records
 
-__all__ = ["train_passive"]
+__all__ = ["most_trees", "train_passive"]
 
-_MOST_TOGETHER = 64
 _KEPT_APART = 256  # checkpoints: the active party keeps one for a round, of as many trees as there are classes
 
 
@@ -61,6 +60,7 @@ def train_passive(
     columns: Columns,
     public: PublicKey,
     *,
+    most: int,
     validation: int = 0,
     before: tuple[Records, int] = (Records(), 0),
     resume: int | None = None,
@@ -70,6 +70,7 @@ def train_passive(
     Args:
         columns: this party's columns of the training rows, then of the validation rows, in the agreed order.
         public: the active party's key.
+        most: trees that this training may have (:func:`most_trees`).
         validation: how many of the last rows are validation rows.
         before: of an earlier training that goes on, what this function returned.
         resume: the checkpoint from which this training goes on, after it was cut off; its number is that of the trees
@@ -93,6 +94,9 @@ def train_passive(
     while True:
         ctx.progress("trees", tree, 0)
         message = ctx.recv(ctx.active, (TreeStart, TrainingEnd), (tree,))
+        if isinstance(message, TreeStart) and tree + message.together > most:
+            reason = f"starts {tree + message.together} trees where the job has {most} at most"
+            raise PeerError(ctx.active, reason, message="TreeStart", step=(tree,))
         if isinstance(message, TrainingEnd):
             if message.trees != tree or not 0 <= message.records <= len(own.book):
                 reason = f"ends after {message.trees} trees where there were {tree}, or keeps {message.records} splits"
@@ -103,6 +107,18 @@ def train_passive(
         keep = _KEPT_APART if params.multi_strategy == "one_output_per_tree" else None
         part = msgspec.msgpack.encode(_Part(last, book.since(known)))
         ctx.save(tree, _Standing(tree), blocks={_name(tree): part}, keep=keep)
+
+
+def most_trees(params: TreeModel, rows: int) -> int:
+    """Return how many trees a training may ask of a passive party, whatever the labels are.
+
+    Local trees and early stopping make them fewer. With a tree for each class, of which a passive party is not told how
+    many there are, a round has no more trees than the job has rows, since each class is that of some row.
+
+    Args:
+        rows: of the job, whatever their side.
+    """
+    return params.trees * (rows if params.multi_strategy == "one_output_per_tree" else 1)
 
 
 class _Standing(msgspec.Struct, frozen=True):
@@ -172,8 +188,8 @@ class _Own:
             number: that of the first of them.
         """
         ctx, first = self.ctx, len(self.book)
-        if not 1 <= start.together <= _MOST_TOGETHER:
-            raise PeerError(ctx.active, f"starts {start.together} trees", message="TreeStart", step=(number,))
+        if not 1 <= start.together <= (self.splitter.params.trees_at_once if self.forest else 1):
+            raise PeerError(ctx.active, f"starts {start.together} trees at once", message="TreeStart", step=(number,))
         trees = [self._begin(start, number)]
         for other in range(number + 1, number + start.together):
             trees.append(self._begin(ctx.recv(ctx.active, TreeStart, (other,)), other))
@@ -196,7 +212,10 @@ class _Own:
         with ctx.blaming(ctx.active, "TreeStart", step):
             sample = np.flatnonzero(start.rows.unpack(self.training))
         repeats = np.frombuffer(start.repeats, dtype=np.uint8) if start.repeats else np.ones(len(sample), np.uint8)
-        if len(repeats) != len(sample) or not repeats.all():
+        if start.repeats and not self.splitter.params.replace:
+            reason = "sent repeats of rows, which are drawn without replacement"
+            raise PeerError(ctx.active, reason, message="TreeStart", step=step)
+        if len(repeats) != len(sample) or not repeats.all() or repeats.sum() > self.training:
             raise PeerError(ctx.active, "sent repeats of other rows than the tree's", message="TreeStart", step=step)
         if start.gradients is not None or not len(sample):
             reason = "starts a tree without rows" if start.gradients is None else "sent gradients out of their place"
@@ -211,12 +230,12 @@ class _Own:
         ctx, step = self.ctx, (tree.number, depth)
         level = tree.level = ctx.recv(ctx.active, Level, step)
         for split in level.splits:
-            self._split(tree.partition, split, ctx.active, step)
+            self._split(tree.partition, split, "Level", step, depth - 1)
         if list(level.build) != sorted(set(level.build)):
             raise PeerError(ctx.active, "asks for sums of nodes out of order", message="Level", step=step)
         for node in level.build:
-            if not tree.partition.knows(node):
-                reason = f"asks for sums of node {node}, which is no leaf"
+            if not tree.partition.knows(node) or depth_of(node) != depth:
+                reason = f"asks for sums of node {node}, which is no leaf of depth {depth}"
                 raise PeerError(ctx.active, reason, message="Level", step=step)
         if not level.build:
             return False
@@ -271,15 +290,16 @@ class _Own:
         answers = []
         for split in chosen.splits:
             slot = slot_of.get(split.node, 0)
-            known = tree.partition.knows(split.node) and codes.offers(slot, split.column, split.code, split.categories)
-            if not known or split.record != len(self.book):
+            known = tree.partition.knows(split.node) and depth_of(split.node) == depth
+            offered = codes.offers(slot, split.column, split.code, split.categories)
+            if not known or not offered or split.record != len(self.book):
                 raise PeerError(ctx.active, f"chose a split that cannot be: {split}", message="ChosenSplits", step=step)
             answers.append(self._own_split(tree, codes, split, slot))
         if not answers:
             return
-        ctx.send(ctx.active, SplitRows(tree.number, depth, tuple(answers)), step)
         for answer in answers:
-            self._split(tree.partition, answer, ctx.party, step)
+            self._split(tree.partition, answer, "ChosenSplits", step, depth)
+        ctx.send(ctx.active, SplitRows(tree.number, depth, tuple(answers)), step)
 
     def _own_split(self, tree: _Tree, codes: LevelCodes, split: ChosenSplit, slot: int) -> NodeSplit:
         column, threshold = int(tree.columns[split.column]), codes.threshold(slot, split.column, split.code)
@@ -302,13 +322,17 @@ class _Own:
         bits = np.packbits(answers, bitorder="little").tobytes()
         self.ctx.send(self.ctx.active, PredictAnswers(len(answers), int(others.sum()), bits), (number,))
 
-    def _split(self, partition: Partition, split: NodeSplit, owner: str, step: tuple[int, int]) -> None:
-        if not partition.knows(split.node):
-            reason = f"told a split of node {split.node}, which is no leaf"
-            raise PeerError(owner, reason, message="Level", step=step)
-        with self.ctx.blaming(owner, "Level", step):
+    def _split(self, partition: Partition, split: NodeSplit, name: str, step: tuple[int, int], depth: int) -> None:
+        """Split a node as the active party wants it; both sides have rows, so there are no more nodes than rows."""
+        active = self.ctx.active
+        if not partition.knows(split.node) or depth_of(split.node) != depth:
+            reason = f"told a split of node {split.node}, which is no leaf of depth {depth}"
+            raise PeerError(active, reason, message=name, step=step)
+        with self.ctx.blaming(active, name, step):
             left = split.left.unpack(partition.size(split.node))
-        partition.split(split.node, left, owner)
+        if left.all() or not left.any():
+            raise PeerError(active, f"leaves a side of node {split.node} without rows", message=name, step=step)
+        partition.split(split.node, left, active)
 
 
 def _summed(

@@ -114,9 +114,9 @@ def predict_passive(ctx: Context, share: ModelShare, x: Floats) -> None:
 
     Raises:
         PeerError: the active party failed, holds a share of another model, or asks for rows or splits that are not
-            there.
+            there, or for more rows at once than :func:`batches` has with this party's splits.
     """
-    number = 0
+    number, most = 0, _batch(len(share.own.columns))
     missing_left = frozenset(share.own.missing_left)
     while True:
         request = ctx.recv(ctx.active, (PredictRequest, PathRequest), (number,))
@@ -129,6 +129,9 @@ def predict_passive(ctx: Context, share: ModelShare, x: Floats) -> None:
             return
         if not 0 <= request.start < request.stop <= len(x):
             reason = f"asks for rows {request.start} to {request.stop} of {len(x)}"
+            raise PeerError(ctx.active, reason, message=name, step=(number,))
+        if request.stop - request.start > most:
+            reason = f"asks for {request.stop - request.start} rows at once, which are more than {most}"
             raise PeerError(ctx.active, reason, message=name, step=(number,))
         here = x[request.start : request.stop]
         if isinstance(request, PredictRequest):
@@ -220,9 +223,14 @@ def margins_of(share: ModelShare, leaves: Leaves) -> Floats:
 def batches(share: ModelShare, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Yield start and stop of each batch of rows, so that the answers of all parties fit in bounded memory."""
     splits = sum(map(share.records_of, share.parties))
-    size = max(8, min(BATCH, ANSWERS // max(1, splits)))
+    size = _batch(splits)
     for first in range(start, stop, size):
         yield first, min(first + size, stop)
+
+
+def _batch(splits: int) -> int:
+    """Return how many rows a batch may have at so many splits; at fewer splits no fewer."""
+    return max(8, min(BATCH, ANSWERS // max(1, splits)))
 
 
 def ask_answers(ctx: Context, share: ModelShare, own: Own, span: tuple[int, int], number: int) -> dict[str, Bits]:
@@ -349,15 +357,15 @@ def _path_sides(
     name, step = "PathRequest", (number,)
     if list(request.records) != sorted(set(request.records)):
         raise PeerError(ctx.active, "asks for splits out of order", message=name, step=step)
-    with ctx.blaming(ctx.active, name, step):
-        masks = [mask.unpack(len(x)) for mask in request.rows]
-    if len(masks) != len(request.records):
-        reason = f"asks for {len(request.records)} splits and the rows of {len(masks)}"
+    if len(request.rows) != len(request.records):
+        reason = f"asks for {len(request.records)} splits and the rows of {len(request.rows)}"
         raise PeerError(ctx.active, reason, message=name, step=step)
     sides = [np.zeros(0, np.bool_)]
-    for record, mask in zip(request.records, masks, strict=True):
+    for record, rows in zip(request.records, request.rows, strict=True):
         if not 0 <= record < len(own.columns):
             raise PeerError(ctx.active, f"asks for split {record} of {len(own.columns)}", message=name, step=step)
+        with ctx.blaming(ctx.active, name, step):
+            mask = rows.unpack(len(x))
         codes = own.categories.get(record)
         one = Records(
             (0,),

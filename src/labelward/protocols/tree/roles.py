@@ -22,7 +22,7 @@ from labelward.protocols.tree.active import VISITED, train_active
 from labelward.protocols.tree.columns import Columns, Labels
 from labelward.protocols.tree.fit import objective_name
 from labelward.protocols.tree.params import TreeModel
-from labelward.protocols.tree.passive import train_passive
+from labelward.protocols.tree.passive import most_trees, train_passive
 from labelward.protocols.tree.predict import predict_active, predict_passive
 from labelward.protocols.tree.share import ModelShare, Records
 from labelward.protocols.tree.state import Start, stored
@@ -189,6 +189,7 @@ def run_passive(
         task.params,
         train,
         public,
+        most=most_trees(task.params, len(task.agreed.sides.train)),
         validation=held.validation,
         before=(before, grown),
         resume=task.agreed.resume,

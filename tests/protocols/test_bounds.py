@@ -1,0 +1,239 @@
+"""What a peer may make a party allocate or do ends at what was agreed, however little the peer sends for it."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import msgspec
+import numpy as np
+import pytest
+from lying import Change, Liar
+from random_models import converse, make_model
+
+import wiring
+from labelward.data.encode import MAX_CATEGORIES
+from labelward.errors import PeerError
+from labelward.he import engine as make_engine
+from labelward.he.contract import CipherBlock, Layout, PrivateKey
+from labelward.messages.base import Message, RowMask
+from labelward.messages.explain import PathAnswers, PathRequest
+from labelward.messages.tree import LevelSums, PredictAnswers, PredictRequest, TrainingEnd, TreeRows, TreeStart
+from labelward.party.context import Context
+from labelward.protocols.tree import gather, predict
+from labelward.protocols.tree.blocks import Arriving
+from labelward.protocols.tree.gather import Asked, receive_sums
+from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
+from labelward.protocols.tree.passive import most_trees
+from labelward.protocols.tree.predict import predict_passive
+from labelward.rng import Protection
+from wiring import Setting, make_labels, make_parts
+
+replace = msgspec.structs.replace
+LAYOUT = Layout((5, 5, 1), 60, 2)
+MIB = 1 << 20
+
+
+class Fed(Context):
+    """Receives these messages, whatever is awaited, and records nothing."""
+
+    def __init__(self, *messages: Message) -> None:
+        self.active, self.party, self.given = "active", "active", iter(messages)
+        self.meter = wiring.Meter()
+
+    def recv(self, *_: Any) -> Any:
+        return next(self.given)
+
+    def observe(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def private() -> PrivateKey:
+    return make_engine("plain").generate(0, protection=Protection(1), insecure=True)
+
+
+def empty_sums(private: PrivateKey, sizes: tuple[int, ...], kind: int, *, nodes: int = 1, part: int = 0) -> LevelSums:
+    """Return sums of columns in which no cell holds a row: bitmaps alone, and no ciphertext."""
+    block = CipherBlock("plain", private.public.fingerprint, "sums", (1, 0), LAYOUT, 0, b"")
+    count = len(sizes)
+    return LevelSums(
+        0, 0, part, 3, tuple(range(count)), sizes, block, bytes([kind] * count),
+        bytes((count * nodes * max(sizes) + 7) // 8), b"\xff\xff" * count * nodes,
+    )  # fmt: skip
+
+
+def asked(*, nodes: int = 1, above: dict[int, tuple[int, int]] | None = None) -> Asked:
+    totals = np.tile(np.array([[0, 0, 60 // nodes]]), (nodes, 1))
+    return Asked(
+        peer="left", tree=0, depth=0, nodes=tuple(range(nodes)), layout=LAYOUT, most_bins=32, above=above,
+        totals=totals, count=2,
+    )  # fmt: skip
+
+
+def refused(call: Callable[[], Any], told: str) -> PeerError:
+    """Return the error of a call that allocates next to nothing."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(PeerError, match=told) as caught:
+            call()
+        assert tracemalloc.get_traced_memory()[1] < MIB  # the messages themselves were there before
+    finally:
+        tracemalloc.stop()
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["ordered", "categorical"])
+def test_bins_that_no_column_has_are_never_unpacked(private: PrivateKey, kind: int) -> None:
+    """A bitmap of 256 KiB would become 50 MB of sums."""
+    message = empty_sums(private, (65_535,), kind, nodes=32)
+    error = refused(lambda: receive_sums(Fed(message), asked(nodes=32), private), "sent 65535 bins of a column")
+    assert (error.peer, error.message, error.step) == ("left", "LevelSums", (0, 0, 0))
+
+
+def test_a_column_does_not_grow_between_levels(private: PrivateKey) -> None:
+    """As wide as an ordered column may be, but not what the level above told; 4,096 nodes would make it 3 MB."""
+    message = empty_sums(private, (32,), 0, nodes=4096)
+    above = asked(nodes=4096, above={0: (4, 0)})
+    error = refused(lambda: receive_sums(Fed(message), above, private), "sums of other columns than before")
+    assert (error.peer, error.message, error.step) == ("left", "LevelSums", (0, 0, 0))
+
+
+def test_columns_do_not_come_more_often_than_they_are(private: PrivateKey) -> None:
+    """The second part repeats the first: its columns are known, but they are too many."""
+    parts = [empty_sums(private, (4, 4), 0, part=part) for part in range(3)]
+    with pytest.raises(PeerError, match="sent sums of 4 columns, which are more") as caught:
+        receive_sums(Fed(*parts), asked(above={0: (4, 0), 1: (4, 0)}), private)
+    assert (caught.value.peer, caught.value.step) == ("left", (0, 0, 1))
+
+
+def test_columns_are_never_without_end(private: PrivateKey, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "_MOST_COLUMNS", 5)
+    parts = [empty_sums(private, (4, 4), 0, part=part) for part in range(3)]
+    with pytest.raises(PeerError, match="sent sums of 6 columns, which are more") as caught:
+        receive_sums(Fed(*parts), asked(), private)
+    assert (caught.value.peer, caught.value.step) == ("left", (0, 0, 2))
+
+
+def run_with(monkeypatch: pytest.MonkeyPatch, params: TreeModel, lie: tuple[str, type[Message], Change]) -> PeerError:
+    """Run with one liar and return the error of the run."""
+    parts = make_parts(31, 60, {"active": 1, "left": 2})
+    setting = Setting(parts, make_labels(31, parts), params, timeout=10.0)
+    monkeypatch.setattr(wiring, "Wire", lambda end, nap: Liar(end, *lie))
+    with pytest.raises(PeerError) as caught:
+        setting.run()
+    return caught.value
+
+
+def test_all_values_are_no_more_than_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every value is a candidate no number of bins is agreed on, but the number of rows is."""
+    wide = lambda m: replace(m, columns=(0,), sizes=(61,), kinds=b"", cells=bytes(8), implied=b"\xff\xff")  # noqa: E731
+    error = run_with(monkeypatch, SecureBoost(trees=1, depth=2, candidates="all"), ("left", LevelSums, wide))
+    assert (error.peer, error.message) == ("left", "LevelSums")
+    assert "sent 61 bins of a column" in str(error)
+
+
+def test_as_many_categories_as_a_table_may_have() -> None:
+    """The bound is that of encoded tables, and a column with so many, most of them in no row, is trained on."""
+    assert gather._MOST_CATEGORIES == MAX_CATEGORIES
+    parts = {"active": np.zeros((60, 1)), "left": (np.arange(60.0) % 5)[:, None]}
+    names = tuple(map(str, range(MAX_CATEGORIES)))
+    labels = (np.arange(60) % 5 > 2).astype(np.int64)
+    run = Setting(parts, labels, SecureBoost(trees=1, depth=2), categories={"left": {0: names}}).run()
+    assert set(run.shares["left"].own.categories[0]) in ({0, 1, 2}, {3, 4})
+
+
+def test_numbers_that_the_bytes_have_no_room_for(private: PrivateKey, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred thousand numbers a row, told in a layout alone, would be 80 GB for a hundred thousand rows."""
+    n, due = 100_000, 16_384
+    layout = Layout((1,) * 100_000, n, 2)
+    block = CipherBlock("plain", private.public.fingerprint, "rows", (due,), layout, due, bytes(8 * due))
+
+    def collect(*_: Any) -> NoReturn:
+        pytest.fail("room was made for the rows")
+
+    monkeypatch.setattr(type(private.public), "collect", collect)
+    arriving = Arriving(Fed(TreeRows(3, 0, 7, block)), private.public, TreeRows, 3, n)
+    with pytest.raises(PeerError, match="tells of 100000 numbers a row") as caught:
+        next(arriving.stretches())
+    assert (caught.value.peer, caught.value.message, caught.value.step) == ("active", "TreeRows", (3, 0))
+
+
+ALL_ROWS = RowMask.pack(np.ones(60, dtype=np.bool_))
+
+
+@pytest.mark.parametrize("params", [SecureBoost(trees=2, depth=2), FederatedForest(trees=2, depth=2)])
+def test_a_tree_beyond_the_jobs_is_refused(monkeypatch: pytest.MonkeyPatch, params: TreeModel) -> None:
+    """The active party goes on where it should have ended."""
+    further = lambda m: TreeStart(m.trees, ALL_ROWS)  # noqa: E731
+    error = run_with(monkeypatch, params, ("active", TrainingEnd, further))
+    assert (error.peer, error.message, error.step) == ("active", "TreeStart", (2,))
+    assert "starts 3 trees where the job has 2 at most" in str(error)
+
+
+@pytest.mark.parametrize("together", [3, 60])
+def test_no_more_trees_grow_side_by_side_than_the_job_says(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+    params = FederatedForest(trees=64, depth=1, trees_at_once=2)
+    error = run_with(monkeypatch, params, ("active", TreeStart, lambda m: replace(m, together=together)))
+    assert (error.peer, error.message) == ("active", "TreeStart")
+    assert f"starts {together} trees at once" in str(error)
+
+
+def test_boosted_trees_grow_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = lambda m: replace(m, together=2)  # noqa: E731
+    error = run_with(monkeypatch, SecureBoost(trees=3, depth=1), ("active", TreeStart, two))
+    assert "starts 2 trees at once" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("params", "most"),
+    [
+        (SecureBoost(trees=7), 7),
+        (SecureBoost(trees=7, early_stopping_rounds=2), 7),
+        (FederatedForest(trees=7), 7),
+        (SecureBoost(trees=7, multi_strategy="one_output_per_tree"), 700),
+    ],
+)
+def test_how_many_trees_a_job_has_at_most(params: TreeModel, most: int) -> None:
+    """Of the classes a passive party knows that each is that of some row."""
+    assert most_trees(params, 100) == most
+
+
+def test_as_many_classes_as_rows_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every tree of three classes is within the bound, and those of a training that goes on are counted anew."""
+    parts = make_parts(31, 6, {"active": 1, "left": 2})
+    params = SecureBoost(trees=2, depth=2, multi_strategy="one_output_per_tree")
+    setting = Setting(parts, np.arange(6) % 3, params, classes=("a", "b", "c"))
+    first = setting.run()
+    assert len(first.active.share.trees) == 6
+    again = setting.run(shares=first.shares)
+    assert len(again.active.share.trees) == 12
+
+
+def ask(request: PathRequest | PredictRequest, rows: int) -> None:
+    model = make_model(8, parties={"a": 0, "b": 2}, trees=1, depth=2, fill=1.0)
+    table = model.table(np.random.default_rng(1), rows)
+
+    def lead(ctx: Context) -> None:
+        ctx.send("b", request, (0,))
+        ctx.recv("b", (PathAnswers, PredictAnswers), (0,))
+
+    converse(model, lead, lambda ctx: predict_passive(ctx, model.shares["b"], table["b"]))
+
+
+@pytest.mark.parametrize("levels", [False, True])
+def test_no_more_rows_at_once_than_a_batch_has(monkeypatch: pytest.MonkeyPatch, levels: bool) -> None:
+    """The answers are as large as splits times rows, whatever the request's size."""
+    monkeypatch.setattr(predict, "ANSWERS", 30)  # of 3 splits
+    request = PathRequest("model", 0, 11, (), ()) if levels else PredictRequest("model", 0, 11)
+    with pytest.raises(PeerError, match=f"'a'.*11 rows at once, .* 10 .*message {type(request).__name__}"):
+        ask(request, 20)
+
+
+def test_masks_of_no_split_are_never_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes some twenty bytes in a message, and a byte for each row of the batch once it is unpacked."""
+    monkeypatch.setattr(RowMask, "unpack", lambda *_: pytest.fail("a mask was unpacked"))
+    request = PathRequest("model", 0, 1000, (0,), (RowMask(1000, "out", b""),) * 500)
+    with pytest.raises(PeerError, match=r"'a'.*asks for 1 splits and the rows of 500"):
+        ask(request, 1000)
