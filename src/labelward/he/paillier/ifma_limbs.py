@@ -22,6 +22,7 @@ __all__ = [
     "get",
     "new_lanes",
     "pack",
+    "pack_one",
     "put",
     "settle",
     "settle_lanes",
@@ -33,6 +34,7 @@ Limbs = NDArray[np.uint64]
 
 _MASK, _SHIFT, _ZERO = np.uint64(2**LIMB_BITS - 1), np.uint64(LIMB_BITS), np.uint64(0)
 _BYTE = np.uint64(255)
+_FURTHER = np.uint64(64 - LIMB_BITS)
 _SPARE = np.uint64(2 * LIMB_BITS - 64)  # a word that begins at a higher bit of a limb reaches into the next but one
 
 
@@ -118,22 +120,31 @@ def unpack(data: NDArray[np.uint8], rows: Limbs) -> None:
 @jit
 def pack(rows: Limbs, data: NDArray[np.uint8]) -> None:
     """Write rows as big-endian numbers ``data`` [n, size]."""
-    size, limbs, flat = data.shape[1], rows.shape[1], data.reshape(-1)
-    whole = min(size // 8, (LIMB_BITS * (limbs - 2)) // 64)  # words that three limbs surely hold
+    size, flat = data.shape[1], data.reshape(-1)
     for i in range(len(data)):
-        row, end = rows[i], (i + 1) * size
-        for word in range(whole):
-            j, bits = 64 * word // LIMB_BITS, np.uint64(64 * word % LIMB_BITS)
-            value = row[j] >> bits | row[j + 1] << (_SHIFT - bits)
-            if bits > _SPARE:
-                value |= row[j + 2] << (_SHIFT + _SHIFT - bits)
-            write_word(flat, end - 8 * word - 8, value)
-        for byte in range(8 * whole, size):
-            j, bits = 8 * byte // LIMB_BITS, np.uint64(8 * byte % LIMB_BITS)
-            value = row[j] >> bits if j < limbs else _ZERO
-            if j + 1 < limbs:
-                value |= row[j + 1] << (_SHIFT - bits)
-            flat[end - 1 - byte] = np.uint8(value & _BYTE)
+        pack_one(rows[i], flat, (i + 1) * size, size)
+
+
+@jit
+def pack_one(row: Limbs, flat: NDArray[np.uint8], end: int, size: int) -> None:
+    """Write one row as a big-endian number of ``size`` bytes that ends before ``flat[end]``."""
+    limbs = len(row)
+    whole = min(size // 8, (LIMB_BITS * (limbs - 2)) // 64)  # words that three limbs surely hold
+    j, bits = 0, _ZERO  # where a word begins
+    for word in range(whole):
+        value = row[j] >> bits | row[j + 1] << (_SHIFT - bits)
+        if bits > _SPARE:
+            value |= row[j + 2] << (_SHIFT + _SHIFT - bits)
+        write_word(flat, end - 8 * word - 8, value)
+        j, bits = j + 1, bits + _FURTHER
+        if bits >= _SHIFT:
+            j, bits = j + 1, bits - _SHIFT
+    for byte in range(8 * whole, size):
+        j, bits = 8 * byte // LIMB_BITS, np.uint64(8 * byte % LIMB_BITS)
+        value = row[j] >> bits if j < limbs else _ZERO
+        if j + 1 < limbs:
+            value |= row[j + 1] << (_SHIFT - bits)
+        flat[end - 1 - byte] = np.uint8(value & _BYTE)
 
 
 @jit

@@ -17,26 +17,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.he.paillier.ifma_ir import LANES, LINE, multiply, multiply_ahead, reduce
-from labelward.he.paillier.ifma_limbs import Limbs, Odd, canonical, get, new_lanes, settle, settle_lanes
+from labelward.he.paillier.ifma_limbs import Limbs, Odd, canonical, new_lanes, pack_one, settle, settle_lanes
+from labelward.he.paillier.ifma_lists import Parts
 from labelward.he.paillier.ifma_moves import gather, scatter
 from labelward.jit import compiled as jit
 
-__all__ = ["DIGIT", "Pieces", "close", "merge", "split_back", "split_forth", "sum_lanes"]
+__all__ = ["DIGIT", "Factors", "close", "multiply_lists", "split_back", "split_forth"]
 
-_ZERO, _ONE = np.uint64(0), np.uint64(1)
+_ZERO = np.uint64(0)
 _WORDS = LINE // 8
-_SETTLE = 2048  # summands below 2^52 that a word can take, with room
+_SETTLE = 128  # words below 2^56 of which a word can take the sum, with room
+_LOOSE = 8  # numbers in limbs of 52 bits whose sum stays below 2^56 in each word
 
 #: Bits of a digit of e.
-DIGIT = 8
+DIGIT = 10
 
 
-class Pieces(NamedTuple):
-    """Products [p, k] below 2·N², totals [p, t+2], and exponents int64 [p] of R."""
+class Factors(NamedTuple):
+    """What is multiplied, and what comes of it: split rows, or pieces.
 
-    products: Limbs
-    totals: Limbs
+    Attributes:
+        numbers: [n, width]: a product below 2·N² in the first ``limbs``, then a total in words below 2^56.
+        exponents: int64 [n], of R; none where each is 1, as of rows.
+        limbs: of a product; even, and t for rows.
+        power: of R, by which one divides who multiplies by such a product: ``limbs`` over t.
+    """
+
+    numbers: Limbs
     exponents: NDArray[np.int64]
+    limbs: int
+    power: int
 
 
 @jit
@@ -83,156 +93,124 @@ def split_back(found: Limbs, inverted: Limbs, root: Odd, out: Limbs) -> None:
 
 
 @jit
-def sum_lanes(
-    rows: Limbs, leads: NDArray[np.int32], order: NDArray[np.int32], cells: NDArray[np.int32],
-    stretch: tuple[int, int], square: Odd, pieces: Pieces, owners: NDArray[np.int32],
-) -> None:  # fmt: skip
-    """Multiply split rows cell by cell; eight stretches of the list of entries, one in each lane.
+def multiply_lists(
+    source: Factors, items: NDArray[np.int32], parts: Parts, share: tuple[int, int], square: Odd, out: Factors
+) -> None:
+    """Multiply the factors of each part of a list: of part i to place i of ``out``, eight parts at a time.
 
-    Cell c begins with row ``leads[c]``, by which nothing is multiplied yet. Entry e is row ``order[e]`` in the cell
-    ``cells[e]``, which rises along the list by steps of one; the last of ``rows`` is 1 and no row, for a cell that
-    has no other. Stretch s holds the entries from s·length; with ``stretch`` = (first, length) these lanes take the
-    stretches from ``first``. What a stretch found of a cell r goes to place r+s of ``pieces``, no other's; ``owners``
-    says r.
+    Of the blocks of eight these are the first, the first + step, and so on: ``share`` = (first, step). The last factor
+    of ``source`` is the number 1, which stands in where a part is done before others: it only divides by R.
     """
-    t, k = rows.shape[2], len(square.limbs)
-    first, length = stretch
-    scratch, acc, y = new_lanes(k + t), new_lanes(k), new_lanes(t)
-    sums, starts = np.zeros((LANES, t + 2), np.uint64), np.zeros(LANES, np.int64)
-    exponents, no_row = np.zeros(LANES, np.int64), len(rows) - 1
-    ahead, base, size, lines = np.zeros((2 * LANES, 2), np.int64), rows.ctypes.data, 2 * t * 8, -(-2 * t // _WORDS)
-    for step in range(length):
-        for lane in range(LANES):
-            entry = (first + lane) * length + step
-            if entry >= len(order):
-                continue
-            if entry == 0 or cells[entry] != cells[entry - 1]:
-                lead = rows[leads[cells[entry]]]
-                acc[t:, lane] = _ZERO
-                sums[lane, t:] = _ZERO
-                for j in range(t):
-                    acc[j, lane] = lead[0, j]
-                    sums[lane, j] = lead[1, j]
-                exponents[lane] = 1
-            elif step == 0:
-                acc[:, lane] = _ZERO
-                acc[0, lane] = _ONE
-                sums[lane] = _ZERO
-                exponents[lane] = 0
-            exponents[lane] += 1 if order[entry] == no_row else 2
-            starts[lane] = np.int64(order[entry]) * 2 * t
-            ahead[lane, 1], ahead[LANES + lane, 1] = 0, 0
-            if entry + 1 < len(order):
-                ahead[lane, 0], ahead[lane, 1] = base + np.int64(order[entry + 1]) * size, lines
-                if cells[entry + 1] != cells[entry]:
-                    following = np.int64(leads[cells[entry + 1]])
-                    ahead[LANES + lane, 0], ahead[LANES + lane, 1] = base + following * size, lines
-            row = rows[order[entry]]
-            for j in range(t):
-                sums[lane, j] += row[1, j]
-        gather(y, starts, rows)
-        multiply_ahead(scratch, acc, y, square.limbs, square.inverse, acc, ahead)
-        for lane in range(LANES):
-            entry = (first + lane) * length + step
-            if entry >= len(order):
-                continue
-            if step % _SETTLE == _SETTLE - 1:
-                settle(sums[lane])
-            if step == length - 1 or entry == len(order) - 1 or cells[entry + 1] != cells[entry]:
-                place = cells[entry] + first + lane
-                settle(sums[lane])
-                get(acc, lane, pieces.products[place])
-                pieces.totals[place] = sums[lane]
-                pieces.exponents[place] = exponents[lane]
-                owners[place] = cells[entry]
-
-
-@jit
-def merge(
-    pieces: Pieces, members: NDArray[np.int64], bounds: NDArray[np.int64], chosen: NDArray[np.int64],
-    square: Odd, out: Pieces,
-) -> None:  # fmt: skip
-    """Multiply pieces to cells, eight cells at a time: those of ``chosen``, best of like sizes.
-
-    Cell c has the pieces ``members[bounds[c]:bounds[c+1]]``, one at least. The last one of ``pieces`` is R² with
-    nothing else: a factor that changes nothing, for lanes that are done.
-    """
-    k, u = pieces.products.shape[1], pieces.totals.shape[1]
-    full, idle = 2 * (u - 2), len(pieces.products) - 1
-    scratch, acc, y = new_lanes(k + full), new_lanes(k), new_lanes(full)
-    sums, starts = np.zeros((LANES, u), np.uint64), np.empty(LANES, np.int64)
-    ahead = np.zeros((2 * LANES, 2), np.int64)
-    for block in range(0, len(chosen), LANES):
-        size = min(LANES, len(chosen) - block)
-        longest = 0
-        for lane in range(size):
-            cell = chosen[block + lane]
-            longest = max(longest, bounds[cell + 1] - bounds[cell])
-            out.exponents[cell] = 2 * (bounds[cell + 1] - bounds[cell] - 1)
+    k, width, limbs, neutral = len(square.limbs), source.numbers.shape[1], source.limbs, len(source.numbers) - 1
+    scratch, acc, y = new_lanes(k + limbs), new_lanes(k), new_lanes(limbs)
+    low, factor = acc[: min(k, limbs)], y[: min(k, limbs)]
+    sums = np.empty((LANES, out.numbers.shape[1] - out.limbs), np.uint64)
+    places, exponents, ahead = np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty((2 * LANES, 2), np.int64)
+    base, lines = source.numbers.ctypes.data, -(-width // _WORDS) + (width % _WORDS > 0)
+    starts, stops = np.empty(2 * LANES, np.int64), np.empty(2 * LANES, np.int64)  # of this block, and of the next
+    for begin in range(share[0] * LANES, len(parts.starts), share[1] * LANES):
+        for lane in range(2 * LANES):
+            part = begin + lane if lane < LANES else begin + lane - LANES + share[1] * LANES
+            starts[lane] = parts.starts[part] if part < len(parts.starts) else 0
+            stops[lane] = parts.stops[part] if part < len(parts.starts) else 0
+        longest = stops[0] - starts[0]
+        exponents[:] = (longest - 1) * source.power
         sums[:] = _ZERO
-        for step in range(longest):
+        for position in range(longest):
+            last = position == longest - 1
             for lane in range(LANES):
-                cell = chosen[block + min(lane, size - 1)]
-                at = bounds[cell] + step
-                piece = members[at] if at < bounds[cell + 1] else idle
-                starts[lane] = piece * k
-                ahead[lane, 1], ahead[LANES + lane, 1] = 0, 0
-                if at + 1 < bounds[cell + 1]:
-                    ahead[lane] = pieces.products.ctypes.data + members[at + 1] * k * 8, -(-k // _WORDS) + 1
-                    ahead[LANES + lane] = pieces.totals.ctypes.data + members[at + 1] * u * 8, -(-u // _WORDS) + 1
-                if lane < size and piece != idle:
-                    for j in range(u):
-                        sums[lane, j] += pieces.totals[piece, j]
-                    out.exponents[cell] += pieces.exponents[piece]
-            if step == 0:
-                gather(acc, starts, pieces.products)
+                at = starts[lane] + position
+                item = np.int64(items[at]) if at < stops[lane] else neutral
+                total = source.numbers[item, limbs:]
+                for j in range(len(total)):
+                    sums[lane, j] += total[j]
+                exponents[lane] += source.exponents[item] if len(source.exponents) else item != neutral
+                places[lane] = item * width
+                # what comes next; before the first product of a block two are needed
+                source_of, at = (LANES + lane, starts[LANES + lane]) if last else (lane, at + 1)
+                item = np.int64(items[at]) if at < stops[source_of] else neutral
+                ahead[lane, 0], ahead[lane, 1] = base + item * width * 8, lines
+                item = np.int64(items[at + 1]) if last and at + 1 < stops[source_of] else neutral
+                ahead[LANES + lane, 0], ahead[LANES + lane, 1] = base + item * width * 8, lines if last else 0
+            if position == 0:
+                acc[len(low) :] = _ZERO
+                gather(low, places, source.numbers)
             else:
-                gather(y[:k], starts, pieces.products)
+                gather(factor, places, source.numbers)
                 multiply_ahead(scratch, acc, y, square.limbs, square.inverse, acc, ahead)
-            if step % _SETTLE == _SETTLE - 1:
+            if position % _SETTLE == _SETTLE - 1:
                 for lane in range(LANES):
                     settle(sums[lane])
-        for lane in range(size):
-            cell = chosen[block + lane]
-            settle(sums[lane])
-            get(acc, lane, out.products[cell])
-            out.totals[cell] = sums[lane]
+        for lane in range(LANES):
+            if longest > _LOOSE:
+                settle(sums[lane])
+            product, total = out.numbers[begin + lane], out.numbers[begin + lane, out.limbs :]
+            for j in range(k, out.limbs):
+                product[j] = _ZERO
+            for j in range(len(total)):
+                total[j] = sums[lane, j]
+            out.exponents[begin + lane] = exponents[lane]
+            places[lane] = (begin + lane) * len(product)
+        scatter(acc, places, out.numbers)
 
 
 @jit
 def close(
-    pieces: Pieces, part: tuple[int, int], table: Limbs, by_total: Limbs, one: Limbs, square: Odd, rows: Limbs
+    factors: Factors, cells: NDArray[np.int64], share: tuple[int, int], table: Limbs, by_total: Limbs, root: Odd,
+    square: Odd, made: NDArray[np.uint8],
 ) -> None:  # fmt: skip
-    """Write the numbers that pieces [part) stand for to ``rows`` [n, k].
+    """Write the number that factor i stands for, big-endian, to row ``cells[i]`` of ``made``.
 
-    ``table`` [digits, 2^DIGIT, 2, t] holds R^(i·2^(DIGIT·d)) times R², split. ``by_total`` is N in Montgomery's
-    form, with the radix of t+2 limbs besides, and ``one`` is 1.
+    Of the blocks of eight factors it takes those of ``share``, as :func:`multiply_lists` does. ``table``
+    [digits, 2^DIGIT, 2, t] holds R^(i·2^(DIGIT·d)) times R², split. A product a with the total l stands for
+    a·(1 + N·l) = a + N·(a·l modulo N), and so only N times that takes a product modulo N²: by ``by_total``, which is N
+    and the powers of R that are lost on the way.
     """
-    k, u, t = rows.shape[1], pieces.totals.shape[1], table.shape[3]
-    full = k + k % 2
-    scratch, y, unit, acc = new_lanes(k + full), new_lanes(u), new_lanes(full), new_lanes(k)
-    starts, sums = np.empty(LANES, np.int64), np.zeros((LANES, u), np.uint64)
-    for start in range(part[0], part[1], LANES):
+    k, t, size, width, limbs = (
+        len(square.limbs),
+        len(root.limbs),
+        made.shape[1],
+        factors.numbers.shape[1],
+        factors.limbs,
+    )
+    u, flat = t + 2, made.reshape(-1)
+    scratch, acc, y, found, wide = new_lanes(k + u), new_lanes(k), new_lanes(u), new_lanes(k), new_lanes(2 * t)
+    digit, low = y[:t], found[:t]
+    starts, sums, rows = np.empty(LANES, np.int64), np.empty((LANES, u), np.uint64), np.empty((LANES, k), np.uint64)
+    for begin in range(share[0] * LANES, len(cells), share[1] * LANES):
+        most = 0
         for lane in range(LANES):
-            starts[lane] = min(start + lane, part[1] - 1) * k
-            sums[lane] = pieces.totals[min(start + lane, part[1] - 1)]
-        gather(acc, starts, pieces.products)
+            starts[lane] = (begin + lane) * width
+            total = factors.numbers[begin + lane, limbs:]
+            for j in range(u):
+                sums[lane, j] = total[j]
+            most = max(most, factors.exponents[begin + lane])
+        gather(acc, starts, factors.numbers)
         for d in range(len(table)):
+            if most >> DIGIT * d == 0:
+                break
             for lane in range(LANES):
-                exponent = pieces.exponents[min(start + lane, part[1] - 1)]
-                entry = d << DIGIT | (exponent >> DIGIT * d & (1 << DIGIT) - 1)
-                starts[lane] = entry * 2 * t
+                entry = factors.exponents[begin + lane] >> DIGIT * d & (1 << DIGIT) - 1
+                starts[lane] = (d << DIGIT | entry) * 2 * t
+                total = table[d, entry, 1]
                 for j in range(t):
-                    sums[lane, j] += table[d, entry & (1 << DIGIT) - 1, 1, j]
-            gather(y[:t], starts, table)
-            multiply(scratch[: k + t], acc, y[:t], square.limbs, square.inverse, acc)
+                    sums[lane, j] += total[j]
+            gather(digit, starts, table)
+            multiply(scratch, acc, digit, square.limbs, square.inverse, acc)
         for lane in range(LANES):
-            settle(sums[lane])
-            y[:, lane] = sums[lane]
-        multiply(scratch[: k + u], by_total, y, square.limbs, square.inverse, unit[:k])
-        unit[:k] += one
-        settle_lanes(unit)
-        multiply(scratch, acc, unit, square.limbs, square.inverse, acc)
-        for lane in range(min(LANES, part[1] - start)):
-            get(acc, lane, rows[start + lane])
-            canonical(rows[start + lane], square.limbs)
+            starts[lane] = lane * u
+        gather(y, starts, sums)
+        settle_lanes(y)
+        wide[:k] = acc
+        wide[k:] = _ZERO
+        reduce(wide, root.limbs, root.inverse, t)
+        multiply(scratch, wide[t:], y, root.limbs, root.inverse, low)
+        multiply(scratch, by_total, low, square.limbs, square.inverse, found)
+        acc += found
+        settle_lanes(acc)
+        for lane in range(LANES):
+            starts[lane] = lane * k
+        scatter(acc, starts, rows)
+        for lane in range(min(LANES, len(cells) - begin)):
+            canonical(rows[lane], square.limbs)
+            pack_one(rows[lane], flat, (cells[begin + lane] + 1) * size, size)
