@@ -19,7 +19,7 @@ from labelward.he.paillier.joint_loops import present_rows
 from labelward.he.paillier.threads import each
 from labelward.jit import compiled as jit
 
-__all__ = ["Cells", "Integers", "Lists", "Parts", "Small", "batches", "cut_lists"]
+__all__ = ["Cells", "Parts", "Small", "batches", "cut_lists"]
 
 Integers = NDArray[np.int64]
 Small = NDArray[np.int32]
@@ -30,12 +30,19 @@ class Lists(NamedTuple):
     """Which numbers make each product.
 
     Attributes:
-        bounds: int64 [c+1]; the i-th list is ``items[bounds[i]:bounds[i+1]]``, and has one item at least.
+        starts: int64 [c]; the i-th list is ``items[starts[i]:stops[i]]``, and has one item at least.
+        stops: int64 [c].
         items: int32.
     """
 
-    bounds: Integers
+    starts: Integers
+    stops: Integers
     items: Small
+
+    @property
+    def length(self) -> int:
+        """Of all lists together."""
+        return int((self.stops - self.starts).sum())
 
 
 class Parts(NamedTuple):
@@ -68,24 +75,24 @@ class Cells(NamedTuple):
         counts = np.zeros(size, np.int64)
         _count_members(owners, self.targets, counts)
         cells = np.flatnonzero(counts)
-        bounds = np.concatenate([[0], np.cumsum(counts[cells])]).astype(np.int64)
-        pieces = np.empty(bounds[-1], np.int32)
-        counts[cells] = bounds[:-1]
+        stops = np.cumsum(counts[cells])
+        starts, pieces = stops - counts[cells], np.empty(stops[-1], np.int32)
+        counts[cells] = starts
         _place_members(owners, self.targets, counts, pieces)
-        return cells, Lists(bounds, pieces)
+        return cells, Lists(starts, stops, pieces)
 
 
 @jit
-def cut_lists(bounds: Integers, most: int) -> Parts:
+def cut_lists(starts: Integers, stops: Integers, most: int) -> Parts:
     """Cut lists into parts of nearly equal length, at most so long."""
     count, longest = 0, 0
-    for index in range(len(bounds) - 1):
-        size = bounds[index + 1] - bounds[index]
+    for index in range(len(starts)):
+        size = stops[index] - starts[index]
         own = -(-size // most)
         count, longest = count + own, max(longest, -(-size // own))
     places = np.zeros(longest + 2, np.int64)
-    for index in range(len(bounds) - 1):
-        size = bounds[index + 1] - bounds[index]
+    for index in range(len(starts)):
+        size = stops[index] - starts[index]
         own = -(-size // most)
         places[size // own] += own - size % own
         places[size // own + 1] += size % own
@@ -93,17 +100,17 @@ def cut_lists(bounds: Integers, most: int) -> Parts:
     for length in range(longest + 1, -1, -1):
         places[length], before = before, before + places[length]
     padded = -(-count // LANES) * LANES
-    starts, stops, owners = np.zeros(padded, np.int64), np.zeros(padded, np.int64), np.empty(count, np.int32)
-    for index in range(len(bounds) - 1):
-        start, size = bounds[index], bounds[index + 1] - bounds[index]
+    begins, ends, owners = np.zeros(padded, np.int64), np.zeros(padded, np.int64), np.empty(count, np.int32)
+    for index in range(len(starts)):
+        start, size = starts[index], stops[index] - starts[index]
         own = -(-size // most)
         for part in range(own):
             length = size // own + (part < size % own)
             place = places[length]
-            starts[place], stops[place], owners[place] = start, start + length, index
+            begins[place], ends[place], owners[place] = start, start + length, index
             places[length] += 1
             start += length
-    return Parts(starts, stops, owners)
+    return Parts(begins, ends, owners)
 
 
 def batches(
@@ -118,79 +125,57 @@ def batches(
         threads: that sort.
         most: joint cells of a batch that has more than one set.
     """
-    present = present_rows(groups)
-    sets = [_Sorting(groups, present, columns, n_groups) for columns in joined]
-    each(threads, [one.count for one in sets])
-    batch: list[_Sorting] = []
-    for one in sets:
-        if batch and sum(other.cells for other in batch) + one.cells > most:
-            yield _sorted(batch, threads)
+    present, found = present_rows(groups), dict[int, Cells]()
+    items = np.empty((len(joined), len(present)), np.int32)
+
+    def sort(index: int) -> Callable[[], None]:
+        def work() -> None:
+            found[index] = _sorted(groups, present, joined[index], n_groups, items, index)
+
+        return work
+
+    each(threads, map(sort, range(len(joined))))
+    batch: list[Cells] = []
+    for index in range(len(joined)):
+        if batch and sum(len(one.targets) for one in batch) + len(found[index].targets) > most:
+            yield _joined(batch)
             batch = []
-        batch.append(one)
+        batch.append(found[index])
     if batch:
-        yield _sorted(batch, threads)
+        yield _joined(batch)
 
 
-class _Sorting:
-    """Sorts the rows ``present`` by their groups in the columns of one set.
-
-    Attributes:
-        entries: rows that are not absent from all of the columns.
-        cells: joint cells that hold any.
-    """
-
-    def __init__(self, groups: Groups, present: Small, columns: tuple[int, ...], n_groups: int) -> None:
-        self._groups, self._present, self._columns, self._n_groups = groups, present, columns, n_groups
-        self._counted = countable(len(columns), n_groups, len(present))
-        self.entries = self.cells = 0
-
-    def count(self) -> None:
-        """Count the rows of each joint cell."""
-        chosen = np.array(self._columns, np.int64)
-        self._keys = np.empty(len(self._present), np.int32)
-        if self._counted:
-            self._counts = np.zeros((self._n_groups + 1) ** len(chosen), np.int32)
-            self.cells = _count(self._groups, self._present, chosen, self._n_groups, self._keys, self._counts)
-        else:  # too many keys to count: most of them would be empty
-            numbers, self._joint = cells_of(self._groups, self._columns, self._n_groups)
-            self._counts = np.zeros(len(self._joint) + 1, np.int32)
-            self.cells = _count(
-                numbers[:, None], self._present, np.zeros(1, np.int64), len(self._joint), self._keys, self._counts
-            )
-        self.entries = len(self._keys) - int(self._counts[0])
-
-    def place(self, entry: int, bounds: Integers, items: Small, targets: Integers) -> None:
-        """Write the lists of this set's cells, whose first item is the ``entry``-th of all."""
-        _place(self._present, self._keys, self._counts, entry, bounds, items)
-        targets[:] = -1
-        if self._counted:
-            _target(self._counts, np.array(self._columns, np.int64), self._n_groups, targets)
-            return
-        for at, column in enumerate(self._columns):
-            targets[:, at] = np.where(self._joint[:, at] < 0, -1, column * self._n_groups + self._joint[:, at])
+def _joined(sets: list[Cells]) -> Cells:
+    """Put sets that share their items one after the other."""
+    starts, stops, targets = zip(*((one.rows.starts, one.rows.stops, one.targets) for one in sets), strict=True)
+    return Cells(Lists(np.concatenate(starts), np.concatenate(stops), sets[0].rows.items), np.concatenate(targets))
 
 
-def _sorted(sets: list[_Sorting], threads: int) -> Cells:
-    """Put the lists of sets one after the other."""
-    entries, cells = sum(one.entries for one in sets), sum(one.cells for one in sets)
-    bounds, items = np.empty(cells + 1, np.int64), np.empty(entries, np.int32)
-    targets, work, entry, cell = np.empty((cells, _MOST), np.int64), list[Callable[[], None]](), 0, 0
-    bounds[-1] = entries
-
-    def place(one: _Sorting, entry: int, own: slice) -> Callable[[], None]:
-        return lambda: one.place(entry, bounds[own], items, targets[own])
-
-    for one in sets:
-        work.append(place(one, entry, slice(cell, cell + one.cells)))
-        entry, cell = entry + one.entries, cell + one.cells
-    each(threads, work)
-    return Cells(Lists(bounds, items), targets)
+def _sorted(
+    groups: Groups, present: Small, columns: tuple[int, ...], n_groups: int, items: NDArray[np.int32], index: int
+) -> Cells:
+    """Sort the rows ``present`` by their groups in the columns of one set, into row ``index`` of ``items``."""
+    keys, chosen = np.empty(len(present), np.int32), np.array(columns, np.int64)
+    if counted := countable(len(columns), n_groups, len(present)):
+        counts = np.zeros((n_groups + 1) ** len(columns), np.int32)
+        count = _count(groups, present, chosen, n_groups, keys, counts)
+    else:  # too many keys to count: most of them would be empty
+        numbers, joint = cells_of(groups, columns, n_groups)
+        counts = np.zeros(len(joint) + 1, np.int32)
+        count = _count(numbers[:, None], present, np.zeros(1, np.int64), len(joint), keys, counts)
+    bounds, targets = np.empty(count + 1, np.int64), np.full((count, _MOST), -1, np.int64)
+    _place(present, keys, counts, bounds, items[index])
+    bounds += index * len(present)
+    if counted:
+        _target(counts, chosen, n_groups, targets)
+    else:
+        for at, column in enumerate(columns):
+            targets[:, at] = np.where(joint[:, at] < 0, -1, column * n_groups + joint[:, at])
+    return Cells(Lists(bounds[:-1], bounds[1:], items.reshape(-1)), targets)
 
 
 @jit
-def _count(
-    groups: Groups, present: Small, columns: Integers, n_groups: int, keys: Small, counts: Small
-) -> int:  # fmt: skip
+def _count(groups: Groups, present: Small, columns: Integers, n_groups: int, keys: Small, counts: Small) -> int:
     """Write the key of each row present, count each of (n_groups + 1)^columns keys, return how many cells they are.
 
     Key 0 is that of rows that are absent from all columns, which are in no cell.
@@ -207,13 +192,14 @@ def _count(
 
 
 @jit
-def _place(present: Small, keys: Small, counts: Small, entry: int, bounds: Integers, items: Small) -> None:
-    """Write lists of rows, cells in the order of their keys."""
-    following, number = np.empty(len(counts), np.int64), 0
+def _place(present: Small, keys: Small, counts: Small, bounds: Integers, items: Small) -> None:
+    """Write the lists of rows to the beginning of ``items``, cells in the order of their keys."""
+    following, number, before = np.empty(len(counts), np.int64), 0, 0
     for key in range(1, len(counts)):
         if counts[key]:
-            bounds[number], following[key] = entry, entry
-            number, entry = number + 1, entry + counts[key]
+            bounds[number], following[key] = before, before
+            number, before = number + 1, before + counts[key]
+    bounds[number] = before
     for i in range(len(keys)):
         if keys[i]:
             items[following[keys[i]]] = present[i]

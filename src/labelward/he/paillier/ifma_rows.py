@@ -22,7 +22,7 @@ from labelward.he.contract import Groups
 from labelward.he.paillier import ifma_sums as loops
 from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
 from labelward.he.paillier.ifma_limbs import Limbs
-from labelward.he.paillier.ifma_lists import Integers, Lists, Small, batches, cut_lists
+from labelward.he.paillier.ifma_lists import Cells, Parts, Small, batches, cut_lists
 from labelward.he.paillier.ifma_numbers import Root, aligned, limbs_of, repeated, rows_of
 from labelward.he.paillier.ifma_sums import DIGIT, Factors
 from labelward.he.paillier.kernel import Room
@@ -32,6 +32,7 @@ from labelward.he.paillier.threads import each
 __all__ = ["IfmaRows", "RowsKey"]
 
 _FEW = 1024  # rows that are not worth a second thread
+_PARTS = 4  # of each lane at least, so that those that end before others wait a small part of the time
 _LONG = 16  # rows in one lane that are not worth another
 _BATCH = 8192  # joint cells whose pieces stay in the last cache until they are merged
 _SHARES = 8  # of each thread, so that one that is held up by other work leaves some to the others
@@ -93,26 +94,46 @@ class IfmaRows:
         made[:, -1] = 1
         rows = self._rows._replace(numbers=self._rows.numbers[start:])
         for cells in batches(groups, n_groups, joined, threads=self._threads, most=_BATCH):
-            shares = _shares(len(cells.rows.items), _FEW, self._threads)
-            longest = max(_LONG, -(-len(cells.rows.items) // (LANES * shares)))
-            with self._products(rows, cells.rows, longest, shares) as (pieces, owners):
-                filled, members = cells.members(owners, len(made))
-                shares = _shares(len(members.items), _FEW // 4, self._threads)
-                with self._products(pieces, members, len(pieces.numbers), shares) as (merged, order):
-                    self._close(merged, filled[order], made)
+            count = cells.rows.length
+            if not count:
+                continue
+            shares = _shares(count, _FEW, self._threads)
+            longest = max(_LONG, count // (_PARTS * LANES * shares))
+            parts = cut_lists(cells.rows.starts, cells.rows.stops, longest)
+            with self._places(len(parts.starts) + 1) as pieces:
+                self._multiply(rows, cells.rows.items, parts, pieces, shares)
+                self._merge(pieces, cells, parts.owners, made)
         return made.tobytes()
 
-    @contextmanager
-    def _products(self, source: Factors, lists: Lists, longest: int, shares: int) -> Iterator[tuple[Factors, Small]]:
-        """Lend the products of the parts of lists, none of more factors than ``longest``, and what list each is of."""
-        parts, square = cut_lists(lists.bounds, longest), self._key.root.square.odd
-        with self._places(len(parts.starts) + 1) as out:
+    def _multiply(self, source: Factors, items: Small, parts: Parts, out: Factors, shares: int) -> None:
+        """Multiply the factors of each part."""
+        square = self._key.root.square.odd
 
-            def piece(share: int) -> Callable[[], None]:
-                return lambda: loops.multiply_lists(source, lists.items, parts, (share, shares), square, out)
+        def piece(share: int) -> Callable[[], None]:
+            return lambda: loops.multiply_lists(source, items, parts, (share, shares), square, out)
 
+        each(self._threads, map(piece, range(shares)))
+
+    def _merge(self, pieces: Factors, cells: Cells, owners: Small, made: NDArray[np.uint8]) -> None:
+        """Multiply pieces to the columns' own cells, and write these as big-endian ciphertexts."""
+        key, root, square = self._key, self._key.root.modulus.odd, self._key.root.square.odd
+        filled, members = cells.members(owners, len(made))
+        longest = int((members.stops - members.starts).max())
+        parts, table = (
+            cut_lists(members.starts, members.stops, longest),
+            key.powers(longest * (int(pieces.exponents.max()) + 2)),
+        )
+        places, shares = filled[parts.owners], _shares(len(members.items), _FEW // 4, self._threads)
+
+        def piece(share: int) -> Callable[[], None]:
+            def work() -> None:
+                loops.multiply_lists(pieces, members.items, parts, (share, shares), square, merged)
+                loops.close(merged, places, (share, shares), table, key.by_total, root, square, made)
+
+            return work
+
+        with self._places(len(parts.starts) + 1) as merged:
             each(self._threads, map(piece, range(shares)))
-            yield out, parts.owners
 
     @contextmanager
     def _places(self, count: int) -> Iterator[Factors]:
@@ -130,18 +151,6 @@ class IfmaRows:
         yield places
         if len(numbers) <= 2 * _BATCH:
             self._spare.append(numbers)
-
-    def _close(self, factors: Factors, cells: Integers, made: NDArray[np.uint8]) -> None:
-        """Write big-endian ciphertexts to their cells."""
-        key = self._key
-        root, square = key.root.modulus.odd, key.root.square.odd
-        table = key.powers(int(factors.exponents.max(initial=0)))
-
-        def piece(share: int) -> Callable[[], None]:
-            own = (share, self._threads)
-            return lambda: loops.close(factors, cells, own, table, key.by_total, root, square, made)
-
-        each(self._threads, map(piece, range(self._threads)))
 
 
 def _end_with_one(numbers: Limbs) -> None:
