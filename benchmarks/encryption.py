@@ -29,7 +29,7 @@ from gmpy2 import mpz
 
 from labelward.he import Layout, PrivateKey, PublicKey
 from labelward.he.paillier import PaillierEngine
-from labelward.he.paillier.joint import plan
+from labelward.he.paillier.joint import plan, present
 from labelward.he.paillier.kernel import KERNELS, choose, obstacle
 from labelward.he.paillier.numbers import read, write
 from labelward.he.paillier.rooms import Rooms
@@ -133,7 +133,7 @@ def compare_sums(bits: int, kernel: str, count: int) -> int:
         groups = rng.integers(-1, n_groups, size=(n_rows, columns)).astype(np.int32)
         rows = choose(kernel).rows(mpz(n), n_rows, Rooms().make)
         rows.add(write(map(mpz, numbers), size))
-        made = read(rows.sums(groups, n_groups, 0, ((0,), (1, 3), (2,), (4,))), size)
+        made = read(rows.sums(present(groups, n_groups), n_groups, ((0,), (1, 3), (2,), (4,))), size)
         expected = [mpz(1)] * (columns * n_groups)
         for number, row in zip(numbers, groups.tolist(), strict=True):
             for column, group in enumerate(row):
@@ -155,7 +155,7 @@ def operations(bits: int, kernel: str) -> Figures:
     made = (time.process_time() - start) * 1000
     block = private.encrypt(values, layout).block()
     opened = public.rows(block)
-    products = plan(bins, BINS, choose(kernel).merge).products
+    products = plan(present(bins, BINS).groups, BINS, choose(kernel).merge).products
     sums = opened.group_sums(bins, BINS)
     sealed = sums.seal()
     return ({"one product": product(bits), "one square": square(bits)} if kernel == "ifma" else {}) | {
@@ -191,7 +191,7 @@ def histogram(bits: int, workers: int, rows: int, kernel: str, single: Figures) 
     for name, (wall, used) in zip(names, np.diff(marks, axis=0).tolist(), strict=True):
         figures |= {name: wall, f"{name}, processor": used}
     figures["total"] = float((marks[-1] - marks[0])[0])
-    chosen = plan(bins, BINS, choose(kernel).merge)
+    chosen = plan(present(bins, BINS).groups, BINS, choose(kernel).merge)
     figures["products by plain"] = (chosen.products) / (rows * COLUMNS - COLUMNS * BINS)
     if "one product" in single:
         least = (chosen.rows + 2 * chosen.merges) * single["one product"] / 1000

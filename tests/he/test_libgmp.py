@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from labelward.errors import InputError
 from labelward.he.paillier.gmp import Made as Gmp
+from labelward.he.paillier.joint import present
 from labelward.he.paillier.kernel import KERNELS, VARIABLE, choose, obstacle
 from labelward.he.paillier.numbers import size_of, write
 from labelward.he.paillier.rooms import Rooms
@@ -151,7 +152,7 @@ def test_joint_cells(
         rows = kernel.rows(value, len(units), room.make)
         for part in (units[: n // 3], units[n // 3 :]):
             rows.add(write([mpz(x) for x in part], size_of(value**2)))
-        made.append(rows.sums(groups, n_groups, start, joined))
+        made.append(rows.sums(present(groups, n_groups, start), n_groups, joined))
     assert made[0] == made[1]
 
 
@@ -169,7 +170,7 @@ def test_cells_that_several_stretches_share(monkeypatch: pytest.MonkeyPatch, thr
     for kernel in (Gmp(), choose("libgmp", threads=threads)):
         rows = kernel.rows(value, 150, Rooms().make)
         rows.add(data)
-        made.append(rows.sums(groups.astype(np.int32), 3, 0, ((0,), (1, 2))))
+        made.append(rows.sums(present(groups.astype(np.int32), 3), 3, ((0,), (1, 2))))
     assert made[0] == made[1]
 
 
@@ -279,10 +280,12 @@ def test_compiled_code_of_another_process(tmp_path: Path) -> None:
         "import numpy as np, sys\n"
         "from gmpy2 import mpz\n"
         "from labelward.he.paillier import libgmp_loops as loops\n"
+        "from labelward.he.paillier.joint import Present\n"
         "from labelward.he.paillier.kernel import choose\n"
         "rows = choose('libgmp').rows(mpz(2**1279 - 1), 3, lambda shape: np.empty(shape, np.uint64))\n"
         "rows.add(b''.join((3**i).to_bytes(320, 'big') for i in range(3)))\n"
-        "print(rows.sums(np.zeros((3, 1), np.int32), 1, 0, ((0,),)).hex())\n"
+        "inside = Present(np.arange(3, dtype=np.int32), np.zeros((1, 3), np.int32))\n"
+        "print(rows.sums(inside, 1, ((0,),)).hex())\n"
         "print(sum(loops.gather.stats.cache_misses.values()))\n"
     )
     environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PATH": "", "HOME": str(tmp_path)}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelward.he.paillier import joint
-from labelward.he.paillier.joint import cells_of, choose, plan
+from labelward.he.paillier.joint import cells_of, plan, present
 from labelward.he.paillier.kernel import KERNELS, obstacle
 from labelward.he.paillier.kernel import choose as kernel_of
 from labelward.he.paillier.numbers import size_of, write
@@ -47,7 +47,7 @@ def partitions(draw: st.DrawFn, columns: int) -> tuple[tuple[int, ...], ...]:
 @settings(deadline=None)
 def test_joint_cells_are_the_different_rows(case: tuple[np.ndarray, int]) -> None:
     groups, n_groups = case
-    numbers, cells = cells_of(groups, range(groups.shape[1]), n_groups)
+    numbers, cells = cells_of(groups.T, range(groups.shape[1]), n_groups)
     expected = sorted({tuple(row) for row in groups.tolist() if max(row) >= 0})
     assert [tuple(cell) for cell in cells.tolist()] == expected
     for row, number in zip(groups.tolist(), numbers.tolist(), strict=True):
@@ -59,8 +59,7 @@ def test_joint_cells_are_the_different_rows(case: tuple[np.ndarray, int]) -> Non
 def test_what_a_plan_takes_is_counted_by_doing_it(case: tuple[np.ndarray, int], weight: float) -> None:
     """Products of rows into joint cells, and of joint cells into cells; never more than without."""
     groups, n_groups = case
-    chosen = plan(groups, n_groups, weight)
-    assert chosen.sets == choose(groups, n_groups, weight)
+    chosen = plan(present(groups, n_groups).groups, n_groups, weight)
     assert sorted(column for columns in chosen.sets for column in columns) == list(range(groups.shape[1]))
     rows, merges = 0, 0
     for columns in chosen.sets:
@@ -80,19 +79,19 @@ def test_pairs_on_a_root_as_of_job_a_and_triples_where_rows_are_many() -> None:
     """30,000 rows × 11 columns × 32 bins: at most 0.65 of the products (the acceptance's bound); triples from 10^5."""
     rng = np.random.default_rng(0)
     groups = rng.integers(0, 32, size=(30_000, 11)).astype(np.int32)
-    chosen = plan(groups, 32, 2.0)
+    chosen = plan(np.ascontiguousarray(groups.T), 32, 2.0)
     assert max(map(len, chosen.sets)) == 2
     assert chosen.products <= 0.65 * (30_000 - 32) * 11
-    many = plan(rng.integers(0, 32, size=(300_000, 7)).astype(np.int32), 32, 2.0)
+    many = plan(rng.integers(0, 32, size=(7, 300_000)).astype(np.int32), 32, 2.0)
     assert sorted(map(len, many.sets)) == [2, 2, 3]
-    few = plan(groups[:500], 32, 2.0)
+    few = plan(np.ascontiguousarray(groups[:500].T), 32, 2.0)
     assert few.sets == tuple((f,) for f in range(11))
 
 
 def test_columns_that_hang_together_are_found_by_their_cells() -> None:
     """Two equal columns of many bins have few joint cells: half of the products."""
     column = np.random.default_rng(0).integers(0, 500, size=2000).astype(np.int32)
-    assert plan(np.stack([column, column], axis=1), 500, 2.0) == (((0, 1),), 2000 - len(set(column.tolist())), 0)
+    assert plan(np.stack([column, column]), 500, 2.0) == (((0, 1),), 2000 - len(set(column.tolist())), 0)
 
 
 @pytest.mark.parametrize("name", RUNNING)
@@ -123,7 +122,7 @@ def test_sums_by_any_sets_are_products_of_integers(
                 at = column * n_groups + group
                 expected[at] = expected[at] * number % square
     if len(groups):
-        assert rows.sums(groups, n_groups, before, sets) == write(map(mpz, expected), size)
+        assert rows.sums(present(groups, n_groups, before), n_groups, sets) == write(map(mpz, expected), size)
 
 
 @pytest.mark.skipif("ifma" not in RUNNING, reason="the processor has no AVX-512 IFMA")
@@ -136,11 +135,11 @@ def test_sets_in_batches_and_keys_too_many_to_count(monkeypatch: pytest.MonkeyPa
     ciphertexts = write([mpz(int.from_bytes(rng.bytes(127), "big") | 1) for _ in range(count)], 128)
     groups = rng.integers(-1, 9, size=(count, 7)).astype(np.int32)
     groups[::5] = -1
-    sets, found = ((0, 3), (1, 2, 6), (4, 5)), []
+    sets, found, inside = ((0, 3), (1, 2, 6), (4, 5)), [], present(groups, 9)
     for _ in range(2):
         rows = kernel_of("ifma", threads=2).rows(n, count, Rooms().make)
         rows.add(ciphertexts)
-        found.append((rows.sums(groups, 9, 0, sets), plan(groups, 9, 2.0, 2)))
+        found.append((rows.sums(inside, 9, sets), plan(inside.groups, 9, 2.0, 2)))
         monkeypatch.setattr(ifma_rows, "_BATCH", batch)
         monkeypatch.setattr(joint, "_ROOM", room)
         monkeypatch.setattr(joint, "_PER_ROW", min(room, joint._PER_ROW))
@@ -158,5 +157,5 @@ def test_many_rows_by_triples_and_pairs(name: str) -> None:
     for sets in (((0,), (1,), (2,), (3,), (4,)), ((0, 2, 3), (1, 4)), ((2,), (4, 0, 1), (3,))):
         rows = kernel_of(name, threads=2).rows(n, count, Rooms().make)
         rows.add(ciphertexts)
-        made.append(rows.sums(groups, 12, 0, sets))
+        made.append(rows.sums(present(groups, 12), 12, sets))
     assert made[0] == made[1] == made[2]

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from labelward.errors import EncryptionError, InputError
 from labelward.he.paillier import PaillierEngine
 from labelward.he.paillier.gmp import Made as Gmp
+from labelward.he.paillier.joint import present
 from labelward.he.paillier.kernel import KERNELS, VARIABLE, Kernel, choose, obstacle
 from labelward.he.paillier.kernels import PublicKernel, exponents_below, public_bases
 from labelward.he.paillier.numbers import size_of, write
@@ -55,7 +56,7 @@ def summed(kernel: Kernel, n: mpz, data: bytes, groups: np.ndarray, n_groups: in
     """Sum in one go, each column by itself."""
     rows = kernel.rows(n, len(groups), Rooms().make)
     rows.add(data)
-    return rows.sums(groups, n_groups, 0, tuple((f,) for f in range(groups.shape[1])))
+    return rows.sums(present(groups, n_groups), n_groups, tuple((f,) for f in range(groups.shape[1])))
 
 
 @needs_ifma

@@ -17,6 +17,7 @@ from typing import TypeVar
 import numpy as np
 from gmpy2 import mpz
 
+from labelward.he.paillier.joint import present
 from labelward.he.paillier.kernel import KERNELS, VARIABLE, Kernel, Rows, choose, obstacle
 from labelward.he.paillier.kernels import PublicKernel, exponents_below, public_bases
 from labelward.he.paillier.numbers import write
@@ -93,7 +94,8 @@ def _measure(kernel: Kernel, primes: tuple[Prime, Prime], protection: Protection
     encrypted, encrypt = _timed(lambda: owner.encrypt(plaintexts, _PLAINTEXT, x, y), _ROWS)
     rows, split = _timed(lambda: _rows(kernel, n, encrypted), _ROWS)
     alone = tuple((column,) for column in range(_COLUMNS))
-    sums, add = _timed(lambda: rows.sums(groups, _GROUPS, 0, alone), groups.size)
+    inside = present(groups, _GROUPS)
+    sums, add = _timed(lambda: rows.sums(inside, _GROUPS, alone), groups.size)
     sealed, seal = _timed(lambda: public.seal(sums, _FIT, _SHIFT, random), _COLUMNS * _GROUPS)
     _, decrypt = _timed(lambda: owner.decrypt(sealed), _COLUMNS * _GROUPS // _FIT)
     return {"encrypt": encrypt, "split": split, "add": add, "seal": seal, "decrypt": decrypt}

@@ -153,9 +153,9 @@ def _held(column: NDArray[np.int32]) -> int:
 
 
 def _jointly(merge: float, grouped: NDArray[np.int32], n_groups: int) -> Additions:
-    from labelward.he.paillier.joint import plan
+    from labelward.he.paillier.joint import plan, present
 
-    chosen = plan(grouped, n_groups, merge)
+    chosen = plan(present(grouped, n_groups).groups, n_groups, merge)
     return Additions(chosen.rows + chosen.merges, chosen.rows + merge * chosen.merges)
 
 

@@ -10,8 +10,7 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
-from labelward.he.contract import Groups
-from labelward.he.paillier.joint import cells_of
+from labelward.he.paillier.joint import Present, cells_of
 from labelward.he.paillier.kernel import Room
 from labelward.he.paillier.kernels import OwnerKernel, PublicKernel
 from labelward.he.paillier.numbers import read, size_of, write
@@ -87,13 +86,13 @@ class GmpRows:
         self._factors += [low for low, _ in split]
         self._shifts += [shift for _, shift in split]
 
-    def sums(self, groups: Groups, n_groups: int, start: int, joined: tuple[tuple[int, ...], ...]) -> bytes:
+    def sums(self, present: Present, n_groups: int, joined: tuple[tuple[int, ...], ...]) -> bytes:
         """See :class:`~labelward.he.paillier.kernel.Rows`."""
         n, n2 = self._n, self._n**2
-        found = [[(mpz(1), mpz(0))] * n_groups for _ in range(groups.shape[1])]
+        found = [[(mpz(1), mpz(0))] * n_groups for _ in present.groups]
         for columns in joined:
-            numbers, cells = cells_of(groups, columns, n_groups)
-            pairs = self._joint(numbers, len(cells), start)
+            numbers, cells = cells_of(present.groups, columns, n_groups)
+            pairs = self._joint(numbers, len(cells), present.rows)
             for column, of_cells in zip(columns, cells.T.tolist(), strict=True):
                 into = found[column]
                 for group, (product, shift) in zip(of_cells, pairs, strict=True):
@@ -103,11 +102,11 @@ class GmpRows:
         flat = [product * (1 + n * (shift % n)) % n2 for column in found for product, shift in column]
         return write(flat, size_of(n2))
 
-    def _joint(self, numbers: NDArray[np.int32], count: int, start: int) -> list[tuple[mpz, mpz]]:
-        """Multiply the a, and add up the l, of the rows of each joint cell."""
+    def _joint(self, numbers: NDArray[np.int32], count: int, rows: NDArray[np.int32]) -> list[tuple[mpz, mpz]]:
+        """Multiply the a, and add up the l, of the ``rows`` of each joint cell."""
         n2, order = self._n**2, np.argsort(numbers, kind="stable")
         bounds = np.searchsorted(numbers[order], np.arange(count + 1)).tolist()
-        by_cell, pairs = (order + start).tolist(), []
+        by_cell, pairs = rows[order].tolist(), []
         for first, stop in pairwise(bounds):
             product = mpz(1)
             for row in by_cell[first:stop]:

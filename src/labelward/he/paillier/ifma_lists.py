@@ -12,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.contract import Groups
 from labelward.he.paillier.ifma_ir import LANES
-from labelward.he.paillier.joint import cells_of, countable
-from labelward.he.paillier.joint_loops import present_rows
+from labelward.he.paillier.joint import Present, cells_of, countable
+from labelward.he.paillier.joint_loops import count_joint
 from labelward.he.paillier.threads import each
 from labelward.jit import compiled as jit
 
@@ -114,23 +113,22 @@ def cut_lists(starts: Integers, stops: Integers, most: int) -> Parts:
 
 
 def batches(
-    groups: Groups, n_groups: int, joined: Sequence[tuple[int, ...]], *, threads: int, most: int
+    present: Present, n_groups: int, joined: Sequence[tuple[int, ...]], *, threads: int, most: int
 ) -> Iterator[Cells]:
     """Sort rows by the joint cells of each set of columns, and yield what is to be summed at a time.
 
     Args:
-        groups: int32 [rows, F]; -1 where a row is absent.
+        present: the rows, and their groups.
         n_groups: groups are below it.
         joined: the sets of columns.
         threads: that sort.
         most: joint cells of a batch that has more than one set.
     """
-    present, found = present_rows(groups), dict[int, Cells]()
-    items = np.empty((len(joined), len(present)), np.int32)
+    found, items = dict[int, Cells](), np.empty((len(joined), len(present.rows)), np.int32)
 
     def sort(index: int) -> Callable[[], None]:
         def work() -> None:
-            found[index] = _sorted(groups, present, joined[index], n_groups, items, index)
+            found[index] = _sorted(present, joined[index], n_groups, items, index)
 
         return work
 
@@ -151,21 +149,20 @@ def _joined(sets: list[Cells]) -> Cells:
     return Cells(Lists(np.concatenate(starts), np.concatenate(stops), sets[0].rows.items), np.concatenate(targets))
 
 
-def _sorted(
-    groups: Groups, present: Small, columns: tuple[int, ...], n_groups: int, items: NDArray[np.int32], index: int
-) -> Cells:
-    """Sort the rows ``present`` by their groups in the columns of one set, into row ``index`` of ``items``."""
-    keys, chosen = np.empty(len(present), np.int32), np.array(columns, np.int64)
-    if counted := countable(len(columns), n_groups, len(present)):
-        counts = np.zeros((n_groups + 1) ** len(columns), np.int32)
-        count = _count(groups, present, chosen, n_groups, keys, counts)
+def _sorted(present: Present, columns: tuple[int, ...], n_groups: int, items: NDArray[np.int32], index: int) -> Cells:
+    """Sort rows by their groups in the columns of one set, into row ``index`` of ``items``."""
+    rows, chosen = present.rows, np.array(columns, np.int64)
+    if counted := countable(len(columns), n_groups, len(rows)):
+        keys, counts = np.empty(len(rows), np.int32), np.zeros((n_groups + 1) ** len(columns), np.int32)
+        count_joint(present.groups, chosen, n_groups + 1, keys, counts)
     else:  # too many keys to count: most of them would be empty
-        numbers, joint = cells_of(groups, columns, n_groups)
-        counts = np.zeros(len(joint) + 1, np.int32)
-        count = _count(numbers[:, None], present, np.zeros(1, np.int64), len(joint), keys, counts)
+        keys, joint = cells_of(present.groups, columns, n_groups)
+        keys += 1
+        counts = np.bincount(keys, minlength=len(joint) + 1).astype(np.int32)
+    count = int(np.count_nonzero(counts[1:]))
     bounds, targets = np.empty(count + 1, np.int64), np.full((count, _MOST), -1, np.int64)
-    _place(present, keys, counts, bounds, items[index])
-    bounds += index * len(present)
+    _place(rows, keys, counts, bounds, items[index])
+    bounds += index * len(rows)
     if counted:
         _target(counts, chosen, n_groups, targets)
     else:
@@ -175,25 +172,8 @@ def _sorted(
 
 
 @jit
-def _count(groups: Groups, present: Small, columns: Integers, n_groups: int, keys: Small, counts: Small) -> int:
-    """Write the key of each row present, count each of (n_groups + 1)^columns keys, return how many cells they are.
-
-    Key 0 is that of rows that are absent from all columns, which are in no cell.
-    """
-    size, cells = n_groups + 1, 0
-    for i in range(len(present)):
-        key = 0
-        for column in columns:
-            key = key * size + groups[present[i], column] + 1
-        keys[i] = key
-        cells += key > 0 and counts[key] == 0
-        counts[key] += 1
-    return cells
-
-
-@jit
-def _place(present: Small, keys: Small, counts: Small, bounds: Integers, items: Small) -> None:
-    """Write the lists of rows to the beginning of ``items``, cells in the order of their keys."""
+def _place(rows: Small, keys: Small, counts: Small, bounds: Integers, items: Small) -> None:
+    """Write the lists of rows to the beginning of ``items``, cells in the order of their keys; key 0 is none."""
     following, number, before = np.empty(len(counts), np.int64), 0, 0
     for key in range(1, len(counts)):
         if counts[key]:
@@ -202,7 +182,7 @@ def _place(present: Small, keys: Small, counts: Small, bounds: Integers, items: 
     bounds[number] = before
     for i in range(len(keys)):
         if keys[i]:
-            items[following[keys[i]]] = present[i]
+            items[following[keys[i]]] = rows[i]
             following[keys[i]] += 1
 
 

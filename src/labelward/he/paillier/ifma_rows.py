@@ -18,13 +18,13 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from labelward.he.contract import Groups
 from labelward.he.paillier import ifma_sums as loops
 from labelward.he.paillier.ifma_ir import LANES, LIMB_BITS
 from labelward.he.paillier.ifma_limbs import Limbs
 from labelward.he.paillier.ifma_lists import Cells, Parts, Small, batches, cut_lists
 from labelward.he.paillier.ifma_numbers import Root, aligned, limbs_of, repeated, rows_of
 from labelward.he.paillier.ifma_sums import DIGIT, Factors
+from labelward.he.paillier.joint import Present
 from labelward.he.paillier.kernel import Room
 from labelward.he.paillier.numbers import size_of
 from labelward.he.paillier.threads import each
@@ -88,12 +88,11 @@ class IfmaRows:
         root.split(lambda part: rows_of(array[part], size, root.square.limbs), into, self._threads)
         self._have += len(array)
 
-    def sums(self, groups: Groups, n_groups: int, start: int, joined: tuple[tuple[int, ...], ...]) -> bytes:
+    def sums(self, present: Present, n_groups: int, joined: tuple[tuple[int, ...], ...]) -> bytes:
         """See :class:`~labelward.he.paillier.kernel.Rows`."""
-        made = np.zeros((groups.shape[1] * n_groups, self._key.size), dtype=np.uint8)
+        made = np.zeros((len(present.groups) * n_groups, self._key.size), dtype=np.uint8)
         made[:, -1] = 1
-        rows = self._rows._replace(numbers=self._rows.numbers[start:])
-        for cells in batches(groups, n_groups, joined, threads=self._threads, most=_BATCH):
+        for cells in batches(present, n_groups, joined, threads=self._threads, most=_BATCH):
             count = cells.rows.length
             if not count:
                 continue
@@ -101,7 +100,7 @@ class IfmaRows:
             longest = max(_LONG, count // (_PARTS * LANES * shares))
             parts = cut_lists(cells.rows.starts, cells.rows.stops, longest)
             with self._places(len(parts.starts) + 1) as pieces:
-                self._multiply(rows, cells.rows.items, parts, pieces, shares)
+                self._multiply(self._rows, cells.rows.items, parts, pieces, shares)
                 self._merge(pieces, cells, parts.owners, made)
         return made.tobytes()
 

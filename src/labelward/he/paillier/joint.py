@@ -18,16 +18,29 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.errors import EncryptionError
 from labelward.he.contract import Groups
 from labelward.he.paillier.threads import each
 
-__all__ = ["Plan", "cells_of", "choose", "countable", "plan"]
+__all__ = ["Plan", "Present", "cells_of", "countable", "plan", "present"]
 
 Sets = tuple[tuple[int, ...], ...]
 
 _FULL = 4  # rows of a joint cell below which merging takes what joining three columns saves
 _ROOM = 1 << 16  # keys that may be counted in an array, whatever the number of rows
 _PER_ROW = 8  # and more where rows are many: so many for each
+
+
+class Present(NamedTuple):
+    """Rows, each of which is in a group of one column at least.
+
+    Attributes:
+        rows: int32 [m], which they are, ascending.
+        groups: int32 [F, m], their groups; -1 where a row is absent from a column.
+    """
+
+    rows: NDArray[np.int32]
+    groups: NDArray[np.int32]
 
 
 class Plan(NamedTuple):
@@ -43,17 +56,34 @@ class Plan(NamedTuple):
         return self.rows + self.merges
 
 
-def cells_of(groups: Groups, columns: Sequence[int], n_groups: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def present(groups: Groups, n_groups: int, start: int = 0) -> Present:
+    """Return the rows of ``groups`` [n, F] that are not absent from all columns; the first row is number ``start``.
+
+    Raises:
+        EncryptionError: a group lies outside range(n_groups) and is not -1.
+    """
+    from labelward.he.paillier import joint_loops  # a process that only multiplies needs no compiler
+
+    rows, columns = np.empty(len(groups), np.int32), np.empty((groups.shape[1], len(groups)), np.int32)
+    count, least, most = joint_loops.list_present(groups, start, rows, columns)
+    if least < -1 or most >= n_groups:
+        raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1")
+    return Present(rows[:count], np.ascontiguousarray(columns[:, :count]))
+
+
+def cells_of(
+    groups: NDArray[np.int32], columns: Sequence[int], n_groups: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Number the joint cells of ``columns`` that hold rows.
 
     Returns:
-        For each row of ``groups`` [n, F] its joint cell, -1 where it is absent from all columns; and for each joint
+        For each row of ``groups`` [F, m] its joint cell, -1 where it is absent from all columns; and for each joint
         cell [J, len(columns)] its group in each column, -1 where its rows are absent from that column.
     """
-    size, numbers = n_groups + 1, np.zeros(len(groups), dtype=np.int64)
+    size, numbers = n_groups + 1, np.zeros(groups.shape[1], dtype=np.int64)
     cells = np.zeros((1, 0), dtype=np.int32)
     for column in columns:
-        keys = numbers * size + (groups[:, column] + 1)
+        keys = numbers * size + (groups[column] + 1)
         filled, numbers = _ranked(keys, len(cells) * size)
         cells = np.concatenate([cells[filled // size], (filled % size - 1)[:, None].astype(np.int32)], axis=1)
     absent = int(len(cells) > 0 and bool((cells[0] < 0).all()))  # it has the least key of all
@@ -65,20 +95,16 @@ def countable(columns: int, n_groups: int, rows: int) -> bool:
     return bool((n_groups + 1) ** columns <= max(_ROOM, _PER_ROW * rows))
 
 
-def choose(groups: Groups, n_groups: int, weight: float) -> Sets:
-    """Return sets of one, two or three columns of ``groups`` [n, F], each column in one set; see :func:`plan`."""
-    return plan(groups, n_groups, weight).sets
-
-
-def plan(groups: Groups, n_groups: int, weight: float, threads: int = 1) -> Plan:
-    """Choose the sets of columns that are cheapest to sum.
+def plan(groups: NDArray[np.int32], n_groups: int, weight: float, threads: int = 1) -> Plan:
+    """Choose the sets of one, two or three columns that are cheapest to sum, each column in one set.
 
     Args:
+        groups: of rows that are present, int32 [F, m].
         weight: what merging two cells costs, in products of a row.
         threads: that count.
     """
     counting = _Counting(groups, n_groups, threads)
-    every = range(groups.shape[1])
+    every = range(len(groups))
     single: dict[tuple[int, ...], _Cost] = {(f,): cost for f, cost in enumerate(counting.single())}
     held = counting.held
     best, order = single, sorted(every, key=held.__getitem__)
@@ -111,18 +137,17 @@ class _Counting:
     """What sets of columns take, counted.
 
     Attributes:
-        n: rows that are not absent from all columns.
+        n: rows.
         held: cells of each column that hold rows.
     """
 
-    def __init__(self, groups: Groups, n_groups: int, threads: int) -> None:
-        from labelward.he.paillier import joint_loops  # a process that only multiplies needs no compiler
+    def __init__(self, groups: NDArray[np.int32], n_groups: int, threads: int) -> None:
+        from labelward.he.paillier import joint_loops
 
         self._groups, self._n_groups, self._threads, self._loops = groups, n_groups, threads, joint_loops
-        self._present = joint_loops.present_rows(groups)
-        self._single = np.zeros((groups.shape[1], n_groups + 1), np.int32)
-        joint_loops.count_single(groups, self._present, self._single)
-        self.n, self.held = len(self._present), np.count_nonzero(self._single[:, 1:], axis=1).tolist()
+        self._single = np.zeros((len(groups), n_groups + 1), np.int32)
+        joint_loops.count_single(groups, self._single)
+        self.n, self.held = groups.shape[1], np.count_nonzero(self._single[:, 1:], axis=1).tolist()
 
     def single(self) -> list[_Cost]:
         """Return what each column takes by itself."""
@@ -146,14 +171,15 @@ class _Counting:
         if countable(len(columns), self._n_groups, self.n):
             counts = np.zeros((self._n_groups + 1,) * len(columns), np.int32)
             chosen = np.array(columns, np.int64)
-            self._loops.count_joint(self._groups, self._present, chosen, self._n_groups, counts.reshape(-1))
+            keys = np.empty(self.n, np.int32)
+            self._loops.count_joint(self._groups, chosen, self._n_groups + 1, keys, counts.reshape(-1))
             absent, filled = int(counts.flat[0]), counts > 0
             filled.flat[0] = False
             cells = int(np.count_nonzero(filled))
             with_group = [cells - int(np.count_nonzero(filled.take(0, axis=at))) for at in range(len(columns))]
         else:
             numbers, joint = cells_of(self._groups, columns, self._n_groups)
-            cells, absent = len(joint), int(np.count_nonzero(numbers[self._present] < 0))
+            cells, absent = len(joint), int(np.count_nonzero(numbers < 0))
             with_group = [int(np.count_nonzero(joint[:, at] >= 0)) for at in range(len(columns))]
         return _Cost(self.n - absent - cells, sum(with_group) - sum(self.held[f] for f in columns))
 

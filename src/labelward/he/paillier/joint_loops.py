@@ -1,4 +1,4 @@
-"""The loops that count rows by joint cell, in numba, for :mod:`~labelward.he.paillier.joint`."""
+"""The loops that list and count rows by their groups, in numba, for :mod:`~labelward.he.paillier.joint`."""
 
 from __future__ import annotations
 
@@ -8,43 +8,47 @@ from numpy.typing import NDArray
 from labelward.he.contract import Groups
 from labelward.jit import jit
 
-__all__ = ["count_joint", "count_single", "present_rows"]
-
-
-def present_rows(groups: Groups) -> NDArray[np.int32]:
-    """Return the rows of ``groups`` [n, F] that are not absent from all columns."""
-    found = np.empty(len(groups), np.int32)
-    return found[: _present(groups, found)]
+__all__ = ["count_joint", "count_single", "list_present"]
 
 
 @jit
-def _present(groups: Groups, found: NDArray[np.int32]) -> int:
-    count, columns = 0, groups.shape[1]
+def list_present(
+    groups: Groups, start: int, rows: NDArray[np.int32], columns: NDArray[np.int32]
+) -> tuple[int, int, int]:
+    """List the rows of ``groups`` [n, F] that are not absent from all columns, and their groups, column by column.
+
+    Row 0 has the number ``start``. Returns how many there are, and the least and the greatest entry of ``groups``.
+    """
+    count, least, most = 0, 0, -1
     for row in range(len(groups)):
-        column = 0
-        while column < columns and groups[row, column] < 0:
-            column += 1
-        if column < columns:
-            found[count] = row
+        highest = -1
+        for column in range(groups.shape[1]):
+            group = groups[row, column]
+            columns[column, count] = group  # the next row writes over it where this one is absent
+            highest, least = max(highest, group), min(least, group)
+        if highest >= 0:
+            rows[count] = start + row
             count += 1
-    return count
+        most = max(most, highest)
+    return count, least, most
 
 
 @jit
-def count_single(groups: Groups, present: NDArray[np.int32], counts: NDArray[np.int32]) -> None:
-    """Count the rows of each group of each column in ``counts`` [F, n_groups + 1], from 1 on; 0 is absent."""
-    for row in present:
-        for column in range(groups.shape[1]):
-            counts[column, groups[row, column] + 1] += 1
+def count_single(groups: NDArray[np.int32], counts: NDArray[np.int32]) -> None:
+    """Count the rows of each group of each column of ``groups`` [F, m] in ``counts``, from 1 on; 0 is absent."""
+    for column in range(len(groups)):
+        for row in range(groups.shape[1]):
+            counts[column, groups[column, row] + 1] += 1
 
 
 @jit
 def count_joint(
-    groups: Groups, present: NDArray[np.int32], columns: NDArray[np.int64], n_groups: int, counts: NDArray[np.int32]
+    groups: NDArray[np.int32], columns: NDArray[np.int64], size: int, keys: NDArray[np.int32], counts: NDArray[np.int32]
 ) -> None:
-    """Count the rows of each joint key: 0 for those that are absent from all columns of the set."""
-    for row in present:
-        key = 0
-        for column in columns:
-            key = key * (n_groups + 1) + groups[row, column] + 1
-        counts[key] += 1
+    """Write each row's joint key, in digits below ``size``, and count keys: 0 if it is absent from all ``columns``."""
+    keys[:] = 0
+    for column in columns:
+        for row in range(len(keys)):
+            keys[row] = keys[row] * size + groups[column, row] + 1
+    for row in range(len(keys)):
+        counts[keys[row]] += 1

@@ -15,7 +15,7 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from labelward.errors import InputError, unknown_name
-from labelward.he.contract import Groups
+from labelward.he.paillier.joint import Present
 
 __all__ = ["KERNELS", "VARIABLE", "Kernel", "Owner", "Public", "Room", "Rows", "choose", "obstacle"]
 
@@ -62,11 +62,11 @@ class Rows(Protocol):
     def add(self, data: bytes) -> None:
         """Take the next ciphertexts; :class:`EncryptionError` where one shares a factor with n."""
 
-    def sums(self, groups: Groups, n_groups: int, start: int, joined: tuple[tuple[int, ...], ...]) -> bytes:
-        """Multiply rows by group, for each column of ``groups`` [m, F]; cells without rows give 1.
+    def sums(self, present: Present, n_groups: int, joined: tuple[tuple[int, ...], ...]) -> bytes:
+        """Multiply rows by group, for each column; cells without rows give 1.
 
         Args:
-            groups: of the rows from ``start`` on.
+            present: the rows that are in any group, and in which.
             joined: the sets of columns that are summed together (:mod:`~labelward.he.paillier.joint`).
         """
 

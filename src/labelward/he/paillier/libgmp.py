@@ -15,9 +15,8 @@ from gmpy2 import mpz
 from numba import config
 from numpy.typing import NDArray
 
-from labelward.he.contract import Groups
 from labelward.he.paillier import libgmp_loops as loops
-from labelward.he.paillier.joint import cells_of
+from labelward.he.paillier.joint import Present, cells_of
 from labelward.he.paillier.kernel import Room
 from labelward.he.paillier.kernels import PublicKernel, plaintexts_of
 from labelward.he.paillier.libgmp_limbs import Limbs
@@ -222,25 +221,31 @@ class LibgmpRows:
         root.split(lambda part: root.cells(rows_of(array[part], size, 2 * root.limbs)), into, self._threads)
         self._have += len(array)
 
-    def sums(self, groups: Groups, n_groups: int, start: int, joined: tuple[tuple[int, ...], ...]) -> bytes:
+    def sums(self, present: Present, n_groups: int, joined: tuple[tuple[int, ...], ...]) -> bytes:
         """See :class:`~labelward.he.paillier.kernel.Rows`."""
         size = size_of(self._root.square)
-        made = np.zeros((groups.shape[1] * n_groups, size), dtype=np.uint8)
+        made = np.zeros((len(present.groups) * n_groups, size), dtype=np.uint8)
         made[:, -1] = 1
         for columns in joined:
-            numbers, cells = cells_of(groups, columns, n_groups)
-            found = self._gather(self._rows[start:], numbers, len(cells))
+            numbers, cells = cells_of(present.groups, columns, n_groups)
+            found = self._gather(self._rows, numbers, len(cells), present.rows)
             for column, of_cells in zip(columns, cells.T, strict=True):
                 filled, ranks = np.unique(of_cells, return_inverse=True)
                 absent = int(len(filled) > 0 and filled[0] < 0)
-                mine = self._gather(found, ranks.astype(np.int32) - absent, len(filled) - absent)
+                mine = self._gather(found, ranks.astype(np.int32) - absent, len(filled) - absent, np.arange(len(found)))
                 made[column * n_groups + filled[absent:]] = self._values(mine, size)
         return made.tobytes()
 
-    def _gather(self, items: Limbs, numbers: NDArray[np.int32], count: int) -> Limbs:
-        """Multiply items, rows [n, 3, k] or cells [n, 3k+1], by their number below ``count``; -1 is none."""
+    def _gather(
+        self, items: Limbs, numbers: NDArray[np.int32], count: int, which: NDArray[np.int32] | NDArray[np.int64]
+    ) -> Limbs:
+        """Multiply items, rows [n, 3, k] or cells [n, 3k+1], by number below ``count``; -1 is none.
+
+        ``numbers`` are those of the items ``which``.
+        """
         order, ranks = (np.empty(len(numbers), dtype=np.int64) for _ in range(2))
         entries = loops.arrange(numbers, np.zeros(count + 1, dtype=np.int64), order, ranks)
+        order[:entries] = which[order[:entries]]
         parts = cut(entries, self._threads, _STRETCH)
         places, owners = self._places(items, order, ranks, parts, count)
         used = np.flatnonzero(owners >= 0)

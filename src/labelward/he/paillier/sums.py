@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from labelward.errors import EncryptionError
 from labelward.he._checks import check_cells, check_groups, check_more
 from labelward.he.contract import CipherBlock, EncryptedRows, EncryptedSums, Groups, Integers, Layout
-from labelward.he.paillier.joint import plan
+from labelward.he.paillier.joint import Present, plan, present
 from labelward.he.paillier.numbers import read, write
 from labelward.he.paillier.packing import Packing
 from labelward.he.paillier.pool import Inline, Kept
@@ -44,21 +44,14 @@ class _Held:
         self._pieces.append((start, data))
         self._feed()
 
-    def sums(self, groups: Groups, n_groups: int, start: int, joined: tuple[tuple[int, ...], ...]) -> list[bytes]:
-        """Sum by group, in each process its own rows."""
+    def sums(self, present: Present, n_groups: int, joined: tuple[tuple[int, ...], ...]) -> list[bytes]:
+        """Sum by group, in each process its own rows: of as many processes the i-th has every such row from i on."""
         self._feed()
-        parts = [groups[(i - start) % self._executor.size :: self._executor.size] for i in range(self._executor.size)]
-        tasks: list[Task] = [
-            SumRows(
-                self._kept.handle,
-                groups.shape[1],
-                n_groups,
-                np.ascontiguousarray(part, "<i4").reshape(-1).view(np.uint8).data,
-                len(range(i, start, self._executor.size)),
-                joined,
-            )
-            for i, part in enumerate(parts)
-        ]
+        size, tasks = self._executor.size, list[Task]()
+        for i in range(size):
+            own = slice(None) if size == 1 else present.rows % size == i
+            which, groups = present.rows[own] // size, present.groups[:, own]
+            tasks.append(SumRows(self._kept.handle, len(groups), n_groups, _data(which), _data(groups), joined))
         return self._executor.run(tasks)
 
     def _feed(self) -> None:
@@ -100,12 +93,10 @@ class PaillierRows(EncryptedRows):
     def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
         """Sum rows by group, several columns at once where that takes fewer products."""
         checked = check_groups(groups, start, self.have, n_groups)
-        most = checked.max(initial=-1)
-        if checked.min(initial=-1) < -1 or most >= n_groups:
-            raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1")
+        inside = present(checked, n_groups, start)
         key, shape = self._key, (checked.shape[1], n_groups)
         count, parts = len(Packing.of(self.layout, key.bits).parts), []
-        if most < 0:
+        if not len(inside.rows):
             empty = np.zeros((shape[0] * n_groups, key.ciphertext_size), dtype=np.uint8)
             empty[:, -1:] = 1
             return PaillierSums(key, self.layout, shape, [empty] * count)
@@ -113,9 +104,9 @@ class PaillierRows(EncryptedRows):
             self._take(self._fresh)
         if self._failed:
             raise EncryptionError("these rows could not be prepared for sums")
-        chosen = plan(checked, n_groups, key.executors.merge, key.executors.threads)
+        chosen = plan(inside.groups, n_groups, key.executors.merge, key.executors.threads)
         for held in self._held:
-            first, *others = (_numbers(data, key) for data in held.sums(checked, n_groups, start, chosen.sets))
+            first, *others = (_numbers(data, key) for data in held.sums(inside, n_groups, chosen.sets))
             for other in others:
                 first, _ = _multiply(first, other, key)
             parts.append(first)
@@ -185,6 +176,10 @@ class PaillierSums(EncryptedSums):
             for start, stop in spread(count, executor.size)
         ]
         return b"".join(executor.run(tasks))
+
+
+def _data(numbers: NDArray[np.int32]) -> memoryview:
+    return np.ascontiguousarray(numbers, "<i4").reshape(-1).view(np.uint8).data
 
 
 def _numbers(data: bytes, key: PaillierPublicKey) -> Cells:

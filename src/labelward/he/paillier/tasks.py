@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from gmpy2 import mpz
 
+from labelward.he.paillier.joint import Present
 from labelward.he.paillier.kernel import Kernel, Owner, Public, Room, Rows
 
 __all__ = [
@@ -101,13 +102,13 @@ class EncryptPublic(msgspec.Struct, frozen=True, tag=True):
 
 
 class SumRows(msgspec.Struct, frozen=True, tag=True):
-    """Multiply kept rows by group, for each column of int32 ``groups`` [rows, columns]; cells without rows give 1."""
+    """Multiply kept rows by group: int32 ``which`` [m], by int32 ``groups`` [columns, m]; cells without rows give 1."""
 
     rows: int
     columns: int
     n_groups: int
+    which: memoryview
     groups: memoryview
-    start: int
     joined: tuple[tuple[int, ...], ...]
 
 
@@ -173,8 +174,11 @@ def run(task: Task, state: State) -> bytes:
         case EncryptPublic():
             return state.publics[task.key].encrypt(task.plaintexts, task.size, task.random)
         case SumRows():
-            groups = np.frombuffer(task.groups, dtype="<i4").astype(np.int32, copy=False).reshape(-1, task.columns)
-            return state.rows[task.rows].sums(groups, task.n_groups, task.start, task.joined)
+            which, groups = (
+                np.frombuffer(data, dtype="<i4").astype(np.int32, copy=False) for data in (task.which, task.groups)
+            )
+            present = Present(which, groups.reshape(task.columns, len(which)))
+            return state.rows[task.rows].sums(present, task.n_groups, task.joined)
         case Seal():
             return state.publics[task.key].seal(task.cells, task.fit, task.shift, task.random)
         case Decrypt():
