@@ -24,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from _price import PRODUCTS, chained
 from _wiring import processor
 from gmpy2 import mpz
 
@@ -66,15 +67,7 @@ def median(action: Callable[[], object], operations: int) -> float:
 
 def product(bits: int) -> float:
     """Return milliseconds of one of IFMA's products of a number below n² with one below n."""
-    from labelward.he.paillier import ifma_loops as loops
-    from labelward.he.paillier.ifma_numbers import Root, aligned
-
-    root = Root(mpz(secrets.randbits(bits) | 1 | 1 << (bits - 1)))
-    factors, out = aligned(256, root.rows, 8), aligned(256, root.square.limbs, 8)
-    factors[:] = 1
-    square, start = root.square, aligned(root.square.limbs, 8)
-    start[:] = 1
-    return median(lambda: loops.chain(start, factors, square.odd, out), 256 * 8)
+    return median(chained("ifma", bits), PRODUCTS)
 
 
 def square(bits: int) -> float:

@@ -16,7 +16,8 @@ that its peak of memory is its own; loops are compiled before. Its trees are com
 its AUC, on new rows, with XGBoost's on the same bins. ``aggregate over its products`` is the seconds of that phase over
 products × the measured price of one ÷ cores; merging two cells counts as the products that it takes the time of. In a
 rehearsal the phase shares the cores with the other party. So the same calls are also made again, alone, several times,
-each time between two measurements of the price: ``alone``, with the least and the most that was found.
+and the price is measured after each of them: ``alone``, with the least and the most that was found, by the price on one
+core and by that on all cores at once, which is what cores that share a power budget and caches can do.
 
 ``--linear``: job a's shape with 10,000 to 300,000 rows, and exponents in the rows, of each phase alone, too.
 ``--peers``: job a's operations at the prices of python-paillier and of sf-heu, where these are installed: nothing is
@@ -41,6 +42,7 @@ from typing import Any
 
 import numpy as np
 import xgboost
+from _price import Price
 from _wiring import Run, columns_of, labels_of, report, train
 from encryption import histogram, product
 from libgmp import products as product_of_libgmp
@@ -179,20 +181,30 @@ def alone(job: Job, kernel: str) -> dict[str, Any]:
     vars(passive)["Told"] = SimpleNamespace(of=noted(Told.of))
     paillier = PaillierEngine(workers=WORKERS, kernel=kernel)
     fit(job, *job.table(), paillier, BITS)
-    plans = watched()
-    merge, wall, busy = choose(kernel).merge, list[float](), list[float]()
+    price, plans, found = Price(kernel, BITS, 1 if kernel == "gmpy2" else WORKERS), watched(), list[NDArray[Any]]()
     for _ in range(ROUNDS):
         plans.clear()
-        before, started, used = price_of(kernel), time.perf_counter(), time.process_time()
-        for call in calls:
-            call()
-        seconds, processor = time.perf_counter() - started, time.process_time() - used
-        units = sum(each.rows + merge * each.merges for each in plans)
-        least = units * (before + price_of(kernel)) / 2 / 1000 / WORKERS
-        wall.append(seconds / least)
-        busy.append(processor / WORKERS / least)
+        seconds, prices = repeated(calls, price)
+        units = sum(each.rows + choose(kernel).merge * each.merges for each in plans)
+        found.append(seconds / (units * prices / 1000 / WORKERS)[:, None])
     paillier.close()
-    return {name: spread(values) for name, values in (("seconds", wall), ("processor seconds", busy))}
+    price.close()
+    return {
+        where: {what: spread([float(each[i, j]) for each in found]) for j, what in enumerate(("seconds", "processor"))}
+        for i, where in enumerate(("by the price on one core", "by the price on all cores at once"))
+    }
+
+
+def repeated(calls: list[Callable[[], object]], price: Price) -> tuple[Floats, Floats]:
+    """Make the calls again: seconds, and processor seconds of a core, of all; and the mean prices meanwhile."""
+    spent, prices = np.zeros(2), np.zeros(2)
+    for call in calls:
+        started, used = time.perf_counter(), time.process_time()
+        call()
+        seconds = time.perf_counter() - started
+        spent += seconds, (time.process_time() - used) / WORKERS
+        prices += seconds * price.now(seconds)
+    return spent, prices / spent[0]
 
 
 def spread(values: list[float]) -> dict[str, float]:

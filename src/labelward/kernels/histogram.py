@@ -40,8 +40,9 @@ def groups(codes: Codes, slot: Groups, n_bins: int, left_out: Integers | None = 
     _check_rows(codes, slot, most + 1, n_bins)
     if (most + 1) * n_bins > np.iinfo(np.int32).max:
         raise ValueError(f"{most + 1} nodes of {n_bins} bins do not fit int32")
-    left_out = np.ascontiguousarray(left_out.T)
-    return _groups(_contiguous(codes), np.ascontiguousarray(slot), n_bins, missing_code(codes.dtype), left_out)
+    absent = np.ascontiguousarray(left_out.T).astype(np.int32)
+    missing = np.int32(missing_code(codes.dtype))
+    return _groups(_contiguous(codes), np.ascontiguousarray(slot), n_bins, missing, absent)
 
 
 def level_sums(codes: Codes, slot: Groups, values: Integers, n_slots: int, n_bins: int) -> Integers:
@@ -131,14 +132,17 @@ def _check_rows(codes: Codes, slot: Groups, n_slots: int, n_bins: int) -> None:
 
 
 @jit
-def _groups(codes: Codes, slot: Groups, n_bins: int, missing: int, left_out: Integers) -> Groups:
+def _groups(codes: Codes, slot: Groups, n_bins: int, missing: np.int32, left_out: Groups) -> Groups:
     n, columns = codes.shape
     out = np.empty((n, columns), dtype=np.int32)
     for i in range(n):
-        base = slot[i] * n_bins
+        if slot[i] < 0:
+            out[i] = -1
+            continue
+        base, absent = np.int32(slot[i] * n_bins), left_out[slot[i]]
         for f in range(columns):
-            absent = base < 0 or codes[i, f] == missing or codes[i, f] == left_out[slot[i], f]
-            out[i, f] = -1 if absent else base + codes[i, f]
+            code = np.int32(codes[i, f])
+            out[i, f] = -1 if (code == missing) | (code == absent[f]) else base + code
     return out
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from labelward.he.paillier.ifma_ir import LANES
 from labelward.he.paillier.joint import Present, cells_of, countable
 from labelward.he.paillier.joint_loops import count_joint
-from labelward.he.paillier.threads import each
+from labelward.he.paillier.threads import each, threads_for
 from labelward.jit import compiled as jit
 
 __all__ = ["Cells", "Parts", "Small", "batches", "cut_lists"]
@@ -132,7 +132,7 @@ def batches(
 
         return work
 
-    each(threads, map(sort, range(len(joined))))
+    each(threads_for(threads, items.size), map(sort, range(len(joined))))
     batch: list[Cells] = []
     for index in range(len(joined)):
         if batch and sum(len(one.targets) for one in batch) + len(found[index].targets) > most:

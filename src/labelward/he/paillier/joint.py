@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
 from labelward.he.contract import Groups
-from labelward.he.paillier.threads import each
+from labelward.he.paillier.threads import each, threads_for
 
 __all__ = ["Plan", "Present", "cells_of", "countable", "plan", "present"]
 
@@ -64,11 +64,13 @@ def present(groups: Groups, n_groups: int, start: int = 0) -> Present:
     """
     from labelward.he.paillier import joint_loops  # a process that only multiplies needs no compiler
 
-    rows, columns = np.empty(len(groups), np.int32), np.empty((groups.shape[1], len(groups)), np.int32)
-    count, least, most = joint_loops.list_present(groups, start, rows, columns)
+    rows = np.empty(len(groups), np.int32)
+    count, least, most = joint_loops.list_present(groups, rows)
     if least < -1 or most >= n_groups:
         raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1")
-    return Present(rows[:count], np.ascontiguousarray(columns[:, :count]))
+    columns = np.empty((groups.shape[1], count), np.int32)
+    joint_loops.by_column(groups, rows[:count], columns)
+    return Present(rows[:count] + np.int32(start), columns)
 
 
 def cells_of(
@@ -164,7 +166,7 @@ class _Counting:
 
             return work
 
-        each(self._threads, map(count, sets))
+        each(threads_for(self._threads, self.n * len(sets)), map(count, sets))
         return {columns: found[columns] for columns in sets}
 
     def _cost(self, columns: tuple[int, ...]) -> _Cost:

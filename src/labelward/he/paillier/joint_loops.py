@@ -8,29 +8,35 @@ from numpy.typing import NDArray
 from labelward.he.contract import Groups
 from labelward.jit import jit
 
-__all__ = ["count_joint", "count_single", "list_present"]
+__all__ = ["by_column", "count_joint", "count_single", "list_present"]
 
 
 @jit
-def list_present(
-    groups: Groups, start: int, rows: NDArray[np.int32], columns: NDArray[np.int32]
-) -> tuple[int, int, int]:
-    """List the rows of ``groups`` [n, F] that are not absent from all columns, and their groups, column by column.
+def list_present(groups: Groups, rows: NDArray[np.int32]) -> tuple[int, int, int]:
+    """List the rows of ``groups`` [n, F] that are not absent from all columns.
 
-    Row 0 has the number ``start``. Returns how many there are, and the least and the greatest entry of ``groups``.
+    Returns how many there are, and the least and the greatest entry of ``groups``, or -1. Loops without branches, as
+    these are, take eight entries at a time.
     """
-    count, least, most = 0, 0, -1
+    count, least, most, flat = 0, np.int32(-1), np.int32(-1), groups.reshape(-1)
     for row in range(len(groups)):
-        highest = -1
+        together = np.int32(-1)  # negative if all are
         for column in range(groups.shape[1]):
-            group = groups[row, column]
-            columns[column, count] = group  # the next row writes over it where this one is absent
-            highest, least = max(highest, group), min(least, group)
-        if highest >= 0:
-            rows[count] = start + row
-            count += 1
-        most = max(most, highest)
-    return count, least, most
+            together &= groups[row, column]
+        rows[count] = row
+        count += int(together >= 0)
+    for entry in flat:
+        least, most = min(least, entry), max(most, entry)
+    return count, int(least), int(most)
+
+
+@jit
+def by_column(groups: Groups, rows: NDArray[np.int32], columns: NDArray[np.int32]) -> None:
+    """Write the groups of ``rows``, column by column, to ``columns`` [F, m]."""
+    for i in range(len(rows)):
+        row = groups[rows[i]]
+        for column in range(len(row)):
+            columns[column, i] = row[column]
 
 
 @jit

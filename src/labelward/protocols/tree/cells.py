@@ -63,8 +63,7 @@ class Told:
         """
         times = counts.astype(np.int64)[:, None]
         held = level_sums(codes, slot, times, slots, bins)[..., 0]
-        inside = slot >= 0
-        whole = np.bincount(slot[inside], counts[inside], slots)
+        whole = level_sums(np.zeros((len(codes), 1), np.uint8), slot, times, slots, 1)[0, :, 0, 0]
         known = (held.sum(axis=2) == whole) & (whole > 0)
         return cls(held > 0, np.where(known, held.argmax(axis=2), -1))
 
