@@ -10,7 +10,9 @@ from gmpy2 import mpz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labelward.errors import EncryptionError
 from labelward.he.paillier import joint
+from labelward.he.paillier.ifma_lists import cut_lists
 from labelward.he.paillier.joint import cells_of, plan, present
 from labelward.he.paillier.kernel import KERNELS, obstacle
 from labelward.he.paillier.kernel import choose as kernel_of
@@ -52,6 +54,41 @@ def test_joint_cells_are_the_different_rows(case: tuple[np.ndarray, int]) -> Non
     assert [tuple(cell) for cell in cells.tolist()] == expected
     for row, number in zip(groups.tolist(), numbers.tolist(), strict=True):
         assert (tuple(row) == expected[number]) if number >= 0 else max(row) < 0
+
+
+@given(case=grouped(), start=st.integers(0, 9))
+@settings(deadline=None)
+def test_present_rows_by_column(case: tuple[np.ndarray, int], start: int) -> None:
+    groups, n_groups = case
+    found = present(groups, n_groups, start)
+    inside = np.flatnonzero((groups >= 0).any(axis=1))
+    assert (found.rows - start).tolist() == inside.tolist()
+    np.testing.assert_array_equal(found.groups, groups[inside].T)
+    for wrong in (-2, n_groups):  # in a row that is absent from all other columns, too
+        other = np.full((len(groups) + 1, groups.shape[1]), -1, np.int32)
+        other[-1, 0] = wrong
+        with pytest.raises(EncryptionError, match=r"a group lies outside range\("):
+            present(other, n_groups)
+
+
+@given(sizes=st.lists(st.integers(1, 70), max_size=40), most=st.integers(1, 80), gap=st.integers(0, 3))
+@settings(deadline=None)
+def test_lists_are_cut_into_parts_of_nearly_equal_length(sizes: list[int], most: int, gap: int) -> None:
+    """Every item is in one part of its list; the longest parts come first, and blocks of eight are filled up."""
+    stops = np.cumsum(np.array([size + gap for size in sizes], np.int64))
+    starts = stops - np.array(sizes, np.int64)
+    parts = cut_lists(starts, stops, most)
+    lengths = parts.stops - parts.starts
+    assert len(lengths) % 8 == 0
+    assert len(lengths) - len(parts.owners) < 8
+    assert not lengths[len(parts.owners) :].any()
+    assert lengths.tolist() == sorted(lengths.tolist(), reverse=True)
+    for index, size in enumerate(sizes):
+        own = np.flatnonzero(parts.owners == index)
+        covered = sorted(at for part in own for at in range(parts.starts[part], parts.stops[part]))
+        assert covered == list(range(starts[index], stops[index]))
+        assert len(own) == -(-size // most)
+        assert lengths[own].max() - lengths[own].min() <= 1
 
 
 @given(case=grouped(), weight=st.sampled_from([0.5, 1.0, 2.0, 5.0]))

@@ -108,8 +108,8 @@ def attack_view(
     Raises:
         FileFormatError: the view is damaged or cut off, or does not say whose rows it speaks of.
         DataError: the table cannot be used, or has other columns or rows than the view's party had.
-        JobError: an unknown attack or parameter; no known labels where the attack needs some, or another number of them
-            than ``auxiliary``.
+        JobError: an unknown attack or parameter, or one that reads views of other models; no known labels where the
+            attack needs some, or another number of them than ``auxiliary``.
     """
     attack = make_attack(Kind(kind, params), "")
     view = View.load(view_dir)
@@ -118,6 +118,7 @@ def attack_view(
             f"{view_dir}: no closing record; the run was killed, or records at the end are missing, "
             "so that an attack would find less than there was to see"
         )
+    _check_model(attack, view)
     if not view.header.ids:
         raise FileFormatError(f"{view_dir}: the view does not say which rows it speaks of")
     table = read_table(features, text=[id_column or "id"])
@@ -350,6 +351,13 @@ def _training_rows(view: View, table: pa.Table, column: str, place: str) -> pa.T
     begin = began.message
     split = Split.of(begin.validation.unpack(table.num_rows), begin.test.unpack(table.num_rows))
     return table.take(pa.array(np.argsort(read_ids(table, column, place))[split.train]))
+
+
+def _check_model(attack: Attack, view: View) -> None:
+    """Refuse an attack that reads views of other models, as a job would."""
+    model = {key.removeprefix("model."): view.parameter(key) for key in view.header.job if key.startswith("model.")}
+    if "kind" in model:
+        attack.check_model(model)
 
 
 def _check_count(attack: Attack, count: int, known: Path) -> None:

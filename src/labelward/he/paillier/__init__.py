@@ -12,7 +12,7 @@ gmp        the kernel on gmpy2
 ifma       the kernel on AVX-512 IFMA: ``ifma_ir`` has its products and ``ifma_moves`` what moves numbers between
            lanes, in LLVM's language; ``ifma_limbs``, ``ifma_loops`` and ``ifma_sums`` the compiled loops around
            them; ``ifma_numbers``, ``ifma_powers`` and ``ifma_rows`` moduli, tables and encrypted rows, which
-           ``ifma_entries`` sorts
+           ``ifma_lists`` sorts
 libgmp     the kernel on GMP's functions for limbs: ``libgmp_load`` finds and checks them, ``libgmp_ir`` calls them from
            compiled code, ``libgmp_limbs`` and ``libgmp_loops`` are the loops, ``libgmp_numbers`` moduli and tables
 threads    work in threads

@@ -159,8 +159,10 @@ def _end_with_one(numbers: Limbs) -> None:
 
 
 def _shares(work: int, least: int, threads: int) -> int:
-    """Return in how many shares to do so much work, of which less than ``least`` is not worth a thread.
+    """Return in how many equal shares to do so much work, of which less than ``least`` is not worth a thread.
 
-    More shares than threads wait less for each other at the end.
+    Several for each thread, so that one that is held up leaves some to the others; and as many for each, or most of
+    them would wait for the last.
     """
-    return 1 if threads == 1 else max(1, min(threads, work // least), min(_SHARES * threads, work // (4 * least)))
+    used = max(1, min(threads, work // least))
+    return used * max(1, min(_SHARES, work // (4 * least * used)))

@@ -126,11 +126,11 @@ def multiply_lists(
                     sums[lane, j] += total[j]
                 exponents[lane] += source.exponents[item] if len(source.exponents) else item != neutral
                 places[lane] = item * width
-                # what comes next; before the first product of a block two are needed
-                source_of, at = (LANES + lane, starts[LANES + lane]) if last else (lane, at + 1)
-                item = np.int64(items[at]) if at < stops[source_of] else neutral
+                # what to bring near meanwhile: the next factor, or the two with which the next block begins
+                part, at = (LANES + lane, starts[LANES + lane]) if last else (lane, at + 1)
+                item = np.int64(items[at]) if at < stops[part] else neutral
                 ahead[lane, 0], ahead[lane, 1] = base + item * width * 8, lines
-                item = np.int64(items[at + 1]) if last and at + 1 < stops[source_of] else neutral
+                item = np.int64(items[at + 1]) if last and at + 1 < stops[part] else neutral
                 ahead[LANES + lane, 0], ahead[LANES + lane, 1] = base + item * width * 8, lines if last else 0
             if position == 0:
                 acc[len(low) :] = _ZERO
@@ -166,14 +166,8 @@ def close(
     a·(1 + N·l) = a + N·(a·l modulo N), and so only N times that takes a product modulo N²: by ``by_total``, which is N
     and the powers of R that are lost on the way.
     """
-    k, t, size, width, limbs = (
-        len(square.limbs),
-        len(root.limbs),
-        made.shape[1],
-        factors.numbers.shape[1],
-        factors.limbs,
-    )
-    u, flat = t + 2, made.reshape(-1)
+    k, t, u, limbs = len(square.limbs), len(root.limbs), len(root.limbs) + 2, factors.limbs
+    width, size, flat = factors.numbers.shape[1], made.shape[1], made.reshape(-1)
     scratch, acc, y, found, wide = new_lanes(k + u), new_lanes(k), new_lanes(u), new_lanes(k), new_lanes(2 * t)
     digit, low = y[:t], found[:t]
     starts, sums, rows = np.empty(LANES, np.int64), np.empty((LANES, u), np.uint64), np.empty((LANES, k), np.uint64)
