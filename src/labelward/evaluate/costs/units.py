@@ -5,6 +5,7 @@ Reference: Equation 5 of the CMOSB paper, :func:`training_cost`.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,8 +35,8 @@ _COLUMNS, _CELLS = 16, 512
 """Most columns, and most sums of the smaller message, with which is measured."""
 _FEW = 64
 """Rows of a message of which hardly anything is summed."""
-_TIMES, _LONG = 3, 0.15
-"""How often an operation is repeated, at most, after the first time; and for how many seconds in all."""
+_TIMES, _MOST_TIMES, _LONG = 3, 15, 0.1
+"""How often an operation is repeated, at least and at most, after the first time; and for how many seconds in all."""
 
 
 class Additions(NamedTuple):
@@ -195,13 +196,13 @@ def _measure(engine: Engine, sample: Sample, bits: int, insecure: bool) -> UnitC
     parts = blocks[0].count / rows
     units["encrypt"] /= parts
     public = engine.public(private.public.material(), protection=protection, insecure=insecure)
-    units["prepare"] = _best(lambda: public.collect(sample.layout, rows).add(blocks[0]))[1] / (rows * parts)
+    units["prepare"] = _usual(lambda: public.collect(sample.layout, rows).add(blocks[0]))[1] / (rows * parts)
     held = public.collect(sample.layout, rows)
     held.add(blocks[0])
     groups = _groups(rows, min(sample.columns, _COLUMNS), sample.bins)
     adding, few = additions_of(engine), groups[:_FEW]
-    sums, taken = _best(lambda: held.group_sums(groups, sample.bins))
-    _, once = _best(lambda: held.group_sums(few, sample.bins))
+    sums, taken = _usual(lambda: held.group_sums(groups, sample.bins))
+    _, once = _usual(lambda: held.group_sums(few, sample.bins))
     efforts = [adding.summed(each, sample.bins).effort * parts for each in (few, groups)]
     each = (taken - once) / max(1.0, efforts[1] - efforts[0]) if taken > once else taken / max(1.0, efforts[1])
     units |= {"add": each, "sum_message": max(0.0, once - efforts[0] * each)}
@@ -218,11 +219,11 @@ def _measure(engine: Engine, sample: Sample, bits: int, insecure: bool) -> UnitC
 
 
 def _encryption(private: PrivateKey, layout: Layout, rows: int) -> tuple[list[CipherBlock], tuple[float, float]]:
-    """Encrypt a block twice; return what came of it, and the seconds of each time."""
+    """Encrypt a block several times; return what came of it, and the seconds of the first time and of a usual one."""
     values = np.random.default_rng(0).integers(0, 2, (rows, len(layout.bounds))).astype(np.int64)
     np.minimum(values, np.array(layout.bounds, dtype=np.int64), out=values)
-    timed = [_timed(lambda: list(private.encrypt_blocks(values, layout, rows))) for _ in range(2)]
-    return timed[1][0], (timed[0][1], timed[1][1])
+    first, *others = [_timed(lambda: list(private.encrypt_blocks(values, layout, rows))) for _ in range(1 + _TIMES)]
+    return first[0], (first[1], statistics.median(taken for _, taken in others))
 
 
 def _groups(rows: int, columns: int, bins: int) -> NDArray[np.int32]:
@@ -237,9 +238,9 @@ def _sealing(private: PrivateKey, sums: EncryptedSums, sample: Sample) -> dict[s
     seals, openings = [], []
     for size in (least, 3 * least):
         picked = sums.pick(np.resize(np.arange(cells), size))
-        sealed, taken = _best(picked.seal)
+        sealed, taken = _usual(picked.seal)
         seals.append((size, taken))
-        openings.append((sealed.count, _best(lambda sealed=sealed: private.decrypt(sealed))[1]))  # type: ignore[misc]
+        openings.append((sealed.count, _usual(lambda sealed=sealed: private.decrypt(sealed))[1]))  # type: ignore[misc]
     (seal_message, seal), (open_message, decrypt) = _line(seals), _line(openings)
     return {
         "public_tables": max(0.0, first - seals[0][1]),
@@ -265,7 +266,7 @@ def _travel(block: CipherBlock) -> float:
     def there() -> None:
         redacted(decode(encode(message, (0,)))[0])
 
-    return _best(there)[1] / max(1, len(block.data))
+    return _usual(there)[1] / max(1, len(block.data))
 
 
 def _timed(action: Callable[[], Result]) -> tuple[Result, float]:
@@ -274,12 +275,13 @@ def _timed(action: Callable[[], Result]) -> tuple[Result, float]:
     return result, time.perf_counter() - start
 
 
-def _best(action: Callable[[], Result]) -> tuple[Result, float]:
-    """Time an action after a first time, which builds tables and reads compiled code; return its least seconds."""
-    result, best, spent = action(), float("inf"), 0.0
-    for _ in range(_TIMES):
-        result, taken = _timed(action)
-        best, spent = min(best, taken), spent + taken
-        if spent > _LONG:
-            break
-    return result, best
+def _usual(action: Callable[[], Result]) -> tuple[Result, float]:
+    """Time an action after a first time, which builds tables and reads compiled code; return its median seconds.
+
+    The least would be what a machine can do while nobody else is at work there.
+    """
+    result, taken = action(), list[float]()
+    while len(taken) < _TIMES or (sum(taken) < _LONG and len(taken) < _MOST_TIMES):
+        result, seconds = _timed(action)
+        taken.append(seconds)
+    return result, statistics.median(taken)
