@@ -11,8 +11,8 @@ c         100,000 × (30 + 30)  5      5      11
 d         1,000,000 × (10+10)  4      1      2        300 s and 6 GB, both parties
 ========  ===================  =====  =====  =======  ==============================
 
-Without a choice job a with every kernel, then b and d with the fastest one. Each training has a process of its own, so
-that its peak of memory is its own; loops are compiled before. Its trees are compared with those of the plain engine and
+Without a choice job a with every kernel, then b and d with the fastest one. Each training has a process of its own, and
+so its own peak of memory; loops are compiled before. Its trees are compared with those of the plain engine and
 its AUC, on new rows, with XGBoost's on the same bins. ``aggregate over its products`` is the seconds of that phase over
 products × the measured price of one ÷ cores; merging two cells counts as the products that it takes the time of. In a
 rehearsal the phase shares the cores with the other party. So the same calls are also made again, alone, several times,
@@ -293,18 +293,17 @@ def judged(name: str, kernels: list[str]) -> dict[str, Any]:
 def linear(kernel: str) -> dict[str, Any]:
     """Measure job a's shape with more and more rows: exponents in the rows of all seconds, and of each phase.
 
-    Phases of a job overlap and share the cores; so theirs are those of one root histogram, one phase after the other.
+    Phases of a job overlap and share the cores; so theirs are those of one root histogram, one phase after the other:
+    medians of three.
     """
     sizes = (10_000, 30_000, 100_000, 300_000)
-    curves: dict[str, list[float]] = {"all of the job": []}
-    for rows in sizes:
-        curves["all of the job"].append(
-            apart(Job(rows=rows, active=12, passive=11, depth=3, trees=5), kernel)["seconds"]
-        )
-        root = histogram(BITS, WORKERS, rows, kernel, {})
-        for phase in ("encrypt", "prepare", "aggregate", "seal", "decrypt"):
-            curves.setdefault(phase, []).append(round(root[f"{phase}, processor"], 4))
-        print(f"{rows} rows: {[each[-1] for each in curves.values()]}", file=sys.stderr)
+    whole = [apart(Job(rows=rows, active=12, passive=11, depth=3, trees=5), kernel)["seconds"] for rows in sizes]
+    # all sizes, and then again: who else works on this machine would else make some of them look dear
+    roots = [[histogram(BITS, WORKERS, rows, kernel, {}) for rows in sizes] for _ in range(3)]
+    curves = {"all of the job": whole}
+    for phase in ("encrypt", "prepare", "aggregate", "seal", "decrypt"):
+        taken = [[root[f"{phase}, processor"] for root in turn] for turn in roots]
+        curves[phase] = [round(statistics.median(times), 4) for times in zip(*taken, strict=True)]
     exponents = {
         phase: round(float(np.polyfit(np.log(sizes), np.log(np.maximum(values, 0.001)), 1)[0]), 3)
         for phase, values in curves.items()
