@@ -163,6 +163,13 @@ def test_the_active_party_s_view_is_refused(nets: Finished, tmp_path: Path, kind
     assert not (tmp_path / "guess.parquet").exists()
 
 
+def test_an_attack_on_trees_refuses_the_view_of_a_network(nets: Finished, tmp_path: Path) -> None:
+    """It would find no trees there, and guess what clustering of the party's own columns does."""
+    ended = attack_by_hand(nets[0], tmp_path, "telco", "id2graph", [])
+    refused_with(ended, ["attack 'id2graph' reads views of 'secureboost'", "not of 'splitnn'"])
+    assert not (tmp_path / "guess.parquet").exists()
+
+
 def attack_by_hand(out: Path, tmp_path: Path, party: str, kind: str, parameters: list[str]) -> Result:
     data, view = out / "data" / "1", run_folder(out, [], 1) / party / "view"
     arguments = ["attack", view, "--features", data / f"{party}.parquet", "--known", data / "known-10.parquet"]
