@@ -18,7 +18,7 @@ from labelward.he.paillier.joint_loops import count_joint
 from labelward.he.paillier.threads import each, threads_for
 from labelward.jit import compiled as jit
 
-__all__ = ["Cells", "Parts", "Small", "batches", "cut_lists"]
+__all__ = ["Cells", "Lists", "Parts", "Small", "batches", "cut_lists"]
 
 Integers = NDArray[np.int64]
 Small = NDArray[np.int32]
