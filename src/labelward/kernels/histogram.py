@@ -40,8 +40,8 @@ def groups(codes: Codes, slot: Groups, n_bins: int, left_out: Integers | None = 
     _check_rows(codes, slot, most + 1, n_bins)
     if (most + 1) * n_bins > np.iinfo(np.int32).max:
         raise ValueError(f"{most + 1} nodes of {n_bins} bins do not fit int32")
-    absent = np.ascontiguousarray(left_out.T).astype(np.int32)
     missing = np.int32(missing_code(codes.dtype))
+    absent = np.ascontiguousarray(np.clip(left_out.T, -1, missing)).astype(np.int32)
     return _groups(_contiguous(codes), np.ascontiguousarray(slot), n_bins, missing, absent)
 
 

@@ -27,7 +27,7 @@ __all__ = ["DIGIT", "Factors", "close", "multiply_lists", "split_back", "split_f
 _ZERO = np.uint64(0)
 _WORDS = LINE // 8
 _SETTLE = 128  # words below 2^56 of which a word can take the sum, with room
-_LOOSE = 8  # numbers in limbs of 52 bits whose sum stays below 2^56 in each word
+_LOOSE = 8  # totals, of which each word of the sum has four bits more at most
 
 #: Bits of a digit of e.
 DIGIT = 10
@@ -37,7 +37,8 @@ class Factors(NamedTuple):
     """What is multiplied, and what comes of it: split rows, or pieces.
 
     Attributes:
-        numbers: [n, width]: a product below 2·N² in the first ``limbs``, then a total in words below 2^56.
+        numbers: [n, width]: a product below 2·N² in the first ``limbs``, then a total, in words below 2^56 where it is
+            multiplied further, and below 2^60 where it is only closed.
         exponents: int64 [n], of R; none where each is 1, as of rows.
         limbs: of a product; even, and t for rows.
         power: of R, by which one divides who multiplies by such a product: ``limbs`` over t.

@@ -11,7 +11,6 @@ cell, ever holds them, and no message has a place for them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -98,7 +97,10 @@ def countable(columns: int, n_groups: int, rows: int) -> bool:
 
 
 def plan(groups: NDArray[np.int32], n_groups: int, weight: float, threads: int = 1) -> Plan:
-    """Choose the sets of one, two or three columns that are cheapest to sum, each column in one set.
+    """Choose sets of one, two or three columns, each column in one set, by which summing is cheap.
+
+    Considered are the columns one by one, a pairing and a division into triples, both by how many cells columns have;
+    of the latter two those sets that are cheaper than their columns one by one.
 
     Args:
         groups: of rows that are present, int32 [F, m].
@@ -110,11 +112,7 @@ def plan(groups: NDArray[np.int32], n_groups: int, weight: float, threads: int =
     single: dict[tuple[int, ...], _Cost] = {(f,): cost for f, cost in enumerate(counting.single())}
     held = counting.held
     best, order = single, sorted(every, key=held.__getitem__)
-    n, pairs, triples = counting.n, list(_pairs(order)), list(_triples(order, held, counting.n))
-    # with triples at their worst better than pairs at their best, pairs need not be counted
-    worst = sum(n + weight * len(three) * min(n, math.prod(held[f] for f in three)) for three in triples)
-    alone = n * (len(held) - 2 * len(pairs))
-    for sets in (triples,) if triples and worst < n * len(pairs) + alone else (pairs, triples):
+    for sets in (list(_pairs(order)), list(_triples(order, held, counting.n))):
         costs = dict(single)
         for columns, joint in counting.costs(sets).items():
             if joint.weighed(weight) < sum(single[(f,)].weighed(weight) for f in columns):
