@@ -42,10 +42,9 @@ from typing import Any
 
 import numpy as np
 import xgboost
-from _price import Price
+from _price import PRODUCTS, Price, chained
 from _wiring import Run, columns_of, labels_of, report, train
-from encryption import histogram, product
-from libgmp import products as product_of_libgmp
+from encryption import histogram, median
 from numpy.typing import NDArray
 from sklearn.datasets import make_classification
 from sklearn.metrics import roc_auc_score
@@ -215,7 +214,7 @@ def spread(values: list[float]) -> dict[str, float]:
 
 def price_of(kernel: str) -> float:
     """Return milliseconds of a product on one core."""
-    return product(BITS) if kernel == "ifma" else product_of_libgmp(BITS)[kernel == "gmpy2"] / 1000
+    return median(chained(kernel, BITS), PRODUCTS)
 
 
 def watched() -> list[Plan]:

@@ -118,10 +118,8 @@ class IfmaRows:
         key, root, square = self._key, self._key.root.modulus.odd, self._key.root.square.odd
         filled, members = cells.members(owners, len(made))
         longest = int((members.stops - members.starts).max())
-        parts, table = (
-            cut_lists(members.starts, members.stops, longest),
-            key.powers(longest * (int(pieces.exponents.max()) + 2)),
-        )
+        parts = cut_lists(members.starts, members.stops, longest)
+        table = key.powers(longest * (int(pieces.exponents.max()) + 2))
         places, shares = filled[parts.owners], _shares(len(members.items), _FEW // 4, self._threads)
 
         def piece(share: int) -> Callable[[], None]:
