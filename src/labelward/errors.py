@@ -19,18 +19,23 @@
     ├── PolicyError              a defense that cannot act: nothing unprotected leaves (exit code 2)
     └── EncryptionError          keys, ranges and ciphertexts (exit code 2)
 
-Messages name the value and the place. An error that is sent to a peer carries no private value.
-Errors of libraries are translated where they are met, with ``raise … from``.
+Every error is data: a stable ``code``, the ``field`` that is wrong, the ``value`` that was given, and a ``reason``. Programs
+and tests read these; the text, which joins field and reason, is for people and may be reworded at any time. An error
+that is sent to a peer carries no private value. Errors of libraries are translated where they are met, with
+``raise … from``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from difflib import get_close_matches
+from typing import Any, Literal, Self
 
 __all__ = [
     "LEAST_LIKENESS",
     "CertificateError",
+    "Code",
     "CodecError",
     "DataError",
     "DependencyError",
@@ -53,10 +58,92 @@ LEAST_LIKENESS = 0.65
 """Of a name that is suggested, as :func:`difflib.get_close_matches` has it: one letter of three may be wrong."""
 
 
+Code = Literal[
+    # a setting: a key of the job file, an option, an argument
+    "unknown",  # a name or key that does not exist
+    "missing",  # a required value is absent
+    "type",  # of another type, or not of the written form
+    "range",  # of the right type, but too small, too large or not finite
+    "choice",  # none of the values that are allowed
+    "duplicate",  # given twice
+    "conflict",  # excludes, or lacks, another setting
+    "unsupported",  # right elsewhere, but not with this model, engine, task or library version
+    "insecure",  # protects nothing, and insecurity was not asked for
+    "dependency",  # an optional library is not installed
+    # a file or folder
+    "not-found",
+    "exists",  # and would be overwritten
+    "unreadable",  # no permission, no text, no table
+    "unwritable",
+    "locked",  # another process uses it
+    "foreign",  # not made by labelward, or of another kind
+    "damaged",  # a checksum, chain or schema does not fit
+    "format-version",  # written by a later version
+    "incomplete",  # cut off, or not finished yet
+    "purged",
+    "other-run",  # of another job, model, seed or attempt
+    # data
+    "columns",  # missing, unexpected or of the wrong kind
+    "rows",  # ids, counts or order of rows
+    "labels",  # what cannot be learned or scored
+    "values",  # cells that cannot be used
+    # peers
+    "disagreement",  # on job, version, rows or model, before anything starts
+    "identity",  # a certificate of somebody else, or of an untrusted authority
+    "expired",  # a certificate outside its dates
+    "peer-gone",
+    "peer-silent",
+    "peer-failed",
+    "peer-restarted",
+    "peer-message",  # a message that the protocol does not allow
+    "malformed",  # bytes that are no message of this version
+    "not-sendable",  # an object that may not travel
+    # protection
+    "inapplicable",  # a defense that does not fit model, data or another defense
+    "cannot-act",  # a defense that meets what it cannot protect
+    "budget",  # of privacy or leakage, exceeded
+    "key",  # too short, malformed, or another one
+    "capacity",  # a number that the encoding cannot hold
+    "ciphertext",  # not one of this key, or of another shape
+]
+"""What is wrong, in one word; stable across versions."""
+
+
 class LabelwardError(Exception):
-    """The root; ``exit_code`` is what the command line ends with."""
+    """The root.
+
+    Args:
+        reason: what is wrong, then what to do about it; without the field, which the text puts in front.
+        code: what kind of thing is wrong.
+        field: where: a key (``"[data] test_size"``), an option, a column, a file; empty where there is no one place.
+        value: what was given, where one value is to blame.
+
+    Attributes:
+        exit_code: what the command line ends with.
+        code: as above; so are ``field``, ``value`` and ``reason``.
+    """
 
     exit_code = 1
+
+    def __init__(self, reason: str, *, code: Code | None = None, field: str = "", value: Any = None) -> None:
+        super().__init__(f"{field}: {reason}" if field else reason)
+        self.code, self.field, self.value, self.reason = code, field, value, reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.args, self.__dict__)
+
+    def within(self, place: str) -> Self:
+        """Return the same error with a place, such as the job file's name, before its text."""
+        moved = copy(self)
+        moved.args = (f"{place}: {self}",)
+        return moved
+
+
+def _restore(kind: type[LabelwardError], args: tuple[Any, ...], state: dict[str, Any]) -> LabelwardError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class InputError(LabelwardError):
@@ -111,10 +198,19 @@ class PeerError(ProtocolError):
     """
 
     def __init__(
-        self, peer: str, reason: str, *, message: str | None = None, step: tuple[int, ...] | None = None
+        self,
+        peer: str,
+        reason: str,
+        *,
+        code: Code | None = None,
+        message: str | None = None,
+        step: tuple[int, ...] | None = None,
+        field: str = "",
+        value: Any = None,
     ) -> None:
+        super().__init__(reason, code=code, field=field, value=value)
         where = f" (message {message}, step {list(step or ())})" if message else ""
-        super().__init__(f"party {peer!r}: {reason}{where}")
+        self.args = (f"party {peer!r}: {reason}{where}",)
         self.peer, self.message, self.step = peer, message, step
 
 
