@@ -17,7 +17,7 @@ _ANY = object()
 def refused(
     kind: type[LabelwardError], code: Code, *, field: str | None = None, value: Any = _ANY
 ) -> Iterator[pytest.ExceptionInfo[LabelwardError]]:
-    """Expect an error of this kind and code, and where they are given of this field and value; yields what is raised."""
+    """Expect an error of this kind and code, and where given of this field and value; yields what is raised."""
     with pytest.raises(kind) as caught:
         yield caught
     error = caught.value

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from refusals import refused
 
 from labelward.errors import JobError, LabelwardError, PeerError
+from refusals import refused
 
 
 def test_an_error_carries_what_its_text_says():

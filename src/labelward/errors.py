@@ -19,9 +19,9 @@
     ├── PolicyError              a defense that cannot act: nothing unprotected leaves (exit code 2)
     └── EncryptionError          keys, ranges and ciphertexts (exit code 2)
 
-Every error is data: a stable ``code``, the ``field`` that is wrong, the ``value`` that was given, and a ``reason``. Programs
-and tests read these; the text, which joins field and reason, is for people and may be reworded at any time. An error
-that is sent to a peer carries no private value. Errors of libraries are translated where they are met, with
+Every error is data: a stable ``code``, the ``field`` that is wrong, the ``value`` that was given, and a ``reason``.
+Programs and tests read these; the text, which joins field and reason, is for people and may be reworded at any time. An
+error that is sent to a peer carries no private value. Errors of libraries are translated where they are met, with
 ``raise … from``.
 """
 
