@@ -51,6 +51,7 @@ __all__ = [
     "PeerRestarted",
     "PolicyError",
     "ProtocolError",
+    "number_code",
     "unknown_name",
 ]
 
@@ -106,6 +107,7 @@ Code = Literal[
     "key",  # too short, malformed, or another one
     "capacity",  # a number that the encoding cannot hold
     "ciphertext",  # not one of this key, or of another shape
+    "failed",  # an engine that was closed, or whose worker ended
 ]
 """What is wrong, in one word; stable across versions."""
 
@@ -261,3 +263,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, names, n=1, cutoff=LEAST_LIKENESS)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     return f"unknown {kind} {name!r}{hint}; known: {', '.join(names) or 'none'}"
+
+
+def number_code(value: object, *, whole: bool = False) -> Code:
+    """Return the code for what should be a number within bounds and is not: ``"type"`` where it is no number at all."""
+    kind = int if whole else int | float
+    return "range" if isinstance(value, kind) and not isinstance(value, bool) else "type"
