@@ -61,7 +61,7 @@ def test_files_that_do_not_go_together_are_refused(tmp_path):
     for one, other in ((images, write(tmp_path / "few", LABELS[:2])), (labels, images)):
         with pytest.raises(DataError, match="do not go with"):
             read_images([one], [other])
-    with pytest.raises(DataError, match=re.escape("(4, 2) pixels after some of (2, 4)")):
+    with refused(DataError, "damaged", field=TODO("/tmp/pytest-of-root/pytest-11/test_files_that_do_not_go_toge0/turned"), value=(4, 2)):
         read_images([images, write(tmp_path / "turned", IMAGES.reshape(3, 4, 2))], [labels, labels])
 
 
@@ -90,8 +90,8 @@ def test_images_are_found_in_the_folder_or_the_cache(tiny, monkeypatch):
 
 def test_images_that_are_missing_or_others_are_named(tiny):
     write(tiny / "tiny" / "labels.gz", 1 - LABELS)
-    with pytest.raises(DataError, match=r"labels\.gz: is not the expected file: sha256 is"):
+    with refused(DataError, "damaged", field=TODO("/tmp/pytest-of-root/pytest-11/test_images_that_are_missing_o0/tiny/labels.gz"), value="40fa8c11c8c53c1ec2d6a4f092e613b51f7d84d74f16be35bfd18af48c9dd21d"):
         catalogue.load("tiny")
     (tiny / "tiny" / "labels.gz").unlink()
-    with pytest.raises(DataError, match=r"'tiny' \(Three images\) is not on this machine.*labels\.gz \(sha256"):
+    with refused(DataError, "not-found", value="tiny"):
         catalogue.load("tiny")

@@ -245,7 +245,7 @@ def test_who_cannot_take_part(tmp_path: Path) -> None:
         "[parties.telco] table: required to take part as 'telco'; over a network each party has its own, not a part of "
         "that of [data]"
     )
-    with pytest.raises(DataError) as caught:
+    with refused(DataError, "missing", field="party 'telco'") as caught:
         own_rehearsal(job, load_own(job, "telco"), 1)
     assert str(caught.value) == "party 'telco': it has no label column, so it is not the active party"
 
@@ -257,7 +257,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 
 
 def test_nothing_is_rehearsed_of_data_that_are_elsewhere(tmp_path: Path) -> None:
-    with pytest.raises(JobError) as caught:
+    with refused(JobError, "missing", field="[parties.bank] table") as caught:
         load_source(own_job(tmp_path, {"who": [1, 2], "x": [1, 2]}))
     assert str(caught.value) == (
         "[parties.bank] table: the data of 'bank' are elsewhere, so that nothing can be rehearsed here; each party "
