@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from labelward.errors import PeerError, PeerRestarted
-from labelward.transport.base import Transport
+from labelward.transport.base import Failure, Transport
 
 
 class Killed(BaseException):
@@ -37,8 +37,8 @@ class CutEnd(Transport):
             self._step()
         return arrived
 
-    def fail(self, reason: str) -> None:
-        self._inner.fail(reason)
+    def fail(self, failure: Failure) -> None:
+        self._inner.fail(failure)
 
     def close(self) -> None:
         self._inner.close()

@@ -28,7 +28,7 @@ from labelward.protocols.tree.roles import ActiveOutcome, Held, PassiveOutcome, 
 from labelward.protocols.tree.share import ModelShare
 from labelward.protocols.tree.trained import Trained
 from labelward.rng import Protection
-from labelward.transport.base import Transport
+from labelward.transport.base import Failure, Transport
 from labelward.transport.inprocess import connect
 
 Floats = NDArray[np.float64]
@@ -51,8 +51,8 @@ class Wire(Transport):
         self._pause()
         return self.inner.receive(timeout)
 
-    def fail(self, reason: str) -> None:
-        self.inner.fail(reason)
+    def fail(self, failure: Failure) -> None:
+        self.inner.fail(failure)
 
     def close(self) -> None:
         self.inner.close()

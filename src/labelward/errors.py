@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import copy
 from difflib import get_close_matches
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 __all__ = [
     "LEAST_LIKENESS",
@@ -51,12 +51,14 @@ __all__ = [
     "PeerRestarted",
     "PolicyError",
     "ProtocolError",
+    "number_code",
     "unknown_name",
 ]
 
 LEAST_LIKENESS = 0.65
 """Of a name that is suggested, as :func:`difflib.get_close_matches` has it: one letter of three may be wrong."""
 
+Translated = TypeVar("Translated", bound="LabelwardError")
 
 Code = Literal[
     # a setting: a key of the job file, an option, an argument
@@ -105,6 +107,7 @@ Code = Literal[
     "key",  # too short, malformed, or another one
     "capacity",  # a number that the encoding cannot hold
     "ciphertext",  # not one of this key, or of another shape
+    "failed",  # an engine that was closed, or whose worker ended
 ]
 """What is wrong, in one word; stable across versions."""
 
@@ -138,8 +141,22 @@ class LabelwardError(Exception):
         moved.args = (f"{place}: {self}",)
         return moved
 
+    def under(self, section: str) -> Self:
+        """Return the same error with its field, and its text, in a section: ``kind`` becomes ``[model] kind``.
 
-def _restore(kind: type[LabelwardError], args: tuple[Any, ...], state: dict[str, Any]) -> LabelwardError:
+        Args:
+            section: as the text has it; a colon at its end is no part of the field.
+        """
+        moved = copy(self)
+        moved.args, moved.field = (f"{section} {self}",), f"{section.rstrip(':')} {self.field}".rstrip()
+        return moved
+
+    def translated(self, kind: type[Translated]) -> Translated:
+        """Return it as an error of another class, which says the same."""
+        return _restore(kind, self.args, self.__dict__)
+
+
+def _restore(kind: type[Translated], args: tuple[Any, ...], state: dict[str, Any]) -> Translated:
     error = kind.__new__(kind)
     error.args = args
     error.__dict__.update(state)
@@ -246,3 +263,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, names, n=1, cutoff=LEAST_LIKENESS)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     return f"unknown {kind} {name!r}{hint}; known: {', '.join(names) or 'none'}"
+
+
+def number_code(value: object, *, whole: bool = False) -> Code:
+    """Return the code for what should be a number within bounds and is not: ``"type"`` where it is no number at all."""
+    kind = int if whole else int | float
+    return "range" if isinstance(value, kind) and not isinstance(value, bool) else "type"

@@ -27,7 +27,7 @@ from labelward.job import Job, load_job
 from labelward.party.view import View
 from labelward.protocols.tree.share import ModelShare
 from labelward.report.party import write_party_report
-from labelward.transport.base import Transport
+from labelward.transport.base import Failure, Transport
 from labelward.transport.inprocess import connect
 
 PARTIES = ("bank", "telco", "shop")
@@ -108,7 +108,7 @@ class _Cut(Transport):
 
     def send(self, peer: str, frame: bytes) -> None:
         if self.left == 0:
-            self.end.fail("restarted")
+            self.end.fail(Failure("peer-restarted", "restarted"))
             raise PeerRestarted(peer, "came back")
         self.left -= 1
         self._restarting(self.end.send, peer, frame)
@@ -119,13 +119,13 @@ class _Cut(Transport):
     def _restarting(self, call: Callable[..., Any], *given: Any) -> Any:
         try:
             return call(*given)
-        except Exception as error:
-            if "restarted" in str(error):
+        except PeerError as error:
+            if error.code == "peer-restarted":
                 raise PeerRestarted(self.party, "came back") from error
             raise
 
-    def fail(self, reason: str) -> None:
-        self.end.fail(reason)
+    def fail(self, failure: Failure) -> None:
+        self.end.fail(failure)
 
     def close(self) -> None:
         self.end.close()

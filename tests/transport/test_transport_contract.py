@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from labelward.testing.transports import TransportContract
-from labelward.transport.base import Transport
+from labelward.transport.base import Failure, Transport
 from labelward.transport.inprocess import connect
 
 
@@ -30,8 +30,8 @@ class _Wrong(Transport):
     def receive(self, timeout: float) -> tuple[str, bytes] | None:
         return self.inner.receive(timeout)
 
-    def fail(self, reason: str) -> None:
-        self.inner.fail(reason)
+    def fail(self, failure: Failure) -> None:
+        self.inner.fail(failure)
 
     def close(self) -> None:
         self.inner.close()
@@ -44,7 +44,7 @@ class Twice(_Wrong):
 
 
 class Mute(_Wrong):
-    def fail(self, reason: str) -> None:
+    def fail(self, failure: Failure) -> None:
         pass
 
 

@@ -75,7 +75,7 @@ class ActiveCompletion(Completion):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.honest, bool):
-            raise JobError(f"honest must be true or false but is {self.honest!r}")
+            raise JobError(f"honest must be true or false but is {self.honest!r}", code="type", value=self.honest)
 
     def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
         """Return a class for every training row; as passive completion, and :class:`DataError` for an honest party."""
@@ -83,6 +83,8 @@ class ActiveCompletion(Completion):
         if was_trained(view) and not active and not self.honest:
             raise DataError(
                 f"{self.kind} reads the view of a party that trained with the malicious optimizer, but party "
-                f"{view.party!r} behaved honestly; passive-completion reads this view, and so does honest = true"
+                f"{view.party!r} behaved honestly; passive-completion reads this view, and so does honest = true",
+                code="unsupported",
+                value=view.party,
             )
         return super().__call__(view, own, aux, rng=rng)

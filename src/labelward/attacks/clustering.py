@@ -48,12 +48,16 @@ def checked_rows(view: View, own: Own, aux: Aux) -> None:
     """Refuse features that are not the view's rows or cannot be clustered; raises as :class:`Clustering`."""
     same_rows(view, own)
     if own.features.shape[1] == 0:
-        raise DataError(f"party {view.party!r} holds no column to cluster")
+        raise DataError(f"party {view.party!r} holds no column to cluster", code="columns", value=view.party)
     bad = np.argwhere(np.isinf(own.features))
     if len(bad):
         row, column = bad[0]
         value = own.features[row, column]
-        raise DataError(f"column {own.columns[column]!r} holds {value} in row {row}; k-means needs finite values")
+        raise DataError(
+            f"column {own.columns[column]!r} holds {value} in row {row}; k-means needs finite values",
+            code="values",
+            value=float(value),
+        )
     checked_classes(view, aux)
 
 
@@ -61,14 +65,20 @@ def same_rows(view: View, own: Own) -> None:
     """Refuse features that are not the view's rows."""
     if len(own.features) != view.rows:
         raise DataError(
-            f"the features of party {view.party!r} have {len(own.features)} rows but its view has {view.rows}"
+            f"the features of party {view.party!r} have {len(own.features)} rows but its view has {view.rows}",
+            code="rows",
+            value=len(own.features),
         )
 
 
 def checked_classes(view: View, aux: Aux) -> None:
     """Refuse fewer classes than one, and more than rows."""
     if not 1 <= aux.classes <= view.rows:
-        raise InputError(f"classes must be from 1 to the number of rows ({view.rows}) but is {aux.classes}")
+        raise InputError(
+            f"classes must be from 1 to the number of rows ({view.rows}) but is {aux.classes}",
+            code="range",
+            value=aux.classes,
+        )
 
 
 def kmeans_seed(rng: np.random.Generator) -> int:

@@ -148,7 +148,11 @@ class Attack(ABC):
         """
         if self.models and model["kind"] not in self.models:
             told = " or ".join(map(repr, self.models))
-            raise JobError(f"attack {self.kind!r} reads views of {told}, not of {model['kind']!r}")
+            raise JobError(
+                f"attack {self.kind!r} reads views of {told}, not of {model['kind']!r}",
+                code="unsupported",
+                value=model["kind"],
+            )
 
     @abstractmethod
     def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:

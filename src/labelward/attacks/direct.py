@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from labelward.attacks.clustering import checked_classes, same_rows
 from labelward.attacks.contract import Attack, Aux, Guess, Own
 from labelward.attacks.nets.gradients import gradients_by_row, refuse_active
-from labelward.errors import DataError, JobError, unknown_name
+from labelward.errors import DataError, JobError, number_code, unknown_name
 from labelward.party.view import View
 
 __all__ = ["Direct", "Rule"]
@@ -51,9 +51,13 @@ class Direct(Attack):
 
     def __post_init__(self) -> None:
         if self.rule not in get_args(Rule):
-            raise JobError(unknown_name("rule", str(self.rule), get_args(Rule)))
+            raise JobError(unknown_name("rule", str(self.rule), get_args(Rule)), code="choice", value=self.rule)
         if isinstance(self.epochs, bool) or not isinstance(self.epochs, int) or self.epochs < 1:
-            raise JobError(f"epochs must be a whole number of at least 1 but is {self.epochs!r}")
+            raise JobError(
+                f"epochs must be a whole number of at least 1 but is {self.epochs!r}",
+                code=number_code(self.epochs, whole=True),
+                value=self.epochs,
+            )
 
     @property
     def reads_arrays(self) -> bool:
@@ -66,7 +70,8 @@ class Direct(Attack):
         if model.get("top"):
             raise JobError(
                 "the direct attack reads gradients of logits, which there are only without a top model; set "
-                "[model] top = false"
+                "[model] top = false",
+                code="unsupported",
             )
 
     def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
@@ -84,7 +89,9 @@ class Direct(Attack):
         if view.parameter("model.top") is not False:
             raise DataError(
                 "the direct attack reads the gradients of logits, but the view is not of a split network without a top "
-                "model ([model] top = false): behind a top model no number of a gradient stands for a class"
+                "model ([model] top = false): behind a top model no number of a gradient stands for a class",
+                code="unsupported",
+                value=view.party,
             )
         values = rng.integers(aux.classes, size=view.rows)
         gradients, seen = gradients_by_row(view, self.epochs)
@@ -92,7 +99,11 @@ class Direct(Attack):
             return self._guess(values, np.zeros((view.rows, aux.classes)), seen, seen)
         if gradients.shape[1] != aux.classes:
             told = f"{gradients.shape[1]} numbers a row where there are {aux.classes} classes"
-            raise DataError(f"the direct attack reads the gradients of class logits, but the view's have {told}")
+            raise DataError(
+                f"the direct attack reads the gradients of class logits, but the view's have {told}",
+                code="unsupported",
+                value=gradients.shape[1],
+            )
         below = gradients < 0
         telling = below if self.rule == "first-negative" else gradients > gradients.min(axis=1, keepdims=True)
         decided: NDArray[np.bool_] = np.any(telling, axis=1).astype(np.bool_)

@@ -13,7 +13,7 @@ from labelward.attacks.clustering import checked_rows, clusters, kmeans_seed
 from labelward.attacks.contract import Attack, Aux, Guess, Own
 from labelward.attacks.refine import TreeWeights, attribute_leaves, cell_weights, cluster_count, leaf_factors
 from labelward.attacks.visible import visible_leaves
-from labelward.errors import JobError, unknown_name
+from labelward.errors import JobError, number_code, unknown_name
 from labelward.kernels.communities import communities, discount, trees_of_a_round, weighted
 from labelward.kernels.louvain import Partition, louvain
 from labelward.kernels.signatures import Signatures, merge
@@ -81,26 +81,38 @@ class ID2Graph(Attack):
 
     def __post_init__(self) -> None:
         if self.eta is not None and not 0 < _number("eta", self.eta) <= 1:
-            raise JobError(f"eta must be above 0 and at most 1 but is {self.eta}")
+            raise JobError(f"eta must be above 0 and at most 1 but is {self.eta}", code="range", value=self.eta)
         if _number("alpha", self.alpha) < 0:
-            raise JobError(f"alpha must not be negative but is {self.alpha}")
+            raise JobError(f"alpha must not be negative but is {self.alpha}", code="range", value=self.alpha)
         if _number("attributes", self.attributes) < 0:
-            raise JobError(f"attributes must not be negative but is {self.attributes}")
+            raise JobError(
+                f"attributes must not be negative but is {self.attributes}", code="range", value=self.attributes
+            )
         for name, text, known in (
             ("tree_weights", self.tree_weights, get_args(TreeWeights)),
             ("clusters", self.clusters, get_args(Clusters)),
         ):
             if text not in known:
-                raise JobError(unknown_name(name, text, known))
+                raise JobError(unknown_name(name, text, known), code="choice", value=text)
         if self.chunk is not None and (self.attributes or self.tree_weights != "discount"):
             raise JobError(
-                "chunk repeats the paper's approximation, which knows no attributes and no other tree_weights"
+                "chunk repeats the paper's approximation, which knows no attributes and no other tree_weights",
+                code="conflict",
+                value=self.chunk,
             )
         if _number("inter_chunk_weight", self.inter_chunk_weight) <= 0:
-            raise JobError(f"inter_chunk_weight must be positive but is {self.inter_chunk_weight}")
+            raise JobError(
+                f"inter_chunk_weight must be positive but is {self.inter_chunk_weight}",
+                code="range",
+                value=self.inter_chunk_weight,
+            )
         for name, value in (("starts", self.starts), ("chunk", 1 if self.chunk is None else self.chunk)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise JobError(f"{name} must be a whole number of at least 1 but is {value!r}")
+                raise JobError(
+                    f"{name} must be a whole number of at least 1 but is {value!r}",
+                    code=number_code(value, whole=True),
+                    value=value,
+                )
 
     def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
         """Return a cluster for every training row; notes give the visible trees, the communities and their modularity.
@@ -184,5 +196,5 @@ def chunked(
 
 def _number(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise JobError(f"{name} must be a number but is {value!r}")
+        raise JobError(f"{name} must be a number but is {value!r}", code=number_code(value), value=value)
     return value

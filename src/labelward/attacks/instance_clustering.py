@@ -10,7 +10,7 @@ import numpy as np
 from labelward.attacks.clustering import checked_classes, kmeans, kmeans_seed, same_rows
 from labelward.attacks.contract import Attack, Aux, Guess, Own
 from labelward.attacks.visible import visible_leaves
-from labelward.errors import JobError
+from labelward.errors import JobError, number_code
 from labelward.kernels.signatures import merge
 from labelward.kernels.spectral import embed
 from labelward.party.view import View
@@ -54,7 +54,11 @@ class InstanceClustering(Attack):
     def __post_init__(self) -> None:
         known = self.known_per_cluster
         if isinstance(known, bool) or not isinstance(known, int) or not 1 <= known <= _MOST_KNOWN:
-            raise JobError(f"known_per_cluster must be a whole number from 1 to {_MOST_KNOWN} but is {known!r}")
+            raise JobError(
+                f"known_per_cluster must be a whole number from 1 to {_MOST_KNOWN} but is {known!r}",
+                code=number_code(known, whole=True),
+                value=known,
+            )
 
     def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
         """Return a cluster for every training row; notes give visible trees, groups of rows, and connected parts.

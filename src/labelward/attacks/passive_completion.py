@@ -14,7 +14,7 @@ from labelward.attacks.clustering import checked_classes, same_rows
 from labelward.attacks.contract import Attack, Aux, Guess, Own
 from labelward.attacks.direct import Direct
 from labelward.attacks.nets.gradients import refuse_active, was_trained
-from labelward.errors import DataError, JobError, unknown_name
+from labelward.errors import DataError, JobError, number_code, unknown_name
 from labelward.party.view import View
 
 if TYPE_CHECKING:
@@ -52,19 +52,31 @@ class Completion(Attack):
         for name in ("auxiliary", "steps", "batch_size"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise JobError(f"{name} must be a whole number of at least 1 but is {value!r}")
+                raise JobError(
+                    f"{name} must be a whole number of at least 1 but is {value!r}",
+                    code=number_code(value, whole=True),
+                    value=value,
+                )
         if not isinstance(self.fine_tune, bool):
-            raise JobError(f"fine_tune must be true or false but is {self.fine_tune!r}")
+            raise JobError(
+                f"fine_tune must be true or false but is {self.fine_tune!r}", code="type", value=self.fine_tune
+            )
         for name, known in (("labels", get_args(Source)), ("mix", get_args(Mix))):
             if getattr(self, name) not in known:
-                raise JobError(unknown_name(name, str(getattr(self, name)), known))
+                raise JobError(
+                    unknown_name(name, str(getattr(self, name)), known), code="choice", value=getattr(self, name)
+                )
         for name, below, positive in _NUMBERS:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise JobError(f"{name} must be a number but is {value!r}")
+                raise JobError(f"{name} must be a number but is {value!r}", code=number_code(value), value=value)
             if value < 0 or (positive and value == 0) or value >= below:
                 told = "" if below == math.inf else f" and below {below:g}"
-                raise JobError(f"{name} must be {'above' if positive else 'at least'} 0{told} but is {value!r}")
+                raise JobError(
+                    f"{name} must be {'above' if positive else 'at least'} 0{told} but is {value!r}",
+                    code="range",
+                    value=value,
+                )
 
     @property
     def labels_needed(self) -> int:
@@ -99,7 +111,11 @@ class Completion(Attack):
         checked_classes(view, aux)
         bottom = own.bottom if was_trained(view) else own.untrained
         if bottom is None:
-            raise DataError(f"{self.kind} completes the bottom model of party {view.party!r}, and none is at hand")
+            raise DataError(
+                f"{self.kind} completes the bottom model of party {view.party!r}, and none is at hand",
+                code="missing",
+                value=view.party,
+            )
         known = self._known(view, own, aux, rng)
         made = self.learned(bottom(), own, own.features, known, aux.classes, rng=rng)
         scores = made.probabilities(own.features)
@@ -136,14 +152,22 @@ class Completion(Attack):
             order = rng.permutation(view.rows)
             return _spread(order, read.values[order], self.auxiliary)
         if len(rows) != len(labels) or len(np.unique(rows)) != len(rows) or not _within(rows, view.rows):
-            raise DataError(f"the {len(rows)} known rows are not different rows of the {view.rows} of the view")
+            raise DataError(
+                f"the {len(rows)} known rows are not different rows of the {view.rows} of the view",
+                code="rows",
+                value=len(rows),
+            )
         if not _within(labels, aux.classes):
-            raise DataError(f"the labels of known rows must be class numbers below {aux.classes}")
+            raise DataError(
+                f"the labels of known rows must be class numbers below {aux.classes}", code="labels", value=aux.classes
+            )
         absent = np.setdiff1d(np.arange(aux.classes), labels)
         if len(absent):
             raise DataError(
                 f"none of the {len(rows)} known rows has class {absent[0]}; {self.kind} needs one of each of the "
-                f"{aux.classes} classes"
+                f"{aux.classes} classes",
+                code="labels",
+                value=int(absent[0]),
             )
         return rows, labels
 

@@ -53,7 +53,9 @@ def visible_leaves(view: View, own: Own | None = None) -> NDArray[np.int32]:
             _grow(leaf, starts[tree].rows, splits[tree])
         except CodecError as error:
             raise FileFormatError(
-                f"the view of party {view.party!r} contradicts itself in tree {tree}: {error}"
+                f"the view of party {view.party!r} contradicts itself in tree {tree}: {error}",
+                code="damaged",
+                value=view.party,
             ) from error
         if own is not None:
             _route_others(leaf, mine[tree], splits[tree], own)
@@ -82,7 +84,11 @@ def _route_others(leaf: NDArray[np.int32], mine: dict[int, OwnSplit], known: dic
         if rows is None or not len(rows):
             continue
         if mine[node].column not in own.columns:
-            raise DataError(f"the features lack column {mine[node].column!r}, which the view names")
+            raise DataError(
+                f"the features lack column {mine[node].column!r}, which the view names",
+                code="columns",
+                value=mine[node].column,
+            )
         left = _goes_left(mine[node], own.features[rows, list(own.columns).index(mine[node].column)])
         rows_of[2 * node + 1], rows_of[2 * node + 2] = rows[left], rows[~left]
     for node, rows in rows_of.items():

@@ -112,7 +112,21 @@ def published_split(data: DataSection, seed: int, labels: NDArray[Any], classes:
     if data.validation_size:
         state = int(rng.learning(seed, "", 0, "validation").integers(2**31))
         train, validation = _halves("validation_size", data.validation_size, state, train, labels, classes)
-    return Split(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
+    sides = Split(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
+    for key, name, rows in (
+        ("test_size", "test", sides.test),
+        ("validation_size" if len(validation) else "test_size", "training", sides.train),
+        ("validation_size", "validation", sides.validation),
+    ):
+        absent = np.setdiff1d(np.arange(len(classes)), labels[rows])
+        if len(rows) and len(absent):
+            raise DataError(
+                f"no {name} row has class {classes[absent[0]]!r}; choose another share",
+                code="labels",
+                field=f"[data] {key}",
+                value=classes[absent[0]],
+            )
+    return sides
 
 
 def _taken(key: str, share: float, rows: int) -> int:
@@ -135,6 +149,7 @@ def _halves(
         left, taken = train_test_split(rows, test_size=float(share), random_state=state, stratify=among)
     except ValueError as error:
         told = f"too few for {len(classes)} classes on one side" if classes else "none on one side"
-        reason = f"{share} of {len(rows)} rows leaves {told}"
-        raise DataError(reason, code="rows", field=f"[data] {key}", value=share) from error
+        raise DataError(
+            f"{share} of {len(rows)} rows leaves {told}", code="rows", field=f"[data] {key}", value=share
+        ) from error
     return left, taken

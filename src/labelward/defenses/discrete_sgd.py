@@ -29,7 +29,7 @@ import msgspec
 import numpy as np
 
 from labelward.defenses.keyed import number
-from labelward.errors import JobError
+from labelward.errors import JobError, number_code
 from labelward.kernels.gradients import nearest_step
 from labelward.party.outgoing import ReturnedGradient, Values
 from labelward.party.policy import Policy
@@ -84,16 +84,32 @@ class DiscreteSgd(Policy):
 
     def __post_init__(self) -> None:
         if isinstance(self.levels, bool) or not isinstance(self.levels, int) or self.levels < 1:
-            raise JobError(f"levels must be a whole number from 1 on but got {self.levels!r}")
+            raise JobError(
+                f"levels must be a whole number from 1 on but got {self.levels!r}",
+                code=number_code(self.levels, whole=True),
+                value=self.levels,
+            )
         if self.form not in ("paper", "published"):
-            raise JobError(f"form must be 'paper' or 'published' but got {self.form!r}")
+            raise JobError(f"form must be 'paper' or 'published' but got {self.form!r}", code="choice", value=self.form)
         if self.outliers not in ("discard", "clip"):
-            raise JobError(f"outliers must be 'discard' or 'clip' but got {self.outliers!r}")
+            raise JobError(
+                f"outliers must be 'discard' or 'clip' but got {self.outliers!r}", code="choice", value=self.outliers
+            )
         if self.form == "published" and self.outliers != "discard":
-            raise JobError("outliers: the published form has none, so it must be left out")
+            raise JobError(
+                "the published form has none, so it must be left out",
+                code="conflict",
+                field="outliers",
+                value=self.outliers,
+            )
         if self.bound is not None:
             if self.form == "paper":
-                raise JobError("bound: is for form 'published' only; the paper's interval follows from the gradients")
+                raise JobError(
+                    "is for form 'published' only; the paper's interval follows from the gradients",
+                    code="conflict",
+                    field="bound",
+                    value=self.bound,
+                )
             number("bound", self.bound)
 
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:

@@ -44,19 +44,27 @@ class Grafting(Policy):
 
     def __post_init__(self) -> None:
         if self.unrepaired not in ("noisy", "relabel"):
-            raise JobError(f"unrepaired must be 'noisy' or 'relabel' but got {self.unrepaired!r}")
+            raise JobError(
+                f"unrepaired must be 'noisy' or 'relabel' but got {self.unrepaired!r}",
+                code="choice",
+                value=self.unrepaired,
+            )
 
     def check(self, setup: Setup) -> None:
         """Refuse labels without noise, and boosted trees whose leaves would stay as they are."""
         if not any(policy.label_private for policy in setup.chain):
             raise PolicyError(
                 "defense 'grafting' repairs what noisy labels spoiled, so it goes in a chain with label privacy "
-                "('lp-mst' or 'randomized-response')"
+                "('lp-mst' or 'randomized-response')",
+                code="inapplicable",
             )
         if setup.model != "forest" and self.unrepaired == "noisy":
             raise PolicyError(
-                "defense 'grafting': boosted trees build on one another, so that none can be grown anew; "
-                "unrepaired = 'relabel' fits their leaves again"
+                "boosted trees build on one another, so that none can be grown anew; "
+                "unrepaired = 'relabel' fits their leaves again",
+                code="inapplicable",
+                field="defense 'grafting'",
+                value=self.unrepaired,
             )
 
     def after_tree(self, tree: FinishedTree) -> Repair:

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import JobError, PolicyError
+from labelward.errors import JobError, PolicyError, number_code
 from labelward.kernels.information import node_bound
 from labelward.party.policy import CandidateSplits, Policy, Setup, SplitReveal
 
@@ -49,9 +49,13 @@ class IdLmid(Policy):
     def __post_init__(self) -> None:
         number = isinstance(self.xi, int | float) and not isinstance(self.xi, bool)
         if not number or not 0 <= self.xi < float("inf"):
-            raise JobError(f"xi must be a finite number of nats, at least 0, but got {self.xi!r}")
+            raise JobError(
+                f"xi must be a finite number of nats, at least 0, but got {self.xi!r}",
+                code=number_code(self.xi),
+                value=self.xi,
+            )
         if not isinstance(self.sampled, bool):
-            raise JobError(f"sampled must be true or false but got {self.sampled!r}")
+            raise JobError(f"sampled must be true or false but got {self.sampled!r}", code="type", value=self.sampled)
 
     def check(self, setup: Setup) -> None:
         """Refuse what the bound does not cover.
@@ -60,19 +64,28 @@ class IdLmid(Policy):
         drawn with replacement are counted several times; quantities have no classes to bound.
         """
         if not setup.classes:
-            raise PolicyError("defense 'id-lmid' bounds what is told of classes; the labels are quantities")
+            raise PolicyError(
+                "defense 'id-lmid' bounds what is told of classes; the labels are quantities", code="inapplicable"
+            )
         if setup.sampling != "uniform":
             raise PolicyError(
                 f"defense 'id-lmid' cannot keep its bound with sampling {setup.sampling!r}: rows are drawn by their "
-                "gradients, so that the drawn rows themselves tell of the labels"
+                "gradients, so that the drawn rows themselves tell of the labels",
+                code="inapplicable",
+                value=setup.sampling,
             )
         if setup.replace:
-            raise PolicyError("defense 'id-lmid' cannot keep its bound with replace: rows would count several times")
+            raise PolicyError(
+                "defense 'id-lmid' cannot keep its bound with replace: rows would count several times",
+                code="inapplicable",
+            )
         if setup.row_fraction < 1 and not self.sampled:
             raise PolicyError(
                 f"defense 'id-lmid' cannot keep its bound with row_fraction {setup.row_fraction:g}: "
                 "parties route the rows out of a tree's sample through their own splits "
-                "(sampled = true bounds the rows of each tree alone, as in the paper)"
+                "(sampled = true bounds the rows of each tree alone, as in the paper)",
+                code="inapplicable",
+                value=setup.row_fraction,
             )
 
     def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
@@ -81,7 +94,9 @@ class IdLmid(Policy):
             return np.ones(candidates.left.shape[:-1], dtype=np.bool_)
         right = candidates.node[:, None, None, :] - candidates.left
         if (right < 0).any():
-            raise PolicyError("defense 'id-lmid': decrypted class counts exceed those of their node")
+            raise PolicyError(
+                "decrypted class counts exceed those of their node", code="cannot-act", field="defense 'id-lmid'"
+            )
         totals = candidates.totals
         allowed: NDArray[np.bool_] = (node_bound(candidates.left, totals) <= self.xi) & (
             node_bound(right, totals) <= self.xi

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from labelward.errors import JobError, PolicyError
+from labelward.errors import JobError, PolicyError, number_code
 from labelward.party.outgoing import ReturnedGradient
 from labelward.party.policy import Policy, Setup
 from labelward.privacy.noise import KEY_BYTES, KeyedDraws
@@ -64,7 +64,10 @@ class Keyed(Policy):
     def _draws(self, returned: ReturnedGradient) -> KeyedDraws:
         """Return the draws for one gradient, and count it."""
         if not self._kept.key:
-            raise PolicyError(f"defense {self.kind!r} was not told that a run begins, so it has no key to draw with")
+            raise PolicyError(
+                f"defense {self.kind!r} was not told that a run begins, so it has no key to draw with",
+                code="cannot-act",
+            )
         self._kept.sent[returned.party] = self._kept.sent.get(returned.party, 0) + 1
         values = np.ascontiguousarray(returned.values)
         return KeyedDraws(
@@ -80,5 +83,7 @@ def number(name: str, value: object, *, below: float = float("inf")) -> float:
     known = isinstance(value, int | float) and not isinstance(value, bool)
     if not known or not 0 < value < below:  # type: ignore[operator]  # a number by the line above
         bound = "finite" if below == float("inf") else f"below {below:g}"
-        raise JobError(f"{name} must be a number above 0, {bound}, but got {value!r}")
+        raise JobError(
+            f"{name} must be a number above 0, {bound}, but got {value!r}", code=number_code(value), value=value
+        )
     return float(value)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import JobError, PolicyError
+from labelward.errors import JobError, PolicyError, number_code
 from labelward.party.policy import READS_CLASSES, Policy, Setup, Targets
 from labelward.privacy import Budget, RandomizedResponse, multi_stage
 from labelward.privacy.stages import Prior
@@ -50,30 +50,42 @@ class NoisyLabels(Policy):
     def check(self, setup: Setup) -> None:
         """Refuse quantities, and what would let labels past the noise."""
         if not setup.classes:
-            raise PolicyError(f"defense {self.kind!r} draws among classes; the labels are quantities")
+            raise PolicyError(
+                f"defense {self.kind!r} draws among classes; the labels are quantities", code="inapplicable"
+            )
         if setup.stops_early:
             raise PolicyError(
                 f"defense {self.kind!r} does not go with early_stopping_rounds: the number of trees would tell of the "
-                "validation rows' labels, which carry no noise"
+                "validation rows' labels, which carry no noise",
+                code="inapplicable",
             )
         if setup.continues:
             raise PolicyError(
-                f"defense {self.kind!r} does not go with an earlier training: what that told of the labels adds up"
+                f"defense {self.kind!r} does not go with an earlier training: what that told of the labels adds up",
+                code="inapplicable",
             )
         for other in setup.chain:
             if other is not self and other.label_private:
-                raise PolicyError(f"defense {self.kind!r} does not go with {other.kind!r}: noise is there already")
+                raise PolicyError(
+                    f"defense {self.kind!r} does not go with {other.kind!r}: noise is there already",
+                    code="inapplicable",
+                    value=other.kind,
+                )
             if other.purities or other.points & READS_CLASSES:
                 raise PolicyError(
                     f"defense {self.kind!r} does not go with {other.kind!r}, which decides by true classes what is "
-                    "shown: the labels would not be hidden up to epsilon"
+                    "shown: the labels would not be hidden up to epsilon",
+                    code="inapplicable",
+                    value=other.kind,
                 )
 
     def before_targets(self, targets: Targets) -> Targets:
         """Replace the classes by noisy ones, and tell what was spent on how many labels."""
         values = targets.values.astype(np.int64)
         if not targets.classes or (values != targets.values).any():
-            raise PolicyError(f"defense {self.kind!r} draws among classes; the targets are quantities")
+            raise PolicyError(
+                f"defense {self.kind!r} draws among classes; the targets are quantities", code="inapplicable"
+            )
         budget = Budget(epsilon=self.epsilon, rows=len(values))
         noisy = self._noisy(values, targets, budget)
         account = {"spent": budget.spent, "labels_used": [spend.rows for spend in budget.spends]}
@@ -124,19 +136,31 @@ class LpMst(NoisyLabels):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.stages, bool) or not isinstance(self.stages, int) or self.stages < 1:
-            raise JobError(f"stages must be a whole number from 1 on but got {self.stages!r}")
+            raise JobError(
+                f"stages must be a whole number from 1 on but got {self.stages!r}",
+                code=number_code(self.stages, whole=True),
+                value=self.stages,
+            )
 
     def check(self, setup: Setup) -> None:
         """Refuse, besides what :class:`NoisyLabels` refuses, priors without a column to learn them from."""
         super().check(setup)
         if self.stages > 1 and not setup.active_columns:
             raise PolicyError(
-                "defense 'lp-mst': without columns of the active party there are no priors; set stages to 1"
+                "without columns of the active party there are no priors; set stages to 1",
+                code="inapplicable",
+                field="defense 'lp-mst'",
+                value=self.stages,
             )
 
     def _noisy(self, values: Classes, targets: Targets, budget: Budget) -> Classes:
         if self.stages > len(values):
-            raise PolicyError(f"defense 'lp-mst': {len(values)} rows cannot be split into {self.stages} stages")
+            raise PolicyError(
+                f"{len(values)} rows cannot be split into {self.stages} stages",
+                code="inapplicable",
+                field="defense 'lp-mst'",
+                value=self.stages,
+            )
         order = targets.draw("stages").permutation(len(values))
         return multi_stage(
             values,

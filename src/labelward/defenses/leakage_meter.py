@@ -33,7 +33,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import JobError, PolicyError
+from labelward.errors import JobError, PolicyError, number_code
 from labelward.kernels.communities import communities, discount, trees_of_a_round, weighted
 from labelward.kernels.information import entropy, joint_information, v_measure, v_measure_bound
 from labelward.kernels.signatures import merge
@@ -246,7 +246,9 @@ class LeakageBudget(LeakageMeter):
     ) -> None:
         super().__init__(labels, measure, progress)
         if isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 <= budget <= 1:
-            raise JobError(f"budget must be a V-measure from 0 to 1 but got {budget!r}")
+            raise JobError(
+                f"budget must be a V-measure from 0 to 1 but got {budget!r}", code=number_code(budget), value=budget
+            )
         self.budget, self._quantities = budget, quantities
         self._entropy = float(entropy(np.bincount(labels)))
 
@@ -258,14 +260,25 @@ class LeakageBudget(LeakageMeter):
     def check(self, setup: Setup) -> None:
         """Refuse what the budget does not cover; label DP itself refuses what decides by true classes."""
         if setup.continues:
-            raise PolicyError("[leakage] budget: does not go with an earlier training, whose views are not counted")
+            raise PolicyError(
+                "does not go with an earlier training, whose views are not counted",
+                code="inapplicable",
+                field="[leakage] budget",
+            )
         if setup.sampling != "uniform":
             raise PolicyError(
-                f"[leakage] budget: cannot be kept with sampling {setup.sampling!r}: rows are drawn by their "
-                "gradients, so that the drawn rows themselves tell of the labels"
+                f"cannot be kept with sampling {setup.sampling!r}: rows are drawn by their "
+                "gradients, so that the drawn rows themselves tell of the labels",
+                code="inapplicable",
+                field="[leakage] budget",
+                value=setup.sampling,
             )
         if setup.replace:
-            raise PolicyError("[leakage] budget: cannot be kept with replace: rows would count several times")
+            raise PolicyError(
+                "cannot be kept with replace: rows would count several times",
+                code="inapplicable",
+                field="[leakage] budget",
+            )
 
     def before_rows(self, rows: VisibleRows) -> bool:
         """Work out what the party would know; a tree that begins tells which rows it grows on."""
@@ -284,7 +297,9 @@ class LeakageBudget(LeakageMeter):
             rows = order[np.searchsorted(leaf, node) : np.searchsorted(leaf, node, side="right")]
             left, right = candidates.left[position], candidates.node[position] - candidates.left[position]
             if (right < 0).any():
-                raise PolicyError("[leakage] budget: decrypted class counts exceed those of their node")
+                raise PolicyError(
+                    "decrypted class counts exceed those of their node", code="cannot-act", field="[leakage] budget"
+                )
             more = self._added(groups, rows, left, right, known.pending)
             allowed[position] = self._within(before + more)
         return allowed

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
-from labelward.errors import JobError, PolicyError
+from labelward.errors import JobError, PolicyError, number_code
 from labelward.party.policy import Policy, Schedule, Setup
 
 __all__ = ["LocalTrees"]
@@ -34,21 +34,34 @@ class LocalTrees(Policy):
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
-            raise JobError(f"count must be a whole number from 1 on but got {self.count!r}")
+            raise JobError(
+                f"count must be a whole number from 1 on but got {self.count!r}",
+                code=number_code(self.count, whole=True),
+                value=self.count,
+            )
         if self.mode not in ("replace", "add"):
-            raise JobError(f"mode must be 'replace' or 'add' but got {self.mode!r}")
+            raise JobError(f"mode must be 'replace' or 'add' but got {self.mode!r}", code="choice", value=self.mode)
 
     def check(self, setup: Setup) -> None:
         """Refuse a forest, an active party without columns, and more trees than there are."""
         if setup.model == "forest":
             raise PolicyError(
-                "defense 'local-trees': the trees of a forest do not build on one another, so that a local one hides "
-                "nothing of the others; it is for boosted trees"
+                "the trees of a forest do not build on one another, so that a local one hides "
+                "nothing of the others; it is for boosted trees",
+                code="inapplicable",
+                field="defense 'local-trees'",
             )
         if setup.active_columns == 0:
-            raise PolicyError("defense 'local-trees': the active party holds no column to grow a tree on")
+            raise PolicyError(
+                "the active party holds no column to grow a tree on", code="inapplicable", field="defense 'local-trees'"
+            )
         if self.mode == "replace" and self.count > setup.trees:
-            raise PolicyError(f"defense 'local-trees': {self.count} trees cannot replace the model's {setup.trees}")
+            raise PolicyError(
+                f"{self.count} trees cannot replace the model's {setup.trees}",
+                code="inapplicable",
+                field="defense 'local-trees'",
+                value=self.count,
+            )
 
     def schedule(self, schedule: Schedule) -> Schedule:
         """Empty the first trees of passive parties, or put such trees before the others."""

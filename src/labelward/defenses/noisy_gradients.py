@@ -68,17 +68,30 @@ class NoisyGradients(Keyed):
 
     def __post_init__(self) -> None:
         if self.distribution not in ("laplace", "gaussian"):
-            raise JobError(f"distribution must be 'laplace' or 'gaussian' but got {self.distribution!r}")
+            raise JobError(
+                f"distribution must be 'laplace' or 'gaussian' but got {self.distribution!r}",
+                code="choice",
+                value=self.distribution,
+            )
         accounted = [getattr(self, name) is not None for name in ("epsilon", "delta", "clip")]
         if self.scale is not None:
             if any(accounted):
-                raise JobError("scale is given, so that epsilon, delta and clip, which decide on it, must be left out")
+                raise JobError(
+                    "scale is given, so that epsilon, delta and clip, which decide on it, must be left out",
+                    code="conflict",
+                    value=self.scale,
+                )
             number("scale", self.scale)
             return
         if not all(accounted):
-            raise JobError("needs a scale, or all of epsilon, delta and clip; there is no default")
+            raise JobError("needs a scale, or all of epsilon, delta and clip; there is no default", code="missing")
         if self.distribution != "gaussian":
-            raise JobError("epsilon, delta and clip: the account is that of distribution 'gaussian'")
+            raise JobError(
+                "the account is that of distribution 'gaussian'",
+                code="conflict",
+                field="epsilon, delta and clip",
+                value=self.distribution,
+            )
         number("epsilon", self.epsilon)
         number("clip", self.clip)
         check_delta(self.delta)
@@ -88,12 +101,14 @@ class NoisyGradients(Keyed):
         if self.scale is None and setup.stops_early:
             raise PolicyError(
                 "defense 'noisy-gradients' with an account does not go with patience: which epoch was the best would "
-                "tell of the validation rows' labels, which carry no noise"
+                "tell of the validation rows' labels, which carry no noise",
+                code="inapplicable",
             )
         if self.scale is None and setup.continues:
             raise PolicyError(
                 "defense 'noisy-gradients' with an account does not go with an earlier training: what that told of the "
-                "labels adds up"
+                "labels adds up",
+                code="inapplicable",
             )
 
     def begin(self, setup: Setup, protection: Protection) -> None:
@@ -102,7 +117,11 @@ class NoisyGradients(Keyed):
         if self.epsilon is not None and self.delta is not None:
             releases = len(setup.passive) * setup.epochs * (1 if setup.separate else setup.batches)
             if not releases:
-                raise PolicyError("defense 'noisy-gradients': a run that returns no gradient has no account")
+                raise PolicyError(
+                    "a run that returns no gradient has no account",
+                    code="inapplicable",
+                    field="defense 'noisy-gradients'",
+                )
             ratio = ratio_for(self.epsilon, self.delta) / math.sqrt(releases)
             self._plan.update(ratio=ratio, separate=setup.separate, batches=setup.batches)
 
@@ -121,7 +140,7 @@ class NoisyGradients(Keyed):
     def deviation(self, rows: int) -> float:
         """Return the deviation of the noise on a batch of some rows, where there is an account; after ``begin``."""
         if not self._plan:
-            raise PolicyError("defense 'noisy-gradients' was not told that a run begins")
+            raise PolicyError("defense 'noisy-gradients' was not told that a run begins", code="cannot-act")
         moved = 2 * float(self.clip or 0) * (1 if self._plan["separate"] else math.sqrt(rows))
         return moved / self._plan["ratio"]
 

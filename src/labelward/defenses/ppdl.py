@@ -70,13 +70,17 @@ class Ppdl(Keyed):
         for name in ("epsilon", "clip", "tau"):
             number(name, getattr(self, name))
         if self.form not in ("correct", "published"):
-            raise JobError(f"form must be 'correct' or 'published' but got {self.form!r}")
+            raise JobError(
+                f"form must be 'correct' or 'published' but got {self.form!r}", code="choice", value=self.form
+            )
         if self.sensitivity is not None:
             number("sensitivity", self.sensitivity)
             if self.form == "correct" and self.sensitivity < 2 * self.clip:
                 raise JobError(
                     f"sensitivity must be at least twice clip, {2 * self.clip:g}, since a bounded number can move so "
-                    f"far, but got {self.sensitivity!r}"
+                    f"far, but got {self.sensitivity!r}",
+                    code="conflict",
+                    value=self.sensitivity,
                 )
 
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:

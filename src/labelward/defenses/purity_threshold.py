@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import JobError, PolicyError
+from labelward.errors import JobError, PolicyError, number_code
 from labelward.party.policy import CandidateSplits, Counts, Floats, Policy, Setup, SplitReveal
 
 __all__ = ["PurityThreshold"]
@@ -51,24 +51,38 @@ class PurityThreshold(Policy):
     def __post_init__(self) -> None:
         number = isinstance(self.threshold, int | float) and not isinstance(self.threshold, bool)
         if not number or not 0 < self.threshold <= 1:
-            raise JobError(f"threshold must be a share above 0 and at most 1 but got {self.threshold!r}")
+            raise JobError(
+                f"threshold must be a share above 0 and at most 1 but got {self.threshold!r}",
+                code=number_code(self.threshold),
+                value=self.threshold,
+            )
         if self.hide not in ("children", "below"):
-            raise JobError(f"hide must be 'children' or 'below' but got {self.hide!r}")
+            raise JobError(f"hide must be 'children' or 'below' but got {self.hide!r}", code="choice", value=self.hide)
 
     def check(self, setup: Setup) -> None:
         """Refuse quantities, a threshold that every node exceeds, and rows that count several times."""
         if not setup.classes:
-            raise PolicyError("defense 'purity-threshold' compares shares of classes; the labels are quantities")
+            raise PolicyError(
+                "defense 'purity-threshold' compares shares of classes; the labels are quantities", code="inapplicable"
+            )
         if self.threshold * setup.classes <= 1:
             raise PolicyError(
-                f"defense 'purity-threshold': with {setup.classes} classes no node has a purity below "
-                f"1/{setup.classes}, so a threshold of {self.threshold:g} hides all of them; it must be above"
+                f"with {setup.classes} classes no node has a purity below "
+                f"1/{setup.classes}, so a threshold of {self.threshold:g} hides all of them; it must be above",
+                code="inapplicable",
+                field="defense 'purity-threshold'",
+                value=self.threshold,
             )
         if setup.replace:
-            raise PolicyError("defense 'purity-threshold' does not go with replace: rows would count several times")
+            raise PolicyError(
+                "defense 'purity-threshold' does not go with replace: rows would count several times",
+                code="inapplicable",
+            )
         if setup.sampling == "goss":
             raise PolicyError(
-                "defense 'purity-threshold' does not go with sampling 'goss': the drawn rows tell of their labels"
+                "defense 'purity-threshold' does not go with sampling 'goss': the drawn rows tell of their labels",
+                code="inapplicable",
+                value=setup.sampling,
             )
 
     def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
@@ -80,7 +94,11 @@ class PurityThreshold(Policy):
             return allowed & (_purity(candidates.node) <= self.threshold)[:, None, None]
         right = candidates.node[:, None, None, :] - candidates.left
         if (right < 0).any():
-            raise PolicyError("defense 'purity-threshold': decrypted class counts exceed those of their node")
+            raise PolicyError(
+                "decrypted class counts exceed those of their node",
+                code="cannot-act",
+                field="defense 'purity-threshold'",
+            )
         return allowed & (np.maximum(_purity(candidates.left), _purity(right)) <= self.threshold)
 
     def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:

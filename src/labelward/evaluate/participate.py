@@ -72,7 +72,12 @@ def participate(
     check_party(job, party)
     job.connection()
     if variant is not None and party != job.active.name:
-        raise JobError(f"--defense: the active party {job.active.name!r} alone defends, and tells nobody how")
+        raise JobError(
+            f"the active party {job.active.name!r} alone defends, and tells nobody how",
+            code="conflict",
+            field="--defense",
+            value=party,
+        )
     check_job(job)
     own, seeds = load_own(job, party), resolve_seeds([party], None if force else out, repeat)
     private = seeds[party]
@@ -85,8 +90,11 @@ def participate(
         record = read_party_record(out)
         if record is not None and record.defense != side.defense:
             raise OutputError(
-                f"{out}: holds a run that is defended by {record.defense}, not {side.defense}; choose another folder, "
-                "or --force to replace it"
+                f"holds a run that is defended by {record.defense}, not {side.defense}; choose another folder, "
+                "or --force to replace it",
+                code="other-run",
+                field=str(out),
+                value=record.defense,
             )
         if record is not None and record.stage == "closed":
             log("done", {"model": record.model, "attempts": record.attempts})

@@ -58,11 +58,11 @@ def engine(name: str, *, workers: int = 1, background: bool = False, memory_limi
         InputError: no such engine, fewer workers than one, or a negative limit.
     """
     if name not in ENGINES:
-        raise InputError(unknown_name("encryption engine", name, ENGINES))
+        raise InputError(unknown_name("encryption engine", name, ENGINES), code="unknown", value=name)
     if workers < 1:
-        raise InputError(f"workers must be at least 1 but got {workers}")
+        raise InputError(f"workers must be at least 1 but got {workers}", code="range", value=workers)
     if memory_limit is not None and memory_limit < 0:
-        raise InputError(f"memory_limit cannot be negative but is {memory_limit}")
+        raise InputError(f"memory_limit cannot be negative but is {memory_limit}", code="range", value=memory_limit)
     module, _, constructor = ENGINES[name].partition(":")
     made = getattr(import_module(module), constructor)
     return cast("Engine", made(workers=workers, background=background, memory_limit=memory_limit))

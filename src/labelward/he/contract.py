@@ -72,17 +72,29 @@ class Layout(msgspec.Struct, frozen=True):
     def check(self, values: Integers) -> None:
         """Raise :class:`EncryptionError` unless ``values[n, k]`` fits; called before encrypting."""
         if values.ndim != 2 or values.shape[1] != len(self.bounds):
-            raise EncryptionError(f"values of shape {values.shape} for a layout of {len(self.bounds)} columns")
+            raise EncryptionError(
+                f"values of shape {values.shape} for a layout of {len(self.bounds)} columns",
+                code="type",
+                value=values.shape,
+            )
         if len(values) > self.rows:
-            raise EncryptionError(f"{len(values)} rows exceed the layout's {self.rows}")
+            raise EncryptionError(
+                f"{len(values)} rows exceed the layout's {self.rows}", code="capacity", value=len(values)
+            )
         if max(self.widths()) > 63:
-            raise EncryptionError(f"sums of {self.rows} rows with bounds {self.bounds} do not fit 63 bits")
+            raise EncryptionError(
+                f"sums of {self.rows} rows with bounds {self.bounds} do not fit 63 bits",
+                code="capacity",
+                value=max(self.widths()),
+            )
         if len(values) == 0:
             return
         for column, bound in enumerate(self.bounds):
             low, high = int(values[:, column].min()), int(values[:, column].max())
             if low < -bound or high > bound:
-                raise EncryptionError(f"column {column} holds a value outside the bound {bound}")
+                raise EncryptionError(
+                    f"column {column} holds a value outside the bound {bound}", code="capacity", value=bound
+                )
 
 
 class PublicMaterial(msgspec.Struct, frozen=True):
@@ -229,7 +241,9 @@ class PublicKey(ABC):
         """Open a block that holds all rows; checks key, kind, count, size, range of each ciphertext."""
         n = block.shape[0] if block.shape else -1
         if n > len(block.data):
-            raise EncryptionError(f"a block of {n} rows has {len(block.data)} bytes")
+            raise EncryptionError(
+                f"a block of {n} rows has {len(block.data)} bytes", code="ciphertext", value=len(block.data)
+            )
         rows = self.collect(block.layout, n)
         rows.add(block)
         return rows
@@ -251,7 +265,7 @@ class PrivateKey(ABC):
         than one.
         """
         if rows < 1:
-            raise EncryptionError(f"blocks of {rows} rows")
+            raise EncryptionError(f"blocks of {rows} rows", code="range", value=rows)
         self.encrypt(values[:0], layout)  # refuses what no encryption takes
         layout.check(values)
         return (self.encrypt(values[start : start + rows], layout).block() for start in range(0, len(values), rows))

@@ -69,7 +69,11 @@ class _Key(PublicKey):
         entries = check_block(block, _NAME, self._fingerprint, kinds)
         size = entries * len(block.layout.bounds)
         if block.count != entries or len(block.data) != size * 8:
-            raise EncryptionError(f"{len(block.data)} bytes, {block.count} ciphertexts for {entries} entries")
+            raise EncryptionError(
+                f"{len(block.data)} bytes, {block.count} ciphertexts for {entries} entries",
+                code="ciphertext",
+                value=block.count,
+            )
         values: Integers = np.frombuffer(block.data, dtype="<i8")
         return values.reshape(entries, len(block.layout.bounds))
 
@@ -111,7 +115,7 @@ class _Rows(EncryptedRows):
 
     def block(self) -> CipherBlock:
         if not self._fresh:
-            raise EncryptionError("rows that a peer encrypted do not travel again")
+            raise EncryptionError("rows that a peer encrypted do not travel again", code="not-sendable")
         return self._key._block(self._values, self.layout, (self.n,))
 
     def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
@@ -123,7 +127,7 @@ class _Rows(EncryptedRows):
         seen: NDArray[np.uint8] = np.zeros(shape, dtype=np.uint8)
         present = group_sums(self._values[start : start + len(checked)], checked, sums, seen)
         if present < 0:
-            raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1")
+            raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1", code="range")
         self._key.counts.additions += present - int(np.count_nonzero(seen))
         return _Sums(self._key, sums, self.layout)
 
@@ -135,9 +139,13 @@ class _Sums(EncryptedSums):
 
     def __add__(self, other: EncryptedSums) -> EncryptedSums:
         if not isinstance(other, _Sums) or other._key.fingerprint != self._key.fingerprint:
-            raise EncryptionError("sums of different keys cannot be added")
+            raise EncryptionError("sums of different keys cannot be added", code="key")
         if other.shape != self.shape or other.layout != self.layout:
-            raise EncryptionError(f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added")
+            raise EncryptionError(
+                f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added",
+                code="ciphertext",
+                value=other.shape,
+            )
         self._key.counts.additions += self.shape[0] * self.shape[1]
         return _Sums(self._key, self._values + other._values, self.layout)
 
@@ -167,7 +175,11 @@ class PlainEngine(Engine):
         self._refuse(insecure)
         check_material(material, _NAME)
         if len(material.data) != 16:
-            raise EncryptionError(f"a fingerprint has 16 bytes but this one has {len(material.data)}")
+            raise EncryptionError(
+                f"a fingerprint has 16 bytes but this one has {len(material.data)}",
+                code="key",
+                value=len(material.data),
+            )
         return _Key(material.data)
 
     def security_level(self, bits: int) -> int:
@@ -181,4 +193,4 @@ class PlainEngine(Engine):
     @staticmethod
     def _refuse(insecure: bool) -> None:
         if not insecure:
-            raise EncryptionError("engine 'plain' encrypts nothing; it needs insecure = true")
+            raise EncryptionError("engine 'plain' encrypts nothing; it needs insecure = true", code="insecure")

@@ -173,7 +173,9 @@ def _exponent(values: Floats) -> int:
     if not math.isfinite(most):
         raise DataError(
             "training diverged: a gradient is not finite; a smaller learning_rate or max_delta_step, or a larger "
-            "reg_lambda, may help"
+            "reg_lambda, may help",
+            code="values",
+            value=most,
         )
     mantissa, exponent = math.frexp(most)
     return max(exponent - (mantissa == 0.5), 62 - _MOST_SHIFT) if most else 0

@@ -104,7 +104,12 @@ class _Logistic(Objective):
         if base_score is None:
             return np.zeros(1)
         if not 0.0 < base_score < 1.0:
-            raise JobError(f"[model] base_score: must be strictly between 0 and 1 but got {base_score!r}")
+            raise JobError(
+                f"must be strictly between 0 and 1 but got {base_score!r}",
+                code="range",
+                field="[model] base_score",
+                value=base_score,
+            )
         return np.array([math.log(base_score) - math.log1p(-base_score)])
 
     def check(self, y: Floats) -> None:
@@ -123,7 +128,12 @@ class _Classes(Objective):
 
     def start(self, y: Floats, weights: Floats, base_score: float | None) -> Floats:
         if base_score is not None:
-            raise JobError(f"[model] base_score: {self.name!r} starts alike for all classes, so it must be left out")
+            raise JobError(
+                f"{self.name!r} starts alike for all classes, so it must be left out",
+                code="conflict",
+                field="[model] base_score",
+                value=base_score,
+            )
         return np.zeros(self.classes)
 
     def check(self, y: Floats) -> None:
@@ -193,10 +203,15 @@ class _LogMean(Objective):
 
     def start(self, y: Floats, weights: Floats, base_score: float | None) -> Floats:
         if base_score is not None and not (math.isfinite(base_score) and base_score > 0):
-            raise JobError(f"[model] base_score: must be above 0 for {self.name!r} but got {base_score!r}")
+            raise JobError(
+                f"must be above 0 for {self.name!r} but got {base_score!r}",
+                code="range",
+                field="[model] base_score",
+                value=base_score,
+            )
         mean = _mean(y, weights) if base_score is None else base_score
         if mean <= 0:
-            raise DataError(f"all labels are 0, but {self.name!r} needs one above")
+            raise DataError(f"all labels are 0, but {self.name!r} needs one above", code="labels")
         return np.array([math.log(mean)])
 
     def check(self, y: Floats) -> None:
@@ -264,18 +279,27 @@ def objective(name: str, *, classes: int, variance_power: float = 1.5, max_delta
             range.
     """
     if name not in OBJECTIVES:
-        raise JobError(f"[model] objective: {unknown_name('objective', name, OBJECTIVES)}")
+        raise JobError(
+            f"{unknown_name('objective', name, OBJECTIVES)}", code="unknown", field="[model] objective", value=name
+        )
     least, most = {"binary:logistic": (2, 2), "multi:softprob": (2, None), "gini": (2, None)}.get(name, (0, 0))
     if classes < least or (most is not None and classes > most):
         has = f"has {classes} classes" if classes else "is a quantity"
-        raise JobError(f"[model] objective: {name!r} does not fit a label that {has}")
+        raise JobError(
+            f"{name!r} does not fit a label that {has}", code="unsupported", field="[model] objective", value=name
+        )
     if name == "binary:logistic":
         return _Logistic(name=name, classes=2, bounded=True, g_most=1.0, h_most=0.25)
     if name == "count:poisson":
         return _Poisson(name=name, max_delta_step=float(max_delta_step))
     if name == "reg:tweedie":
         if not 1.0 < variance_power < 2.0:
-            raise JobError(f"[model] tweedie_variance_power: must be strictly between 1 and 2 but got {variance_power}")
+            raise JobError(
+                f"must be strictly between 1 and 2 but got {variance_power}",
+                code="range",
+                field="[model] tweedie_variance_power",
+                value=variance_power,
+            )
         return _Tweedie(name=name, variance_power=float(variance_power))
     if name in ("reg:squarederror", "variance"):
         return _Squared(name=name, hessians=0, h_most=1.0)
@@ -303,9 +327,16 @@ def metric(name: str, objective: Objective, margins: Floats, y: Floats, weights:
     """
     kinds = {"auto": None, "logloss": True, "error": True, "auc": True, "rmse": False, "mae": False}
     if name not in kinds:
-        raise JobError(f"[model] eval_metric: {unknown_name('metric', name, kinds)}")
+        raise JobError(
+            f"{unknown_name('metric', name, kinds)}", code="unknown", field="[model] eval_metric", value=name
+        )
     if kinds[name] not in (None, objective.classes > 0):
-        raise JobError(f"[model] eval_metric: {name!r} does not fit objective {objective.name!r}")
+        raise JobError(
+            f"{name!r} does not fit objective {objective.name!r}",
+            code="conflict",
+            field="[model] eval_metric",
+            value=name,
+        )
     if name in ("auto", "logloss"):
         return objective.loss(margins, y, weights), False
     predicted = objective.predicted(margins)
@@ -325,7 +356,7 @@ def _auc(score: Floats, positive: NDArray[np.bool_], weights: Floats) -> float:
     down = np.bincount(at, weights * ~positive)
     pairs = float(up.sum() * down.sum())
     if not pairs > 0:
-        raise DataError("the area under the curve needs rows of every class, but one class has none")
+        raise DataError("the area under the curve needs rows of every class, but one class has none", code="labels")
     return float(up @ (np.cumsum(down) - 0.5 * down)) / pairs
 
 
@@ -343,14 +374,16 @@ def _fit(margins: Floats, y: Floats, outputs: int) -> None:
 def _mean(values: Floats, weights: Floats) -> float:
     total = float(weights.sum())
     if not total > 0:
-        raise DataError("the rows have no weight, so they have no mean")
+        raise DataError("the rows have no weight, so they have no mean", code="rows")
     return float(values @ weights) / total
 
 
 def _refuse(y: Floats, bad: NDArray[np.bool_], rule: str) -> None:
     if bad.any():
         row = int(np.argmax(bad))
-        raise DataError(f"{rule} but that of row {row}, counting from 0, is {float(y[row]):g}")
+        raise DataError(
+            f"{rule} but that of row {row}, counting from 0, is {float(y[row]):g}", code="labels", value=float(y[row])
+        )
 
 
 def _exp(values: Floats) -> Floats:

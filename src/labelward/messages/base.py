@@ -79,17 +79,25 @@ class RowMask(msgspec.Struct, frozen=True):
             CodecError: the mask speaks of another number of rows, or its data does not fit it.
         """
         if self.total != total:
-            raise CodecError(f"a row mask speaks of {self.total} rows where {total} are expected")
+            raise CodecError(
+                f"a row mask speaks of {self.total} rows where {total} are expected", code="malformed", value=self.total
+            )
         if self.form == "bits":
             if len(self.data) != (total + 7) // 8:
-                raise CodecError(f"a row mask of {total} rows has {len(self.data)} bytes")
+                raise CodecError(
+                    f"a row mask of {total} rows has {len(self.data)} bytes", code="malformed", value=len(self.data)
+                )
             bits = np.unpackbits(np.frombuffer(self.data, np.uint8), bitorder="little")
             return bits[:total].astype(np.bool_)
         if len(self.data) % 4:
-            raise CodecError(f"row positions have {len(self.data)} bytes, not a multiple of 4")
+            raise CodecError(
+                f"row positions have {len(self.data)} bytes, not a multiple of 4",
+                code="malformed",
+                value=len(self.data),
+            )
         positions = np.frombuffer(self.data, "<u4")
         if len(positions) and (int(positions[-1]) >= total or not bool(np.all(positions[1:] > positions[:-1]))):
-            raise CodecError(f"row positions are not ascending or exceed {total} rows")
+            raise CodecError(f"row positions are not ascending or exceed {total} rows", code="malformed")
         mask = np.full(total, self.form == "out")
         mask[positions] = self.form == "in"
         return mask
@@ -116,7 +124,9 @@ class Array(msgspec.Struct, frozen=True, omit_defaults=True):
         """Pack an array; :class:`CodecError` for a dtype that may not travel."""
         name = _DTYPES.get(values.dtype.name)
         if name is None:
-            raise CodecError(f"arrays of {values.dtype.name} may not travel")
+            raise CodecError(
+                f"arrays of {values.dtype.name} may not travel", code="not-sendable", value=values.dtype.name
+            )
         return cls(name, values.shape, values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
 
     def digested(self) -> Self:
@@ -126,7 +136,11 @@ class Array(msgspec.Struct, frozen=True, omit_defaults=True):
     def unpack(self) -> NDArray[np.generic]:
         """Return a read-only array; :class:`CodecError` where the data does not fit the shape, or is not there."""
         if self.sha256:
-            raise CodecError(f"of an array of {self.dtype} and shape {self.shape} a digest only was recorded")
+            raise CodecError(
+                f"of an array of {self.dtype} and shape {self.shape} a digest only was recorded",
+                code="incomplete",
+                value=self.shape,
+            )
         dtype = np.dtype(self.dtype).newbyteorder("<")
         size = dtype.itemsize * math.prod(self.shape)
         try:
@@ -135,7 +149,7 @@ class Array(msgspec.Struct, frozen=True, omit_defaults=True):
             return np.frombuffer(self.data, dtype).reshape(self.shape)
         except (ValueError, OverflowError):
             told = f"an array of {self.dtype} and shape {self.shape} has {len(self.data)} bytes"
-            raise CodecError(told) from None
+            raise CodecError(told, code="malformed", value=self.shape) from None
 
 
 def ciphertexts(message: Message) -> int:

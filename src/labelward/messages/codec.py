@@ -35,7 +35,7 @@ class _Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 
 def _refuse(value: Any) -> Any:
-    raise CodecError(f"{type(value).__name__} may not travel")
+    raise CodecError(f"{type(value).__name__} may not travel", code="not-sendable", value=type(value))
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_refuse)
@@ -48,7 +48,7 @@ def schema(name: str) -> type[Message] | type[Observation]:
     try:
         return _SCHEMA[name]
     except KeyError:
-        raise CodecError(f"unknown message type {name[:80]!r}") from None
+        raise CodecError(f"unknown message type {name[:80]!r}", code="unknown", value=name[:80]) from None
 
 
 def encode_fields(message: Message | Observation) -> bytes:
@@ -64,7 +64,7 @@ def decode_fields(name: str, body: bytes | msgspec.Raw) -> Any:
     try:
         return _decoders[name].decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise CodecError(f"a damaged {name}: {error}") from error
+        raise CodecError(f"a damaged {name}: {error}", code="malformed", value=name) from error
 
 
 def encode(message: Message, step: tuple[int, ...]) -> bytes:
@@ -80,14 +80,20 @@ def decode(frame: bytes) -> tuple[Message, tuple[int, ...]]:
         CodecError: another magic or version, an unknown type, or fields that do not fit the schema.
     """
     if frame[:2] != _MAGIC:
-        raise CodecError("a frame does not begin as labelward's do")
+        raise CodecError("a frame does not begin as labelward's do", code="malformed")
     if frame[2:3] != bytes([WIRE_VERSION]):
-        raise CodecError(f"a frame of wire version {frame[2:3].hex() or 'none'}; this is version {WIRE_VERSION:02x}")
+        raise CodecError(
+            f"a frame of wire version {frame[2:3].hex() or 'none'}; this is version {WIRE_VERSION:02x}",
+            code="format-version",
+            value=frame[2:3],
+        )
     try:
         envelope = _envelopes.decode(memoryview(frame)[3:])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise CodecError(f"a damaged frame: {error}") from error
+        raise CodecError(f"a damaged frame: {error}", code="malformed") from error
     message = decode_fields(envelope.type, envelope.body)
     if not isinstance(message, Message):
-        raise CodecError(f"{envelope.type} is an observation and may not travel")
+        raise CodecError(
+            f"{envelope.type} is an observation and may not travel", code="not-sendable", value=envelope.type
+        )
     return message, envelope.step

@@ -118,7 +118,11 @@ class PolicyChain:
         for policy in self.at("schedule"):
             schedule = policy.schedule(schedule)
             if not schedule.participants or not all(each <= peers for each in schedule.participants):
-                raise PolicyError(f"defense {policy.kind!r} left no tree, or named parties that do not exist")
+                raise PolicyError(
+                    f"defense {policy.kind!r} left no tree, or named parties that do not exist",
+                    code="cannot-act",
+                    value=policy.kind,
+                )
         return schedule
 
     def before_targets(self, targets: Targets) -> Targets:
@@ -132,7 +136,11 @@ class PolicyChain:
             for name in ("values", "weights", "offset"):
                 given = getattr(targets, name)
                 if given.shape != rows or not np.isfinite(given).all():
-                    raise PolicyError(f"defense {policy.kind!r} gave {name} that are not one finite number a row")
+                    raise PolicyError(
+                        f"defense {policy.kind!r} gave {name} that are not one finite number a row",
+                        code="cannot-act",
+                        value=policy.kind,
+                    )
         return targets
 
     def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
@@ -141,7 +149,9 @@ class PolicyChain:
         for policy, tally in zip(self.policies, self._tallies, strict=True):
             answer = np.asarray(policy.split_candidates(candidates))
             if answer.shape != allowed.shape or answer.dtype != np.bool_:
-                raise PolicyError(f"defense {policy.kind!r} did not answer for every candidate")
+                raise PolicyError(
+                    f"defense {policy.kind!r} did not answer for every candidate", code="cannot-act", value=policy.kind
+                )
             tally["refused_candidates"] += int(answer.size - np.count_nonzero(answer))
             allowed &= answer
         return allowed
@@ -177,7 +187,9 @@ class PolicyChain:
         for policy in self.at("before_leaf_weights"):
             weights = np.asarray(policy.before_leaf_weights(leaves), dtype=np.float64)
             if weights.shape != leaves.weights.shape or not np.isfinite(weights).all():
-                raise PolicyError(f"defense {policy.kind!r} did not answer for every leaf")
+                raise PolicyError(
+                    f"defense {policy.kind!r} did not answer for every leaf", code="cannot-act", value=policy.kind
+                )
             leaves = LeafWeights(tree=leaves.tree, weights=weights, counts=leaves.counts)
         return leaves.weights
 
@@ -187,9 +199,17 @@ class PolicyChain:
         for policy, tally in zip(self.policies, self._tallies, strict=True):
             answer = policy.after_tree(tree)
             if not answer.regrow <= {*tree.nodes, *tree.leaves}:
-                raise PolicyError(f"defense {policy.kind!r} repairs nodes that the tree does not have")
+                raise PolicyError(
+                    f"defense {policy.kind!r} repairs nodes that the tree does not have",
+                    code="cannot-act",
+                    value=policy.kind,
+                )
             if answer.regrow and not tree.alone:
-                raise PolicyError(f"defense {policy.kind!r} regrows a tree that later ones were fitted to")
+                raise PolicyError(
+                    f"defense {policy.kind!r} regrows a tree that later ones were fitted to",
+                    code="cannot-act",
+                    value=policy.kind,
+                )
             tally["regrown_nodes"] += len(answer.regrow)
             regrow, refit = regrow | answer.regrow, refit or answer.refit
         return Repair(regrow=frozenset(node for node in regrow if not _above(node) & regrow), refit=refit)
@@ -218,9 +238,15 @@ class PolicyChain:
         """Return what a policy answered to numbers that would leave, checked and counted."""
         kind, tally = self.policies[position].kind, self._tallies[position]
         if not isinstance(answer, np.ndarray) or (answer.shape, answer.dtype) != (asked.shape, asked.dtype):
-            raise PolicyError(f"defense {kind!r} did not answer with numbers of the shape and dtype that it was given")
+            raise PolicyError(
+                f"defense {kind!r} did not answer with numbers of the shape and dtype that it was given",
+                code="cannot-act",
+                value=kind,
+            )
         if not np.isfinite(answer).all():
-            raise PolicyError(f"defense {kind!r} answered with numbers that are not finite")
+            raise PolicyError(
+                f"defense {kind!r} answered with numbers that are not finite", code="cannot-act", value=kind
+            )
         changed = answer != asked
         tally["changed_values"] += int(np.count_nonzero(changed))
         tally["dropped_values"] += int(np.count_nonzero(changed & (answer == 0)))
@@ -236,11 +262,17 @@ def require_points(policies: Iterable[Policy], visited: frozenset[str], setup: S
             family = "split networks" if missing <= {*NET_POINTS} else "tree models"
             raise PolicyError(
                 f"defense {policy.kind!r} acts at {', '.join(sorted(missing))}, which {setup.model} never reaches "
-                f"(it is for {family})"
+                f"(it is for {family})",
+                code="inapplicable",
+                value=tuple(sorted(missing)),
             )
         counted = policy.points & {"split_candidates", "before_instance_space"}
         if counted and not policy.purities:
-            raise PolicyError(f"defense {policy.kind!r} acts at {min(counted)} and must declare purities")
+            raise PolicyError(
+                f"defense {policy.kind!r} acts at {min(counted)} and must declare purities",
+                code="missing",
+                value=min(counted),
+            )
         policy.check(setup)
 
 
@@ -271,5 +303,7 @@ def require_undrawn(drawing: Iterable[Policy], damaged: Sequence[str]) -> None:
         if damaged:
             raise PolicyError(
                 f"defense {policy.kind!r} may not draw again what an earlier attempt drew, and no checkpoint that "
-                f"could be gone on from holds that: {damaged[0]}"
+                f"could be gone on from holds that: {damaged[0]}",
+                code="cannot-act",
+                value=policy.kind,
             )

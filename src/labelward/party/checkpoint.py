@@ -88,7 +88,9 @@ class Checkpoints:
             try:
                 self._scan(folder)
             except OSError as error:
-                raise OutputError(f"the checkpoints in {folder} cannot be read: {error.strerror}") from error
+                raise OutputError(
+                    f"the checkpoints in {folder} cannot be read: {error.strerror}", code="unreadable", value=folder
+                ) from error
 
     @property
     def kept(self) -> bool:
@@ -137,7 +139,9 @@ class Checkpoints:
             newest = sorted(self._known)[-(keep or self.keep) :]
             self._forget([each for each in self._known if each and each not in newest])
         except OSError as error:
-            raise OutputError(f"a checkpoint cannot be written to {folder}: {error.strerror}") from error
+            raise OutputError(
+                f"a checkpoint cannot be written to {folder}: {error.strerror}", code="unwritable", value=folder
+            ) from error
 
     def numbers(self) -> tuple[int, ...]:
         """Return the numbers of all checkpoints that are whole, ascending."""
@@ -150,17 +154,24 @@ class Checkpoints:
             FileFormatError: it is missing or damaged, or a block is; names the file.
         """
         if self.folder is None or number not in self._known:
-            raise FileFormatError(f"there is no checkpoint {number} in {self.folder}")
+            raise FileFormatError(f"there is no checkpoint {number} in {self.folder}", code="not-found", value=number)
         folder, known = self.folder, self._known[number]
         stored = _read(_path(folder, number))
         try:
             state = msgspec.msgpack.decode(stored.state, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise FileFormatError(f"{_path(folder, number)}: a damaged checkpoint: {error}") from error
+            raise FileFormatError(
+                f"a damaged checkpoint: {error}", code="damaged", field=str(_path(folder, number))
+            ) from error
 
         def block(name: str) -> bytes:
             if name not in known.blocks:
-                raise FileFormatError(f"{_path(folder, number)}: the checkpoint has no block {name!r}")
+                raise FileFormatError(
+                    f"the checkpoint has no block {name!r}",
+                    code="damaged",
+                    field=str(_path(folder, number)),
+                    value=name,
+                )
             return _read_block(folder, name, known.blocks[name])
 
         return state, block
@@ -192,7 +203,7 @@ class Checkpoints:
         if self.folder is None:
             return
         if after is not None and after not in self._known:
-            raise FileFormatError(f"there is no checkpoint {after} in {self.folder}")
+            raise FileFormatError(f"there is no checkpoint {after} in {self.folder}", code="not-found", value=after)
         self._blocks = self._known[after].blocks if after is not None else {}
         try:
             forgotten = [number for number in self._known if after is None or number > after]
@@ -200,7 +211,11 @@ class Checkpoints:
             if forgotten:  # a power cut must not bring back what an earlier attempt wrote under these numbers
                 _flush(self.folder)
         except OSError as error:
-            raise OutputError(f"a checkpoint in {self.folder} cannot be removed: {error.strerror}") from error
+            raise OutputError(
+                f"a checkpoint in {self.folder} cannot be removed: {error.strerror}",
+                code="unwritable",
+                value=self.folder,
+            ) from error
 
     def purge(self) -> None:
         """Remove all checkpoints, damaged ones included, and the folder where nothing else is in it."""
@@ -213,7 +228,11 @@ class Checkpoints:
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
         except OSError as error:
-            raise OutputError(f"the checkpoints in {self.folder} cannot be removed: {error.strerror}") from error
+            raise OutputError(
+                f"the checkpoints in {self.folder} cannot be removed: {error.strerror}",
+                code="unwritable",
+                value=self.folder,
+            ) from error
 
     def _scan(self, folder: Path) -> None:
         """Find all checkpoints that are whole, their blocks included."""
@@ -246,7 +265,7 @@ class Checkpoints:
             told = "; ".join(
                 f"{key} is {there.get(key, 'absent')} there and {here.get(key, 'absent')} here" for key in differing
             )
-            raise InputError(f"{path} is a checkpoint of another run: {told}")
+            raise InputError(f"{path} is a checkpoint of another run: {told}", code="other-run", value=tuple(differing))
 
     def _forget(self, numbers: list[int]) -> None:
         """Remove checkpoints, and the blocks that no other one has."""
@@ -280,17 +299,24 @@ def _read(path: Path) -> _Stored:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise _DamageError(f"{path}: the checkpoint cannot be read: {error.strerror}") from error
+        raise _DamageError(
+            f"the checkpoint cannot be read: {error.strerror}", code="unreadable", field=str(path)
+        ) from error
     start = len(_MAGIC) + _HASH
     if not data.startswith(_MAGIC) or _digest(data[start:]) != data[len(_MAGIC) : start]:
-        raise _DamageError(f"{path}: a damaged checkpoint (its checksum does not fit)")
+        raise _DamageError("a damaged checkpoint (its checksum does not fit)", code="damaged", field=str(path))
     try:
         version = msgspec.msgpack.decode(data[start:], type=_Version).format
         if version != FORMAT:
-            raise FileFormatError(f"{path}: a checkpoint of format {version}; this version reads format {FORMAT}")
+            raise FileFormatError(
+                f"a checkpoint of format {version}; this version reads format {FORMAT}",
+                code="format-version",
+                field=str(path),
+                value=version,
+            )
         return msgspec.msgpack.decode(data[start:], type=_Stored)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _DamageError(f"{path}: a damaged checkpoint: {error}") from error
+        raise _DamageError(f"a damaged checkpoint: {error}", code="damaged", field=str(path)) from error
 
 
 def _read_block(folder: Path, name: str, digest: bytes) -> bytes:
@@ -298,9 +324,13 @@ def _read_block(folder: Path, name: str, digest: bytes) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise _DamageError(f"{path}: a part of a checkpoint cannot be read: {error.strerror}") from error
+        raise _DamageError(
+            f"a part of a checkpoint cannot be read: {error.strerror}", code="unreadable", field=str(path)
+        ) from error
     if _digest(data) != digest:
-        raise _DamageError(f"{path}: a damaged part of a checkpoint (its checksum does not fit)")
+        raise _DamageError(
+            "a damaged part of a checkpoint (its checksum does not fit)", code="damaged", field=str(path)
+        )
     return data
 
 

@@ -12,14 +12,14 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-from labelward.errors import CodecError, EncryptionError, HandshakeError, OutputError, PeerDisagrees, PeerError
+from labelward.errors import CodecError, EncryptionError, HandshakeError, OutputError, PeerError
 from labelward.messages.base import Message, Observation, ciphertexts, redacted
 from labelward.messages.codec import decode, encode, encode_fields
 from labelward.party.chain import PolicyChain
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.transcript import Transcript
 from labelward.rng import PrivateSeed, Protection
-from labelward.transport.base import Transport
+from labelward.transport.base import Failure, Transport
 
 __all__ = ["Context", "Meter", "Progress", "silent"]
 
@@ -167,7 +167,8 @@ class Context:
         try:
             yield
         except (CodecError, EncryptionError) as error:
-            raise PeerError(peer, str(error), message=name, step=step) from error
+            code = error.code or "peer-message"
+            raise PeerError(peer, str(error), code=code, value=error.value, message=name, step=step) from error
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -198,7 +199,7 @@ class Context:
 
     def _take(self, peer: str, name: str, step: Step, until: float) -> None:
         if peer in self._left:
-            raise PeerError(peer, "ended while a message was awaited", message=name, step=step)
+            raise PeerError(peer, "ended while a message was awaited", message=name, step=step, code="peer-gone")
         try:
             arrived = self._transport.receive(min(_PATIENCE, max(0.0, until - time.monotonic())))
         except PeerError as error:
@@ -206,7 +207,14 @@ class Context:
         if arrived is None:
             if time.monotonic() < until:
                 return
-            raise PeerError(peer, f"silent for {self._timeout:g} s", message=name, step=step)
+            raise PeerError(
+                peer,
+                f"silent for {self._timeout:g} s",
+                message=name,
+                step=step,
+                code="peer-silent",
+                value=self._timeout,
+            )
         sender, frame = arrived
         if not frame:
             self._left.add(sender)
@@ -214,10 +222,12 @@ class Context:
         try:
             message, its_step = decode(frame)
         except CodecError as error:
-            raise PeerError(sender, f"sent no valid message: {error}", message=name, step=step) from error
+            raise PeerError(
+                sender, f"sent no valid message: {error}", message=name, step=step, code="malformed"
+            ) from error
         key = (sender, type(message).__name__, its_step)
         if key in self._waiting:
-            raise PeerError(sender, "sent the same message twice", message=key[1], step=its_step)
+            raise PeerError(sender, "sent the same message twice", message=key[1], step=its_step, code="peer-message")
         kept = redacted(message, bulk=self._digests)
         self.transcript.append("received", sender, key[1], its_step, encode_fields(kept))
         self._waiting[key] = message
@@ -230,20 +240,16 @@ _PLAIN: dict[type[BaseException], str] = {
 }
 
 
-_DISAGREEMENT = "disagreement: "
-
-
-def _told(error: BaseException) -> str:
+def _told(error: BaseException) -> Failure:
     if isinstance(error, HandshakeError):
-        return _DISAGREEMENT + str(error)
+        return Failure("disagreement", f"disagreement: {error}")
     if not isinstance(error, PeerError):
-        return next((words for kind, words in _PLAIN.items() if isinstance(error, kind)), type(error).__name__)
+        words = next((words for kind, words in _PLAIN.items() if isinstance(error, kind)), type(error).__name__)
+        return Failure("peer-failed", words)
     where = f", message {error.message}, step {list(error.step or ())}" if error.message else ""
-    return f"{type(error).__name__} of party {error.peer!r}{where}"
+    return Failure("peer-failed", f"{type(error).__name__} of party {error.peer!r}{where}")
 
 
 def _met(error: PeerError, name: str, step: Step) -> PeerError:
     """Return what a transport says of a peer, with the message that was under way."""
-    reason = str(error).partition(": ")[2] or str(error)
-    kind = PeerDisagrees if reason.startswith(f"failed: {_DISAGREEMENT}") else type(error)
-    return kind(error.peer, reason, message=name, step=step)
+    return type(error)(error.peer, error.reason, code=error.code, value=error.value, message=name, step=step)

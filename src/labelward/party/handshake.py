@@ -164,10 +164,16 @@ def greet_active(ctx: Context, offer: Offer) -> Agreed:
     with ctx.blaming(ctx.active, "Begin", _STEP):
         validation, test = (mask.unpack(len(offer.ids)) for mask in (begin.validation, begin.test))
     if (validation & test).any():
-        raise PeerError(ctx.active, "says of a row that it is a validation and a test row", message="Begin", step=_STEP)
+        raise PeerError(
+            ctx.active,
+            "says of a row that it is a validation and a test row",
+            message="Begin",
+            step=_STEP,
+            code="peer-message",
+        )
     if begin.resume and begin.resume not in mine.checkpoints:
         reason = f"wants to go on from checkpoint {begin.resume}, which {ctx.party!r} has not"
-        raise PeerError(ctx.active, reason, message="Begin", step=_STEP)
+        raise PeerError(ctx.active, reason, message="Begin", step=_STEP, code="peer-message", value=begin.resume)
     ctx.send(ctx.active, _digests(theirs.nonce, offer.ids), _STEP)
     resume = begin.resume or None
     ctx.checkpoints.discard(resume)
@@ -212,9 +218,15 @@ def _joined(nonce: bytes, kind: bytes, digests: Sequence[bytes]) -> bytes:
 
 def _compare(party: str, peer: str, mine: Hello, theirs: Hello) -> None:
     if theirs.party != peer:
-        raise HandshakeError(f"the peer at {peer!r} calls itself {_shown(theirs.party)!r}")
+        raise HandshakeError(
+            f"the peer at {peer!r} calls itself {_shown(theirs.party)!r}", code="identity", value=theirs.party
+        )
     if mine.version != theirs.version:
-        raise HandshakeError(f"{party!r} runs labelward {mine.version} and {peer!r} runs {_shown(theirs.version)}")
+        raise HandshakeError(
+            f"{party!r} runs labelward {mine.version} and {peer!r} runs {_shown(theirs.version)}",
+            code="disagreement",
+            value=theirs.version,
+        )
     differing = sorted(key for key in mine.job.keys() | theirs.job.keys() if mine.job.get(key) != theirs.job.get(key))
     if differing:
         sides = sorted([(party, mine.job), (peer, theirs.job)], key=lambda side: side[0])  # the same words at both
@@ -226,9 +238,13 @@ def _compare(party: str, peer: str, mine: Hello, theirs: Hello) -> None:
         )
         if len(differing) > _MOST_TOLD:
             told += f"; and {len(differing) - _MOST_TOLD} more"
-        raise HandshakeError(f"the parties disagree on the job: {told}")
+        raise HandshakeError(f"the parties disagree on the job: {told}", code="disagreement", value=tuple(differing))
     if mine.rows != theirs.rows:
-        raise HandshakeError(f"{party!r} holds {mine.rows} rows and {peer!r} {theirs.rows}; all must hold the same")
+        raise HandshakeError(
+            f"{party!r} holds {mine.rows} rows and {peer!r} {theirs.rows}; all must hold the same",
+            code="disagreement",
+            value=theirs.rows,
+        )
 
 
 def _shown(text: str) -> str:
@@ -241,14 +257,26 @@ def _compare_ids(party: str, peer: str, rows: int, mine: Ready, theirs: Ready) -
     if hmac.compare_digest(mine.ids, theirs.ids):
         return
     if len(mine.buckets) != len(theirs.buckets):
-        raise PeerError(peer, "digested its rows in other buckets", message="Ready", step=_STEP)
+        raise PeerError(
+            peer,
+            "digested its rows in other buckets",
+            message="Ready",
+            step=_STEP,
+            code="peer-message",
+            value=len(theirs.buckets),
+        )
     pairs = zip(mine.buckets, theirs.buckets, strict=True)
     differing = sum(not hmac.compare_digest(ours, other) for ours, other in pairs)
     if not differing:
-        raise HandshakeError(f"parties {party!r} and {peer!r} hold the same {rows} row ids, but not in the same order")
+        raise HandshakeError(
+            f"parties {party!r} and {peer!r} hold the same {rows} row ids, but not in the same order",
+            code="disagreement",
+        )
     # a row that one has in place of another's touches two buckets at most
     least = (differing + 1) // 2
     raise HandshakeError(
         f"parties {party!r} and {peer!r} hold {rows} rows each, but not the same row ids: at least {least} of {rows} "
-        "rows differ"
+        "rows differ",
+        code="disagreement",
+        value=least,
     )

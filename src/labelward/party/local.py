@@ -10,7 +10,7 @@ from labelward.errors import PeerError
 from labelward.party.context import Context
 from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.rng import PrivateSeed
-from labelward.transport.base import Transport
+from labelward.transport.base import Failure, Transport
 from labelward.transport.inprocess import connect
 
 __all__ = ["alone", "run_parties"]
@@ -73,7 +73,7 @@ def run_parties(programs: Mapping[str, tuple[Callable[[Transport], Context], Pro
                 pass
     except BaseException as error:
         for end in ends.values():
-            end.fail(type(error).__name__)
+            end.fail(Failure("peer-failed", type(error).__name__))
         for party, thread in threads.items():
             if thread.ident is not None:  # it was started
                 ended[party].wait(10.0)  # not join(), which a second Ctrl-C would make take a live thread for dead

@@ -58,9 +58,14 @@ def read_purges(folder: Path) -> tuple[Purge, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path}: cannot be read ({error})") from error
+        raise FileFormatError(f"cannot be read ({error})", code="unreadable", field=str(path)) from error
     if stored.format != FORMAT:
-        raise FileFormatError(f"{path}: format {stored.format}; this version reads format {FORMAT}")
+        raise FileFormatError(
+            f"format {stored.format}; this version reads format {FORMAT}",
+            code="format-version",
+            field=str(path),
+            value=stored.format,
+        )
     return stored.purges
 
 

@@ -157,7 +157,9 @@ class Transcript:
                     file.close()
 
     def _unwritten(self, error: OSError) -> OutputError:
-        return OutputError(f"{self._folder}: the transcript cannot be written ({error.strerror})")
+        return OutputError(
+            f"the transcript cannot be written ({error.strerror})", code="unwritable", field=str(self._folder)
+        )
 
     def _write(self, entry: Entry) -> None:
         if self._file is None:
@@ -187,9 +189,11 @@ class Transcript:
             self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
             self._file.write(_MAGIC)
         except FileExistsError as error:
-            raise OutputError(f"{folder} holds a transcript already") from error
+            raise OutputError(f"{folder} holds a transcript already", code="exists", value=folder) from error
         except OSError as error:
-            raise OutputError(f"a transcript cannot be written to {folder}: {error.strerror}") from error
+            raise OutputError(
+                f"a transcript cannot be written to {folder}: {error.strerror}", code="unwritable", value=folder
+            ) from error
         return False
 
     def _go_on(self, path: Path, header: Header) -> int:
@@ -208,7 +212,7 @@ class Transcript:
             if not attempts:
                 return 0
         if last is not None and (last.kind, last.type) == ("end", "complete") and not self._finished:
-            raise OutputError(f"{path} is the transcript of a run that is complete")
+            raise OutputError(f"{path} is the transcript of a run that is complete", code="exists", value=path)
         os.truncate(path, end)
         self._file = path.open("ab")
         return attempts
@@ -222,7 +226,11 @@ def _require_same(path: Path, mine: Header, theirs: Header) -> None:
     names = [name for name in Header.__struct_fields__ if name != "version"]
     differing = [name for name in names if getattr(mine, name) != getattr(theirs, name)]
     if differing:
-        raise OutputError(f"{path} is the transcript of another run: {', '.join(differing)} differ")
+        raise OutputError(
+            f"{path} is the transcript of another run: {', '.join(differing)} differ",
+            code="other-run",
+            value=tuple(differing),
+        )
 
 
 def read_entries(path: Path) -> Iterator[Entry]:
@@ -235,7 +243,9 @@ def read_entries(path: Path) -> Iterator[Entry]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise FileFormatError(f"no transcript can be read at {path}: {error.strerror}") from error
+        raise FileFormatError(
+            f"no transcript can be read at {path}: {error.strerror}", code="unreadable", value=path
+        ) from error
     for entry, _, _ in _records(path, data):
         yield entry
 
@@ -243,24 +253,28 @@ def read_entries(path: Path) -> Iterator[Entry]:
 def _records(path: Path, data: bytes) -> Iterator[tuple[Entry, int, bytes]]:
     """Yield each record of a file with the position behind it and the hash that the next one builds on."""
     if not data.startswith(_MAGIC):
-        raise FileFormatError(f"{path} is no labelward transcript")
+        raise FileFormatError(f"{path} is no labelward transcript", code="foreign", value=path)
     position, number, chain = len(_MAGIC), 0, bytes(_HASH)
     if position == len(data):
-        raise _CutOffError(f"{path} holds no record")
+        raise _CutOffError(f"{path} holds no record", code="incomplete", value=path)
     while position < len(data):
         size = int.from_bytes(data[position : position + _LENGTH], "little")
         start, end = position + _LENGTH, position + _LENGTH + size
         if end + _HASH > len(data):
-            raise _CutOffError(f"{path}: record {number} is cut off")
+            raise _CutOffError(f"record {number} is cut off", code="incomplete", field=str(path), value=number)
         chain = hashlib.sha256(chain + data[start:end]).digest()
         if chain != data[end : end + _HASH]:
             torn = len(data.rstrip(b"\0")) <= end + _HASH  # a power cut may leave zeros
             kind = _CutOffError if torn else FileFormatError
-            raise kind(f"{path}: record {number} is damaged (its hash does not fit)")
+            raise kind(
+                f"record {number} is damaged (its hash does not fit)", code="damaged", field=str(path), value=number
+            )
         try:
             entry = _entries.decode(memoryview(data)[start:end])
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise FileFormatError(f"{path}: record {number} cannot be read: {error}") from error
+            raise FileFormatError(
+                f"record {number} cannot be read: {error}", code="damaged", field=str(path), value=number
+            ) from error
         position, number = end + _HASH, number + 1
         yield entry, position, chain
 
@@ -283,12 +297,18 @@ def framed_ids(ids: Iterable[str]) -> Iterator[bytes]:
 def decode_header(entry: Entry) -> Header:
     """Return the header of a transcript's first record; :class:`FileFormatError` for another format version."""
     if entry.kind != "header":
-        raise FileFormatError(f"a transcript begins with a record of kind {entry.kind!r}, not a header")
+        raise FileFormatError(
+            f"a transcript begins with a record of kind {entry.kind!r}, not a header", code="damaged", value=entry.kind
+        )
     try:
         found: Any = msgspec.msgpack.decode(entry.payload)
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             version = found.get("format") if isinstance(found, dict) else None
-            raise FileFormatError(f"a view of format {version!r}; this version reads format {FORMAT}")
+            raise FileFormatError(
+                f"a view of format {version!r}; this version reads format {FORMAT}",
+                code="format-version",
+                value=version,
+            )
         return _headers.decode(entry.payload)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"a damaged view header: {error}") from error
+        raise FileFormatError(f"a damaged view header: {error}", code="damaged") from error

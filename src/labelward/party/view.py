@@ -60,7 +60,12 @@ class View:
         """
         path = folder / FILE_NAME if folder.is_dir() else folder
         if not path.exists() and (day := when_purged(path.parent)):
-            raise FileFormatError(f"{path.parent}: the view was purged on {day}; {PURGED_FILE} says what was there")
+            raise FileFormatError(
+                f"the view was purged on {day}; {PURGED_FILE} says what was there",
+                code="purged",
+                field=str(path.parent),
+                value=day,
+            )
         records = read_entries(path)
         return cls(decode_header(next(records)), records)
 
@@ -187,7 +192,9 @@ def _decode(entry: Entry) -> Any:
     try:
         return decode_fields(entry.type, entry.payload)
     except CodecError as error:
-        raise FileFormatError(f"a record of type {entry.type!r} cannot be read: {error}") from error
+        raise FileFormatError(
+            f"a record of type {entry.type!r} cannot be read: {error}", code="damaged", value=entry.type
+        ) from error
 
 
 def _readable(record: Message | Observation) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import JobError, PolicyError
+from labelward.errors import JobError, PolicyError, number_code
 from labelward.privacy.draws import check_epsilon
 
 __all__ = ["Budget", "Spend", "parallel", "sequential"]
@@ -64,7 +64,11 @@ class Budget:
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1:
-            raise JobError(f"rows must be a whole number from 1 on but got {self.rows!r}")
+            raise JobError(
+                f"rows must be a whole number from 1 on but got {self.rows!r}",
+                code=number_code(self.rows, whole=True),
+                value=self.rows,
+            )
         self._used = np.zeros(self.rows, dtype=np.bool_)
 
     def spend(self, rows: NDArray[np.int64], epsilon: float) -> None:
@@ -83,10 +87,16 @@ class Budget:
         if len(named) < len(rows):
             raise ValueError(f"row {named[times > 1][0]} is named {times.max()} times in one release")
         if check_epsilon(epsilon) > self.epsilon:
-            raise PolicyError(f"a release of epsilon {epsilon!r} exceeds the budget of {self.epsilon!r}")
+            raise PolicyError(
+                f"a release of epsilon {epsilon!r} exceeds the budget of {self.epsilon!r}", code="budget", value=epsilon
+            )
         again = named[self._used[named]]
         if again.size:
-            raise PolicyError(f"the labels of {again.size} rows (such as row {again[0]}) were used by a release before")
+            raise PolicyError(
+                f"the labels of {again.size} rows (such as row {again[0]}) were used by a release before",
+                code="budget",
+                value=again.size,
+            )
         self._used[named] = True
         self.spends.append(Spend(epsilon=float(epsilon), rows=len(named)))
 

@@ -16,7 +16,7 @@ from decimal import Context, Decimal
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import JobError
+from labelward.errors import JobError, number_code
 from labelward.rng import Protection
 
 __all__ = ["MOST_CLASSES", "Odds", "below", "check_epsilon", "odds"]
@@ -45,7 +45,11 @@ def check_epsilon(epsilon: object) -> float:
     """
     number = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
     if not number or not 0 <= epsilon < math.inf:  # type: ignore[operator]  # a number by the line above
-        raise JobError(f"epsilon must be a finite number, at least 0, but got {epsilon!r}")
+        raise JobError(
+            f"epsilon must be a finite number, at least 0, but got {epsilon!r}",
+            code=number_code(epsilon),
+            value=epsilon,
+        )
     return float(epsilon)  # type: ignore[arg-type]
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from labelward.errors import JobError
+from labelward.errors import JobError, number_code
 from labelward.privacy.draws import check_epsilon
 
 __all__ = ["check_delta", "composed", "delta_of", "epsilon_of", "ratio_for"]
@@ -28,7 +28,9 @@ def check_delta(delta: object) -> float:
     """Return delta as a float; :class:`JobError` where it is no number above 0 and below 1."""
     number = isinstance(delta, int | float) and not isinstance(delta, bool)
     if not number or not 0 < delta < 1:  # type: ignore[operator]  # a number by the line above
-        raise JobError(f"delta must be a number above 0 and below 1 but got {delta!r}")
+        raise JobError(
+            f"delta must be a number above 0 and below 1 but got {delta!r}", code=number_code(delta), value=delta
+        )
     return float(delta)  # type: ignore[arg-type]
 
 

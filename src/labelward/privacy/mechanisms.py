@@ -26,7 +26,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.errors import JobError
+from labelward.errors import JobError, number_code
 from labelward.privacy.draws import MOST_CLASSES, Odds, below, check_epsilon, odds
 from labelward.rng import Protection
 
@@ -57,7 +57,9 @@ class RandomizedResponse:
         check_epsilon(self.epsilon)
         _check_count("classes", self.classes)
         if self.classes > MOST_CLASSES:
-            raise JobError(f"classes must be at most {MOST_CLASSES} but got {self.classes}")
+            raise JobError(
+                f"classes must be at most {MOST_CLASSES} but got {self.classes}", code="range", value=self.classes
+            )
 
     def release(self, labels: NDArray[np.int64], protection: Protection) -> NDArray[np.int64]:
         """Return noisy labels, int64 [n], for labels int64 [n].
@@ -149,7 +151,11 @@ class RRTopK(_Prioritized):
 
     def _sizes(self, priors: NDArray[np.float64], ranking: NDArray[np.int64]) -> NDArray[np.int64]:
         if self.k > priors.shape[1]:
-            raise JobError(f"k must be at most the number of classes, {priors.shape[1]}, but got {self.k}")
+            raise JobError(
+                f"k must be at most the number of classes, {priors.shape[1]}, but got {self.k}",
+                code="range",
+                value=self.k,
+            )
         return np.full(len(priors), self.k)
 
 
@@ -175,7 +181,11 @@ class RRWithPrior(_Prioritized):
 
 def _check_count(field: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise JobError(f"{field} must be a whole number from 1 on but got {value!r}")
+        raise JobError(
+            f"{field} must be a whole number from 1 on but got {value!r}",
+            code=number_code(value, whole=True),
+            value=value,
+        )
 
 
 def checked_labels(labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:

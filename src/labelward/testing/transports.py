@@ -19,12 +19,14 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from labelward.errors import PeerError
-from labelward.transport.base import Transport
+from labelward.errors import PeerDisagrees, PeerError
+from labelward.transport.base import Failure, Transport
 
 __all__ = ["TransportContract"]
 
 Ends = dict[str, Transport]
+
+_FAILURE = Failure("peer-failed", "DataError")
 
 
 class TransportContract:
@@ -127,9 +129,9 @@ class TransportContract:
 
     def test_a_stranger_is_refused(self, pair: tuple[Transport, Transport]) -> None:
         """A name that is no party of the run."""
-        with pytest.raises(PeerError, match="nobody") as caught:
+        with pytest.raises(PeerError) as caught:
             pair[0].send("nobody", b"x")
-        assert caught.value.peer == "nobody"
+        assert (caught.value.code, caught.value.peer) == ("unknown", "nobody")
 
     # -- ends and failures -----------------------------------------------------------------------------------------
 
@@ -154,7 +156,7 @@ class TransportContract:
         assert self._take(two) == ("one", b"")
         with pytest.raises(PeerError) as caught:
             self._until_refused(two, "one")
-        assert caught.value.peer == "one"
+        assert (caught.value.code, caught.value.peer) == ("peer-gone", "one")
 
     def test_a_failure_wakes_every_peer(self, trio: tuple[Transport, Transport, Transport]) -> None:
         """All who wait are told at once who failed and why."""
@@ -170,13 +172,12 @@ class TransportContract:
         threads = [_thread(lambda end=end: wait(end)) for end in (two, three)]  # type: ignore[misc]
         time.sleep(0.1)
         start = time.monotonic()
-        one.fail("DataError")
+        one.fail(_FAILURE)
         for thread in threads:
             thread.join(self.patience)
         assert told.keys() == {"two", "three"}
         for error, when in told.values():
-            assert error.peer == "one"
-            assert "DataError" in str(error)
+            assert _said(error) == _said(_FAILURE.at("one"))
             assert when - start < self.patience
 
     def test_frames_before_a_failure_are_delivered(self, pair: tuple[Transport, Transport]) -> None:
@@ -184,28 +185,28 @@ class TransportContract:
         here, there = pair
         here.send("there", b"first")
         time.sleep(0.1)
-        here.fail("PolicyError")
+        here.fail(_FAILURE)
         assert self._take(there) == ("here", b"first")
         for _ in range(2):
-            with pytest.raises(PeerError, match="PolicyError") as caught:
+            with pytest.raises(PeerError) as caught:
                 there.receive(self.patience)
-            assert caught.value.peer == "here"
+            assert _said(caught.value) == _said(_FAILURE.at("here"))
 
     def test_closing_after_a_failure_is_no_end(self, trio: tuple[Transport, Transport, Transport]) -> None:
         """Neither of the party that failed nor of one that closes because of it: nobody is told that they were done."""
         one, two, three = trio
-        one.fail("DataError")
+        one.fail(_FAILURE)
         one.close()
         for end in (two, three):
-            with pytest.raises(PeerError, match="DataError") as caught:
+            with pytest.raises(PeerError) as caught:
                 end.receive(self.patience)
-            assert caught.value.peer == "one"
+            assert _said(caught.value) == _said(_FAILURE.at("one"))
             end.close()
 
     def test_nothing_is_sent_after_a_failure(self, pair: tuple[Transport, Transport]) -> None:
         """A party that has not heard of it yet hears of it when it sends."""
         here, there = pair
-        here.fail("DataError")
+        here.fail(_FAILURE)
         with pytest.raises(PeerError) as caught:
             self._until_refused(there, "here")
         assert caught.value.peer == "here"
@@ -213,13 +214,31 @@ class TransportContract:
     def test_the_first_failure_counts(self, trio: tuple[Transport, Transport, Transport]) -> None:
         """Those who fail because another did do not hide who began."""
         one, two, three = trio
-        one.fail("DataError")
+        one.fail(_FAILURE)
         with pytest.raises(PeerError):
             two.receive(self.patience)
-        two.fail("PeerError")
-        with pytest.raises(PeerError, match="DataError") as caught:
+        two.fail(Failure("peer-silent", "because of another"))
+        with pytest.raises(PeerError) as caught:
             three.receive(self.patience)
-        assert caught.value.peer == "one"
+        assert _said(caught.value) == _said(_FAILURE.at("one"))
+
+    def test_a_disagreement_is_a_type(self, pair: tuple[Transport, Transport]) -> None:
+        """It follows from the code, whatever words come with it."""
+        here, there = pair
+        failure = Failure("disagreement", "other words")
+        here.fail(failure)
+        with pytest.raises(PeerDisagrees) as caught:
+            there.receive(self.patience)
+        assert _said(caught.value) == _said(failure.at("here"))
+
+    def test_words_make_no_disagreement(self, pair: tuple[Transport, Transport]) -> None:
+        """A party that merely failed may use any."""
+        here, there = pair
+        here.fail(Failure("peer-failed", "disagreement: on the depth"))
+        with pytest.raises(PeerError) as caught:
+            there.receive(self.patience)
+        assert not isinstance(caught.value, PeerDisagrees)
+        assert caught.value.code == "peer-failed"
 
     def test_a_failure_may_come_from_another_thread(self, pair: tuple[Transport, Transport]) -> None:
         """While the end's own thread waits; it is woken too."""
@@ -234,7 +253,7 @@ class TransportContract:
 
         thread = _thread(wait)
         time.sleep(0.1)
-        here.fail("KeyboardInterrupt")
+        here.fail(_FAILURE)
         thread.join(self.patience)
         assert [error.peer for error in caught] == ["here"]
         with pytest.raises(PeerError):
@@ -253,6 +272,10 @@ class TransportContract:
         while time.monotonic() < until:
             end.send(peer, b"anyone?")
             time.sleep(0.01)
+
+
+def _said(error: PeerError) -> tuple[str, str | None, str]:
+    return error.peer, error.code, error.reason
 
 
 def _thread(work: Callable[[], object]) -> threading.Thread:

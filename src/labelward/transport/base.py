@@ -3,8 +3,34 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
-__all__ = ["Transport"]
+from labelward.errors import Code, PeerDisagrees, PeerError
+
+__all__ = ["Failure", "Transport", "failed"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a party that fails says of it to its peers; no private value.
+
+    Attributes:
+        code: what kind of failure it is; ``"disagreement"``: the parties disagree before anything starts, so that to
+            start again as it is would end the same way.
+        reason: for people.
+    """
+
+    code: Code
+    reason: str
+
+    def at(self, party: str) -> PeerError:
+        """Return the error that this failure of ``party`` is to its peers."""
+        return failed(party, f"failed: {self.reason}", self.code)
+
+
+def failed(party: str, reason: str, code: Code) -> PeerError:
+    """Return the error of a party that has failed: a disagreement is a type of its own."""
+    return (PeerDisagrees if code == "disagreement" else PeerError)(party, reason, code=code)
 
 
 class Transport(ABC):
@@ -26,12 +52,13 @@ class Transport(ABC):
         """Return the next frame and its sender, or None after ``timeout`` seconds; an empty frame: this peer is done.
 
         Raises:
-            PeerError: a party has failed; names it. Frames that arrived before are still delivered first.
+            PeerError: a party has failed; names it, with the code and the reason that it gave
+                (:meth:`Failure.at`). Frames that arrived before are still delivered first.
         """
 
     @abstractmethod
-    def fail(self, reason: str) -> None:
-        """Tell all peers that this party has failed, so that they end at once. ``reason`` carries no private value."""
+    def fail(self, failure: Failure) -> None:
+        """Tell all peers that this party has failed, so that they end at once; they raise what is said of it."""
 
     @abstractmethod
     def close(self) -> None:

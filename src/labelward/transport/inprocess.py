@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from labelward.errors import PeerError
-from labelward.transport.base import Transport
+from labelward.transport.base import Failure, Transport
 
 __all__ = ["connect"]
 
@@ -19,7 +19,7 @@ class _Room:
     def __init__(self, parties: Iterable[str]) -> None:
         self.boxes: dict[str, deque[tuple[str, bytes]]] = {party: deque() for party in parties}
         self.changed = threading.Condition()
-        self.failed: tuple[str, str] | None = None
+        self.failed: tuple[str, Failure] | None = None
         self.left: set[str] = set()
 
 
@@ -32,9 +32,9 @@ class _End(Transport):
         with room.changed:
             self._check()
             if peer not in room.boxes:
-                raise PeerError(peer, "is not a party of this run")
+                raise PeerError(peer, "is not a party of this run", code="unknown", value=peer)
             if peer in room.left:
-                raise PeerError(peer, "has already ended")
+                raise PeerError(peer, "has already ended", code="peer-gone")
             room.boxes[peer].append((self.party, frame))
             room.changed.notify_all()
 
@@ -48,10 +48,10 @@ class _End(Transport):
                 if not room.changed.wait(max(0.0, until - time.monotonic())) and time.monotonic() >= until:
                     return None
 
-    def fail(self, reason: str) -> None:
+    def fail(self, failure: Failure) -> None:
         room = self._room
         with room.changed:
-            room.failed = room.failed or (self.party, reason)
+            room.failed = room.failed or (self.party, failure)
             room.changed.notify_all()
 
     def close(self) -> None:
@@ -66,8 +66,8 @@ class _End(Transport):
 
     def _check(self) -> None:
         if self._room.failed:
-            party, reason = self._room.failed
-            raise PeerError(party, f"failed: {reason}")
+            party, failure = self._room.failed
+            raise failure.at(party)
 
 
 def connect(parties: Iterable[str]) -> dict[str, Transport]:

@@ -23,7 +23,7 @@ from labelward.protocols.splitnn.behavior import Behavior
 from labelward.protocols.splitnn.held import Held, Labels
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.roles import ActiveOutcome, PassiveOutcome, Task, run_active, run_passive
-from labelward.transport.base import Transport
+from labelward.transport.base import Failure, Transport
 
 torch.set_num_threads(1)  # two parties already take both cores of a small machine
 
@@ -103,8 +103,8 @@ class Lying(Transport):
     def receive(self, timeout: float) -> tuple[str, bytes] | None:
         return self.inner.receive(timeout)
 
-    def fail(self, reason: str) -> None:
-        self.inner.fail(reason)
+    def fail(self, failure: Failure) -> None:
+        self.inner.fail(failure)
 
     def close(self) -> None:
         self.inner.close()

@@ -80,7 +80,9 @@ def complete(
         with torch.no_grad():
             outputs = bottom.eval()(next(_pieces(x[:2], start))).shape[1]
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        raise DataError(f"the bottom model does not take rows of shape {x.shape[1:]}: {error}") from error
+        raise DataError(
+            f"the bottom model does not take rows of shape {x.shape[1:]}: {error}", code="columns", value=x.shape[1:]
+        ) from error
     rest = _Headed(body, head(outputs, classes).to(start.device, start.dtype), frozen=not fine_tune)
     learns = any(weight.requires_grad for weight in encode.parameters())
     with torch.no_grad():

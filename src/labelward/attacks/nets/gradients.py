@@ -29,7 +29,9 @@ def refuse_active(view: View, kind: str) -> None:
     if view.header.role == "active":
         raise DataError(
             f"{kind} reads the view of a passive party, but {view.party!r} is the active party: it has the labels "
-            "itself, and no gradient is returned to it"
+            "itself, and no gradient is returned to it",
+            code="unsupported",
+            value=view.party,
         )
 
 
@@ -61,7 +63,9 @@ def gradients_by_row(view: View, epochs: int) -> tuple[NDArray[np.float64], NDAr
                 if received.message.values.sha256:
                     raise DataError(
                         f"the view of party {view.party!r} keeps digests of gradients only; to read them, record the "
-                        "run in full"
+                        "run in full",
+                        code="incomplete",
+                        value=view.party,
                     )
                 pieces[epoch].append((batch, received.message.values.unpack()))
         outputs = {values.shape[1] for each in pieces.values() for _, values in each}
@@ -73,5 +77,7 @@ def gradients_by_row(view: View, epochs: int) -> tuple[NDArray[np.float64], NDAr
             total[rows] += values  # an epoch names each row once
             seen[rows] = True
     except (CodecError, KeyError, ValueError, IndexError) as error:
-        raise FileFormatError(f"the view of party {view.party!r} contradicts itself: {error}") from error
+        raise FileFormatError(
+            f"the view of party {view.party!r} contradicts itself: {error}", code="damaged", value=view.party
+        ) from error
     return total, seen

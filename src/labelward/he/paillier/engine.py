@@ -62,11 +62,13 @@ class PaillierEngine(Engine):
         self._check_bits(material.bits, insecure)
         n = int.from_bytes(material.data, "big")
         if n.bit_length() != material.bits or len(material.data) != material.bits // 8:
-            raise EncryptionError(f"a public key that claims {material.bits} bits has {n.bit_length()}")
+            raise EncryptionError(
+                f"a public key that claims {material.bits} bits has {n.bit_length()}", code="key", value=n.bit_length()
+            )
         if n % 2 == 0 or gmpy2.is_square(mpz(n)) or gmpy2.is_prime(mpz(n)):
-            raise EncryptionError("a public key is no product of two odd primes")
+            raise EncryptionError("a public key is no product of two odd primes", code="key")
         if gmpy2.gcd(mpz(n), gmpy2.primorial(_SMALL)) != 1:
-            raise EncryptionError(f"a public key has a factor below {_SMALL}")
+            raise EncryptionError(f"a public key has a factor below {_SMALL}", code="key")
         return PaillierPublicKey(n, protection, self._executors)
 
     def security_level(self, bits: int) -> int:
@@ -85,8 +87,12 @@ class PaillierEngine(Engine):
 
     def _check_bits(self, bits: int, insecure: bool) -> None:
         if not _LEAST <= bits <= _MOST or bits % 16:
-            raise EncryptionError(f"bits must be a multiple of 16 from {_LEAST} to {_MOST} but got {bits}")
+            raise EncryptionError(
+                f"bits must be a multiple of 16 from {_LEAST} to {_MOST} but got {bits}", code="range", value=bits
+            )
         if bits < min(self.bits_offered) and not insecure:
             raise EncryptionError(
-                f"a key of {bits} bits is too short; at least {min(self.bits_offered)}, or insecure = true"
+                f"a key of {bits} bits is too short; at least {min(self.bits_offered)}, or insecure = true",
+                code="key",
+                value=bits,
             )

@@ -82,7 +82,7 @@ class GmpRows:
             try:
                 split.append((low, high * gmpy2.invert(low, n) % n))
             except ZeroDivisionError as error:
-                raise EncryptionError("a ciphertext has a factor in common with n") from error
+                raise EncryptionError("a ciphertext has a factor in common with n", code="ciphertext") from error
         self._factors += [low for low, _ in split]
         self._shifts += [shift for _, shift in split]
 

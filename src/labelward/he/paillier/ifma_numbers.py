@@ -157,7 +157,7 @@ class Root:
         try:
             inverse = self.value - gmpy2.invert(prefixes.pop(), self.value)
         except ZeroDivisionError as error:
-            raise EncryptionError("a ciphertext has a factor in common with n") from error
+            raise EncryptionError("a ciphertext has a factor in common with n", code="ciphertext") from error
         inverted = []
         for number in reversed(totals):
             inverted.append(limbs_of(inverse * prefixes.pop() % self.value, self.rows))

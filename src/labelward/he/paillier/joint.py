@@ -66,7 +66,9 @@ def present(groups: Groups, n_groups: int, start: int = 0) -> Present:
     rows = np.empty(len(groups), np.int32)
     count, least, most = joint_loops.list_present(groups, rows)
     if least < -1 or most >= n_groups:
-        raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1")
+        raise EncryptionError(
+            f"a group lies outside range({n_groups}) and is not -1", code="range", value=least if least < -1 else most
+        )
     columns = np.empty((groups.shape[1], count), np.int32)
     joint_loops.by_column(groups, rows[:count], columns)
     return Present(rows[:count] + np.int32(start), columns)

@@ -112,9 +112,9 @@ def choose(name: str | None = None, *, threads: int = 1) -> Kernel:
     """
     wanted = name or os.environ.get(VARIABLE) or None
     if wanted is not None and wanted not in KERNELS:
-        raise InputError(unknown_name("encryption kernel", wanted, KERNELS))
+        raise InputError(unknown_name("encryption kernel", wanted, KERNELS), code="unknown", value=wanted)
     if name is not None and (why := obstacle(name)):
-        raise InputError(f"the encryption kernel {name!r} cannot run here: {why}")
+        raise InputError(f"the encryption kernel {name!r} cannot run here: {why}", code="dependency", value=name)
     order = [wanted, *KERNELS] if wanted else list(KERNELS)
     chosen = next(each for each in order if not obstacle(each))
     return cast("Kernel", import_module(KERNELS[chosen]).Made(threads))

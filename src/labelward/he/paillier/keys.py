@@ -131,10 +131,12 @@ class PaillierPublicKey(PublicKey):
         if block.count != sum(counts) or len(block.data) != block.count * size:
             raise EncryptionError(
                 f"{block.count} ciphertexts in {len(block.data)} bytes; "
-                f"{entries} entries need {sum(counts)} of {size} bytes each"
+                f"{entries} entries need {sum(counts)} of {size} bytes each",
+                code="ciphertext",
+                value=block.count,
             )
         if not in_range(block.data, size, write([self.n2], size)):
-            raise EncryptionError("a ciphertext is zero or not below n²")
+            raise EncryptionError("a ciphertext is zero or not below n²", code="ciphertext")
         ends = np.cumsum(counts).tolist()
         return [block.data[(end - n) * size : end * size] for n, end in zip(counts, ends, strict=True)]
 
@@ -181,7 +183,7 @@ class PaillierPrivateKey(PrivateKey):
     def encrypt_blocks(self, values: Integers, layout: Layout, rows: int) -> Iterator[CipherBlock]:
         """Encrypt int64 [n, k] in blocks; a thread makes the next one."""
         if rows < 1:
-            raise EncryptionError(f"blocks of {rows} rows")
+            raise EncryptionError(f"blocks of {rows} rows", code="range", value=rows)
         return self._key.blocks_with(self._encrypt, check_values(values, layout), layout, rows)
 
     def prepare(self, count: int) -> None:

@@ -122,7 +122,7 @@ class Root:
         try:
             inverse = limbs_of(gmpy2.invert(number_of(product), self.value), self.limbs)
         except ZeroDivisionError as error:
-            raise EncryptionError("a ciphertext has a factor in common with n") from error
+            raise EncryptionError("a ciphertext has a factor in common with n", code="ciphertext") from error
         loops.split_back(self.mpn, self.odd, work, into, prefixes, inverse)
 
     def _factor(self, number: mpz) -> tuple[mpz, mpz]:

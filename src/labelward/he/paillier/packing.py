@@ -77,7 +77,7 @@ class Part:
         try:
             data = b"".join((number + lifts).to_bytes(size + 8, "little") for number in plaintexts)
         except OverflowError as error:
-            raise EncryptionError(_OUTSIDE) from error
+            raise EncryptionError(_OUTSIDE, code="capacity") from error
         rows = np.frombuffer(data, dtype=np.uint8).reshape(len(plaintexts), size + 8)
         found = np.empty((len(plaintexts), fit, len(halves)), dtype=np.int64)
         for j in range(fit):
@@ -87,7 +87,7 @@ class Part:
         flat = found.reshape(-1, len(halves))
         last, above = divmod(self.width * fit, 8)
         if (rows[:, last] >> above).any() or rows[:, last + 1 :].any() or flat[entries:].any():
-            raise EncryptionError(_OUTSIDE)
+            raise EncryptionError(_OUTSIDE, code="capacity")
         return np.ascontiguousarray(flat[:entries])
 
 

@@ -123,13 +123,13 @@ class Pool(Executor):
         """
         with self._lock:
             if self._closed:
-                raise EncryptionError("the encryption engine was closed")
+                raise EncryptionError("the encryption engine was closed", code="failed")
             if not self._workers:
                 self._workers.extend(_start() for _ in range(self.size))
             try:
                 return self._converse(tasks)
             except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
-                raise EncryptionError(f"an encryption worker ended: {self._reset()}") from error
+                raise EncryptionError(f"an encryption worker ended: {self._reset()}", code="failed") from error
             except BaseException:
                 self._reset()
                 raise
@@ -152,7 +152,7 @@ class Pool(Executor):
             replies.append(msgspec.msgpack.decode(receive(worker.stdout), type=Reply))
         failed = [reply.error for reply in replies if reply.error]
         if failed:
-            raise EncryptionError(f"an encryption worker failed: {failed[0]}")
+            raise EncryptionError(f"an encryption worker failed: {failed[0]}", code="failed")
         return [reply.data for reply in replies]
 
     def _reset(self) -> str:

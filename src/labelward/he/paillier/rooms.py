@@ -54,7 +54,9 @@ class Rooms:
         except OSError as error:
             raise OutputError(
                 f"no room for {size} bytes of rows beyond [encryption] memory_limit in {tempfile.gettempdir()} "
-                f"(TMPDIR names another folder): {error.strerror}"
+                f"(TMPDIR names another folder): {error.strerror}",
+                code="unwritable",
+                value=size,
             ) from error
         return mapped[: size // 8].reshape(shape)
 

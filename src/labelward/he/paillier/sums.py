@@ -87,7 +87,7 @@ class PaillierRows(EncryptedRows):
     def block(self) -> CipherBlock:
         """Return fresh rows as they travel."""
         if self._fresh is None:
-            raise EncryptionError("rows that a peer encrypted do not travel again")
+            raise EncryptionError("rows that a peer encrypted do not travel again", code="not-sendable")
         return self._key.block("rows", (self.n,), self.layout, self.n * len(self._fresh), self._fresh)
 
     def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
@@ -103,7 +103,7 @@ class PaillierRows(EncryptedRows):
         if self._fresh is not None and not self._held:
             self._take(self._fresh)
         if self._failed:
-            raise EncryptionError("these rows could not be prepared for sums")
+            raise EncryptionError("these rows could not be prepared for sums", code="failed")
         chosen = plan(inside.groups, n_groups, key.executors.merge, key.executors.threads)
         for held in self._held:
             first, *others = (_numbers(data, key) for data in held.sums(inside, n_groups, chosen.sets))
@@ -115,7 +115,7 @@ class PaillierRows(EncryptedRows):
 
     def _take(self, parts: list[bytes]) -> None:
         if self._failed:
-            raise EncryptionError("an earlier block of these rows could not be prepared for sums")
+            raise EncryptionError("an earlier block of these rows could not be prepared for sums", code="failed")
         if not self._held:
             self._held = [_Held(self._key, self.n) for _ in parts]
         first, self._failed = 0 if self._fresh is not None else self.have, True
@@ -133,9 +133,13 @@ class PaillierSums(EncryptedSums):
 
     def __add__(self, other: EncryptedSums) -> EncryptedSums:
         if not isinstance(other, PaillierSums) or other._key.fingerprint != self._key.fingerprint:
-            raise EncryptionError("sums of different keys cannot be added")
+            raise EncryptionError("sums of different keys cannot be added", code="key")
         if other.shape != self.shape or other.layout != self.layout:
-            raise EncryptionError(f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added")
+            raise EncryptionError(
+                f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added",
+                code="ciphertext",
+                value=other.shape,
+            )
         made = [_multiply(mine, theirs, self._key) for mine, theirs in zip(self._parts, other._parts, strict=True)]
         self._key.counts.additions += sum(products for _, products in made)
         return PaillierSums(self._key, self.layout, self.shape, [cells for cells, _ in made])

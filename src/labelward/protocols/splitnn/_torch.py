@@ -9,5 +9,7 @@ try:
     from torch import nn as nn
 except ImportError as error:
     raise DependencyError(
-        "split networks need torch, which is not installed; pip install 'labelward[nets]' brings it"
+        "split networks need torch, which is not installed; pip install 'labelward[nets]' brings it",
+        code="dependency",
+        value="torch",
     ) from error

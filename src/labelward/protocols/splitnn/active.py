@@ -272,5 +272,5 @@ def _gradient(part: torch.Tensor) -> torch.Tensor:
 def _loss(epoch: Epoch) -> float:
     """Return what early stopping goes by."""
     if epoch.validation is None:
-        raise JobError("[model] patience: needs validation rows ([data] validation_size)")
+        raise JobError("needs validation rows ([data] validation_size)", code="conflict", field="[model] patience")
     return epoch.validation.loss

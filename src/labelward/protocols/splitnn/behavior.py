@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, Protocol, overload
 
-from labelward.errors import JobError
+from labelward.errors import JobError, number_code
 from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.params import SplitNet
 
@@ -87,13 +87,30 @@ class MaliciousOptimizer:
         for name in ("beta", "gamma", "least", "most"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-                raise JobError(f"{self.kind} {name}: must be a number of at least 0 but got {value!r}")
+                raise JobError(
+                    f"must be a number of at least 0 but got {value!r}",
+                    code=number_code(value),
+                    field=f"{self.kind} {name}",
+                    value=value,
+                )
         if self.beta >= 1:
-            raise JobError(f"{self.kind} beta: must be below 1 but got {self.beta!r}")
+            raise JobError(
+                f"must be below 1 but got {self.beta!r}", code="range", field=f"{self.kind} beta", value=self.beta
+            )
         if self.least > self.most:
-            raise JobError(f"{self.kind} least: must be at most {self.most:g} (most) but got {self.least!r}")
+            raise JobError(
+                f"must be at most {self.most:g} (most) but got {self.least!r}",
+                code="conflict",
+                field=f"{self.kind} least",
+                value=self.least,
+            )
         if self.reading not in ("velocity", "published"):
-            raise JobError(f"{self.kind} reading: must be 'velocity' or 'published' but got {self.reading!r}")
+            raise JobError(
+                f"must be 'velocity' or 'published' but got {self.reading!r}",
+                code="choice",
+                field=f"{self.kind} reading",
+                value=self.reading,
+            )
 
     def optimizer(self, weights: Weights, params: SplitNet) -> torch.optim.Optimizer:
         """Return the optimizer, with learning rate and weight decay of the job."""

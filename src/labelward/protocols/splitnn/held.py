@@ -55,16 +55,28 @@ class Held:
 
     def __post_init__(self) -> None:
         if self.train.ndim < 2 or self.test.shape[1:] != self.shape:
-            raise DataError(f"rows to predict of shape {self.test.shape[1:]} where training rows have {self.shape}")
+            raise DataError(
+                f"rows to predict of shape {self.test.shape[1:]} where training rows have {self.shape}",
+                code="columns",
+                value=self.test.shape[1:],
+            )
         if not 0 <= self.validation < len(self.train):
-            raise DataError(f"{self.validation} validation rows of {len(self.train)}: no row is left to learn from")
+            raise DataError(
+                f"{self.validation} validation rows of {len(self.train)}: no row is left to learn from",
+                code="rows",
+                value=self.validation,
+            )
         if self.names and (len(self.names),) != self.shape:
-            raise DataError(f"{len(self.names)} column names for rows of shape {self.shape}")
+            raise DataError(
+                f"{len(self.names)} column names for rows of shape {self.shape}", code="columns", value=len(self.names)
+            )
         missing = self.train.ndim == 2  # columns of tables may miss values
         for what, values in (("training", self.train), ("prediction", self.test)):
             bad = np.isinf(values) if missing else ~np.isfinite(values)
             if bad.any():
-                raise DataError(f"{int(bad.sum())} numbers of the {what} rows are not finite")
+                raise DataError(
+                    f"{int(bad.sum())} numbers of the {what} rows are not finite", code="values", value=int(bad.sum())
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +95,13 @@ class Labels:
 
     def __post_init__(self) -> None:
         if self.values.ndim != 1 or self.values.shape != self.weights.shape:
-            raise DataError(f"labels of shape {self.values.shape} with weights of shape {self.weights.shape}")
+            raise DataError(
+                f"labels of shape {self.values.shape} with weights of shape {self.weights.shape}",
+                code="labels",
+                value=self.values.shape,
+            )
         if not np.isfinite(self.values).all() or not np.isfinite(self.weights).all() or (self.weights < 0).any():
-            raise DataError("labels must be finite, and weights finite and not negative")
+            raise DataError("labels must be finite, and weights finite and not negative", code="labels")
         numbers = self.values.astype(np.int64) if self.classes else self.values
         if self.classes and ((numbers != self.values).any() or not set(numbers) <= set(range(len(self.classes)))):
-            raise DataError(f"labels must be class numbers from 0 to {len(self.classes) - 1}")
+            raise DataError(f"labels must be class numbers from 0 to {len(self.classes) - 1}", code="labels")

@@ -38,7 +38,12 @@ def device_of(params: SplitNet) -> torch.device:
     device = torch.device(params.device)
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
         found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        raise JobError(f"[model] device: {params.device!r} is not there: torch finds {found} CUDA devices here")
+        raise JobError(
+            f"{params.device!r} is not there: torch finds {found} CUDA devices here",
+            code="unsupported",
+            field="[model] device",
+            value=params.device,
+        )
     return device
 
 
@@ -81,11 +86,22 @@ def own_module(given: object, what: str, params: SplitNet, *, party: str = "") -
 
     whose = f" of party {party!r}" if party else ""
     if given is None:
-        raise JobError(f"[model] {what}: 'module' needs a torch.nn.Module to be handed in, and there is none{whose}")
+        raise JobError(
+            f"'module' needs a torch.nn.Module to be handed in, and there is none{whose}",
+            code="missing",
+            field=f"[model] {what}",
+        )
     if not isinstance(given, nn.Module):
-        raise JobError(f"[model] {what}: needs a torch.nn.Module, and {given!r}{whose} is none")
+        raise JobError(
+            f"needs a torch.nn.Module, and {given!r}{whose} is none", code="type", field=f"[model] {what}", value=given
+        )
     if not any(weight.requires_grad for weight in given.parameters()):
-        raise JobError(f"[model] {what}: the module {type(given).__name__}{whose} has no weights to train")
+        raise JobError(
+            f"the module {type(given).__name__}{whose} has no weights to train",
+            code="unsupported",
+            field=f"[model] {what}",
+            value=given,
+        )
     return deepcopy(given).to(getattr(torch, params.dtype))
 
 
@@ -194,7 +210,10 @@ def make_bottom(
         found = _probe(module, held, params, party)
         if outputs and found != outputs:
             raise JobError(
-                f"[model] bottom: the module of party {party!r} gives {found} numbers a row; {outputs} are needed"
+                f"the module of party {party!r} gives {found} numbers a row; {outputs} are needed",
+                code="unsupported",
+                field="[model] bottom",
+                value=found,
             )
         spec = ModelSpec(preset=MODULE, inputs=held.shape, outputs=found)
     else:
@@ -204,7 +223,12 @@ def make_bottom(
         if params.standardize:
             first.fit(torch.from_numpy(held.train[: held.rows].astype(np.float64)))
     elif np.isnan(held.train).any() or np.isnan(held.test).any():
-        raise DataError(f"party {party!r}: bottom model {params.bottom!r} takes no missing values")
+        raise DataError(
+            f"bottom model {params.bottom!r} takes no missing values",
+            code="values",
+            field=f"party {party!r}",
+            value=params.bottom,
+        )
     return Bottom(module, spec, held, params, behavior)
 
 
@@ -217,10 +241,18 @@ def _probe(module: nn.Module, held: Held, params: SplitNet, party: str) -> int:
             out = module(as_tensor(held.train[:2], params, torch.device("cpu")))
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         raise JobError(
-            f"[model] bottom: the module of party {party!r} does not take rows of shape {held.shape}: {error}"
+            f"the module of party {party!r} does not take rows of shape {held.shape}: {error}",
+            code="unsupported",
+            field="[model] bottom",
+            value=held.shape,
         ) from error
     module.train(training)
     if not isinstance(out, torch.Tensor) or out.ndim != 2 or len(out) != len(held.train[:2]):
         told = list(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
-        raise JobError(f"[model] bottom: the module of party {party!r} must give [rows, numbers] but gave {told}")
+        raise JobError(
+            f"the module of party {party!r} must give [rows, numbers] but gave {told}",
+            code="unsupported",
+            field="[model] bottom",
+            value=told,
+        )
     return int(out.shape[1])

@@ -114,21 +114,35 @@ def objective_of(params: SplitNet, labels: Labels, rows: int) -> Objective:
     classes, values, weights = len(labels.classes), labels.values[:rows], labels.weights[:rows]
     loss = params.loss if params.loss != "auto" else "cross_entropy" if classes else "mse"
     if (loss == "mse") == bool(classes):
-        raise JobError(f"[model] loss: {loss!r} does not fit labels that are {'classes' if classes else 'quantities'}")
+        raise JobError(
+            f"{loss!r} does not fit labels that are {'classes' if classes else 'quantities'}",
+            code="unsupported",
+            field="[model] loss",
+            value=loss,
+        )
     if loss == "mse":
         center = float(values.mean()) if params.standardize else 0.0
         scale = float(values.std()) if params.standardize else 1.0
         return Objective(loss, 1, center=center, scale=scale or 1.0)
     counts = np.bincount(values.astype(np.int64), weights=weights, minlength=classes)
     if np.count_nonzero(counts) < 2:
-        raise DataError("the training rows have labels of one class only")
+        raise DataError("the training rows have labels of one class only", code="labels")
     if loss != "weighted":
         return Objective(loss, classes)
     if params.class_weights:
         if len(params.class_weights) != classes:
-            raise JobError(f"[model] class_weights: {len(params.class_weights)} weights for {classes} classes")
+            raise JobError(
+                f"{len(params.class_weights)} weights for {classes} classes",
+                code="conflict",
+                field="[model] class_weights",
+                value=len(params.class_weights),
+            )
         return Objective(loss, classes, params.class_weights)
     if not counts.all():
         missing = labels.classes[int(np.argmin(counts))]
-        raise DataError(f"no training row has the class {missing!r}, so that it has no weight; give class_weights")
+        raise DataError(
+            f"no training row has the class {missing!r}, so that it has no weight; give class_weights",
+            code="labels",
+            value=missing,
+        )
     return Objective(loss, classes, tuple((counts.sum() / (classes * counts)).tolist()))

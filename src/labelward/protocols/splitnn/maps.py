@@ -71,4 +71,8 @@ def _pooling(bottom: nn.Module) -> nn.Module:
     for part in bottom.modules():
         if isinstance(part, nn.AdaptiveAvgPool2d):
             return part
-    raise JobError(f"the bottom model {type(bottom).__name__} pools no feature maps: Grad-CAM is for residual networks")
+    raise JobError(
+        f"the bottom model {type(bottom).__name__} pools no feature maps: Grad-CAM is for residual networks",
+        code="unsupported",
+        value=type(bottom).__name__,
+    )

@@ -63,7 +63,11 @@ def build(spec: ModelSpec, generator: torch.Generator, dtype: torch.dtype) -> nn
         spec = msgspec.structs.replace(spec, inputs=_image(spec.inputs[0], spec.image))
     if len(spec.inputs) != axes or 0 in spec.inputs:
         shape = " x ".join(map(str, spec.inputs)) or "nothing"
-        raise JobError(f"[model] {spec.preset!r} takes rows of {_AXES[axes]}, not of {shape}")
+        raise JobError(
+            f"[model] {spec.preset!r} takes rows of {_AXES[axes]}, not of {shape}",
+            code="unsupported",
+            value=spec.inputs,
+        )
     module = make(spec).to(dtype)
     if pixels:
         module = nn.Sequential(nn.Unflatten(1, spec.inputs), module)
@@ -96,7 +100,10 @@ def _image(columns: int, image: tuple[int, ...]) -> tuple[int, ...]:
     width, left = divmod(columns, channels * height)
     if left or not width:
         raise JobError(
-            f"[model] height: {columns} columns are no image of {channels} channel(s) and a height of {height} pixels"
+            f"{columns} columns are no image of {channels} channel(s) and a height of {height} pixels",
+            code="conflict",
+            field="[model] height",
+            value=columns,
         )
     return channels, height, width
 

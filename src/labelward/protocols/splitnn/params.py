@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
-from labelward.errors import JobError, unknown_name
+from labelward.errors import JobError, number_code, unknown_name
 
 __all__ = ["BOTTOMS", "MODULE", "TOPS", "SplitNet"]
 
@@ -98,7 +98,12 @@ class SplitNet:
     def __post_init__(self) -> None:
         for name in ("top", "standardize"):
             if not isinstance(getattr(self, name), bool):
-                raise JobError(f"[model] {name}: must be true or false but got {getattr(self, name)!r}")
+                raise JobError(
+                    f"must be true or false but got {getattr(self, name)!r}",
+                    code="type",
+                    field=f"[model] {name}",
+                    value=getattr(self, name),
+                )
         for name, low in _WHOLE:
             _whole(name, getattr(self, name), low)
         if self.embedding is not None:
@@ -108,10 +113,20 @@ class SplitNet:
         for name, choices in _CHOICES:
             if getattr(self, name) not in choices:
                 told = ", ".join(map(repr, choices))
-                raise JobError(f"[model] {name}: must be one of {told} but got {getattr(self, name)!r}")
+                raise JobError(
+                    f"must be one of {told} but got {getattr(self, name)!r}",
+                    code="choice",
+                    field=f"[model] {name}",
+                    value=getattr(self, name),
+                )
         for name, known in (("bottom", BOTTOMS), ("top_model", TOPS)):
             if getattr(self, name) not in known:
-                raise JobError(f"[model] {name}: {unknown_name('model', str(getattr(self, name)), known)}")
+                raise JobError(
+                    f"{unknown_name('model', str(getattr(self, name)), known)}",
+                    code="unknown",
+                    field=f"[model] {name}",
+                    value=getattr(self, name),
+                )
         object.__setattr__(self, "class_weights", tuple(self.class_weights))
         for weight in self.class_weights:
             _number("class_weights", weight, None, above=True)
@@ -120,19 +135,48 @@ class SplitNet:
     def _check_together(self) -> None:
         """Refuse values that contradict each other."""
         if not self.top and self.embedding is not None:
-            raise JobError("[model] embedding: without a top model it is the number of outputs, so it must be left out")
+            raise JobError(
+                "without a top model it is the number of outputs, so it must be left out",
+                code="conflict",
+                field="[model] embedding",
+                value=self.embedding,
+            )
         if not self.top and self.top_model != "fcnn-4":
-            raise JobError("[model] top_model: means nothing with top = false, so it must be left out")
+            raise JobError(
+                "means nothing with top = false, so it must be left out",
+                code="conflict",
+                field="[model] top_model",
+                value=self.top_model,
+            )
         if not self.height and self.channels != 1:
-            raise JobError("[model] channels: is for images whose pixels are columns, with a height, only")
+            raise JobError(
+                "is for images whose pixels are columns, with a height, only",
+                code="conflict",
+                field="[model] channels",
+                value=self.channels,
+            )
         if self.optimizer != "sgd" and self.momentum != 0.9:
-            raise JobError("[model] momentum: is for optimizer 'sgd' only")
+            raise JobError(
+                "is for optimizer 'sgd' only", code="conflict", field="[model] momentum", value=self.momentum
+            )
         if self.schedule != "step" and (self.step_epochs, self.step_factor) != (10, 0.1):
-            raise JobError("[model] step_epochs: and step_factor are for schedule 'step' only")
+            raise JobError(
+                "and step_factor are for schedule 'step' only",
+                code="conflict",
+                field="[model] step_epochs",
+                value=self.step_epochs,
+            )
         if self.loss != "weighted" and self.class_weights:
-            raise JobError("[model] class_weights: is for loss 'weighted' only")
+            raise JobError(
+                "is for loss 'weighted' only", code="conflict", field="[model] class_weights", value=self.class_weights
+            )
         if self.device != "cpu" and not _is_cuda(self.device):
-            raise JobError(f"[model] device: must be 'cpu', 'cuda' or 'cuda:N' but got {self.device!r}")
+            raise JobError(
+                f"must be 'cpu', 'cuda' or 'cuda:N' but got {self.device!r}",
+                code="choice",
+                field="[model] device",
+                value=self.device,
+            )
 
     def rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch, counted from 0."""
@@ -183,14 +227,24 @@ _CHOICES: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 def _whole(name: str, value: Any, low: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise JobError(f"[model] {name}: must be a whole number, at least {low}, but got {value!r}")
+        raise JobError(
+            f"must be a whole number, at least {low}, but got {value!r}",
+            code=number_code(value, whole=True),
+            field=f"[model] {name}",
+            value=value,
+        )
 
 
 def _number(name: str, value: Any, high: float | None, *, above: bool) -> None:
     known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not known or value < 0 or (above and value == 0) or (high is not None and value > high):
         bounds = f"{'above' if above else 'at least'} 0" + ("" if high is None else f" and at most {high:g}")
-        raise JobError(f"[model] {name}: must be a number {bounds} but got {value!r}")
+        raise JobError(
+            f"must be a number {bounds} but got {value!r}",
+            code=number_code(value),
+            field=f"[model] {name}",
+            value=value,
+        )
 
 
 def _is_cuda(device: object) -> bool:

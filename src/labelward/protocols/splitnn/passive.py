@@ -68,7 +68,12 @@ def train_passive(ctx: Context, params: SplitNet, bottom: Bottom, rows: int, *, 
         last = _epoch(ctx, params, bottom, rows, done)
         done += 1
         if done == params.epochs and not last:
-            raise PeerError(ctx.active, f"did not end training after the {done} epochs that were agreed on")
+            raise PeerError(
+                ctx.active,
+                f"did not end training after the {done} epochs that were agreed on",
+                code="peer-message",
+                value=done,
+            )
         if ctx.checkpoints.kept:
             ctx.save(done, PassiveState(bottom=stored(bottom), last=last, policies=ctx.policies.state()))
     bottom.finish()
@@ -147,7 +152,7 @@ def answer_requests(ctx: Context, params: SplitNet, model: str, module: nn.Modul
         elif not 0 <= request.start <= request.stop <= len(x):
             reason = f"asks for rows {request.start} to {request.stop} of {len(x)}"
         if reason:
-            raise PeerError(ctx.active, reason, message="EmbeddingRequest", step=(number,))
+            raise PeerError(ctx.active, reason, message="EmbeddingRequest", step=(number,), code="peer-message")
         if request.start == request.stop:
             return
         rows = as_tensor(x[request.start : request.stop], params, device)

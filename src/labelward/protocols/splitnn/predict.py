@@ -41,7 +41,9 @@ def predict_active(
         PeerError: a peer failed, or its answers do not fit.
     """
     if share.objective is None:
-        raise FileFormatError(f"the share of party {share.party!r} is not that of an active party")
+        raise FileFormatError(
+            f"the share of party {share.party!r} is not that of an active party", code="foreign", value=share.party
+        )
     params = share.settings
     device = device_of(params)
     own = share.bottom.module(params, bottom).to(device) if share.bottom else None
@@ -71,7 +73,9 @@ def predict_passive(ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Module
     """Answer until the active party asks for no more rows; arguments and errors as for :func:`predict_active`."""
     params = share.settings
     if share.bottom is None:
-        raise FileFormatError(f"the share of party {share.party!r} has no bottom model")
+        raise FileFormatError(
+            f"the share of party {share.party!r} has no bottom model", code="foreign", value=share.party
+        )
     _check_rows(share, x)
     module = share.bottom.module(params, bottom).to(device_of(params))
     answer_requests(ctx, params, share.model, module, x)
@@ -84,7 +88,9 @@ def expected(share: NetShare, outputs: Floats) -> Floats:
         share: the active party's.
     """
     if share.objective is None:
-        raise FileFormatError(f"the share of party {share.party!r} is not that of an active party")
+        raise FileFormatError(
+            f"the share of party {share.party!r} is not that of an active party", code="foreign", value=share.party
+        )
     return share.objective.predicted(outputs)
 
 
@@ -92,4 +98,9 @@ def _check_rows(share: NetShare, x: Rows) -> None:
     """Refuse rows of another shape than those that the share was trained on."""
     trained = share.bottom.spec.inputs if share.bottom else (0,)
     if x.shape[1:] != trained:
-        raise JobError(f"party {share.party!r}: rows of shape {x.shape[1:]}; the model was trained on {trained}")
+        raise JobError(
+            f"rows of shape {x.shape[1:]}; the model was trained on {trained}",
+            code="columns",
+            field=f"party {share.party!r}",
+            value=x.shape[1:],
+        )

@@ -119,7 +119,11 @@ def run_active(ctx: Context, task: Task, held: Held, labels: Labels) -> ActiveOu
     params, rows = task.params, held.rows
     _check(params, held, rows)
     if len(labels.values) != len(held.train):
-        raise JobError(f"{len(labels.values)} labels for {len(held.train)} training and validation rows")
+        raise JobError(
+            f"{len(labels.values)} labels for {len(held.train)} training and validation rows",
+            code="rows",
+            value=len(labels.values),
+        )
     objective = objective_of(params, labels, rows)
     width = int(np.prod(held.shape))
     setup = setup_of(params, classes=objective.classes, rows=rows, active_columns=width, passive=ctx.peers)
@@ -136,7 +140,9 @@ def run_active(ctx: Context, task: Task, held: Held, labels: Labels) -> ActiveOu
         bottom = make_bottom(ctx.party, held, params, wanted, seed=ctx.seed)
     sizes = {peer: _size(ctx, peer, wanted) for peer in ctx.peers}
     if bottom is None and not sizes:
-        raise JobError(f"party {ctx.party!r} has no columns, and there is no other party")
+        raise JobError(
+            f"party {ctx.party!r} has no columns, and there is no other party", code="columns", value=ctx.party
+        )
     top = make_top(ctx, params, held, objective, ([bottom.outputs] if bottom else []) + list(sizes.values()))
     fit = Fit(model=model, objective=objective, labels=labels, rows=rows, sizes=sizes)
     history = train_active(ctx, params, fit, bottom, top, resume=kept)
@@ -179,7 +185,9 @@ def run_passive(ctx: Context, task: Task, held: Held, *, behavior: Behavior | No
     behavior = behavior or Honest()
     _check(params, held, rows)
     if 0 in held.shape:
-        raise JobError(f"party {ctx.party!r} has no columns; only the active party may have none")
+        raise JobError(
+            f"party {ctx.party!r} has no columns; only the active party may have none", code="columns", value=ctx.party
+        )
     setup = setup_of(params, classes=0, rows=rows, active_columns=0, passive=(ctx.party,))
     require_points(ctx.policies.policies, VISITED_PASSIVE, setup)
     _begin(ctx, setup, task.agreed.resume)
@@ -219,16 +227,32 @@ def _check(params: SplitNet, held: Held, rows: int) -> None:
     """Refuse what does not fit before anything is sent."""
     device_of(params)
     if params.batch_size > rows:
-        raise JobError(f"[model] batch_size: {params.batch_size} is more than the {rows} training rows")
+        raise JobError(
+            f"{params.batch_size} is more than the {rows} training rows",
+            code="range",
+            field="[model] batch_size",
+            value=params.batch_size,
+        )
     if params.patience and not held.validation:
-        raise JobError("[model] patience: needs validation rows ([data] validation_size)")
+        raise JobError(
+            "needs validation rows ([data] validation_size)",
+            code="conflict",
+            field="[model] patience",
+            value=params.patience,
+        )
 
 
 def _size(ctx: Context, peer: str, wanted: int) -> int:
     """Return how many numbers a row a peer's bottom model gives."""
     size = ctx.recv(peer, NetReady, _STEP).outputs
     if size < 1 or (wanted and size != wanted):
-        raise PeerError(peer, f"embeds in {size} numbers a row; {wanted or 'some'} are needed", message="NetReady")
+        raise PeerError(
+            peer,
+            f"embeds in {size} numbers a row; {wanted or 'some'} are needed",
+            message="NetReady",
+            code="peer-message",
+            value=size,
+        )
     return size
 
 
@@ -253,13 +277,20 @@ def make_top(ctx: Context, params: SplitNet, held: Held, objective: Objective, s
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         told = " + ".join(map(str, sizes))
         raise JobError(
-            f"[model] top_model: the module does not take the {sum(sizes)} numbers a row ({told}) that the bottom "
-            f"models give: {error}"
+            f"the module does not take the {sum(sizes)} numbers a row ({told}) that the bottom models give: {error}",
+            code="unsupported",
+            field="[model] top_model",
+            value=sum(sizes),
         ) from error
     module.train(training)
     if not isinstance(out, torch.Tensor) or tuple(out.shape) != (2, objective.outputs):
         gave = list(out.shape[1:]) if isinstance(out, torch.Tensor) else type(out).__name__
-        raise JobError(f"[model] top_model: the module gives {gave} a row; {objective.outputs} outputs are needed")
+        raise JobError(
+            f"the module gives {gave} a row; {objective.outputs} outputs are needed",
+            code="unsupported",
+            field="[model] top_model",
+            value=gave,
+        )
     return Top(module, ModelSpec(preset=MODULE, inputs=spec.inputs, outputs=spec.outputs), params)
 
 

@@ -112,7 +112,11 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return SplitNet(**self.params)
         except (JobError, TypeError) as error:
-            raise FileFormatError(f"a model share of party {self.party!r} has no usable parameters: {error}") from error
+            raise FileFormatError(
+                f"a model share of party {self.party!r} has no usable parameters: {error}",
+                code="damaged",
+                value=self.party,
+            ) from error
 
     def save(self, folder: Path) -> Path:
         """Write the share with a checksum; the folder gets mode 0700, the file 0600."""
@@ -125,7 +129,9 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
                 file.write(_MAGIC + hashlib.sha256(body).digest() + body)
             partial.replace(path)
         except OSError as error:
-            raise OutputError(f"a model share cannot be written to {folder}: {error.strerror}") from error
+            raise OutputError(
+                f"a model share cannot be written to {folder}: {error.strerror}", code="unwritable", value=folder
+            ) from error
         return path
 
     @classmethod
@@ -135,20 +141,27 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise FileFormatError(f"no model share can be read at {path}: {error.strerror}") from error
+            raise FileFormatError(
+                f"no model share can be read at {path}: {error.strerror}", code="unreadable", value=path
+            ) from error
         if not data.startswith(_MAGIC):
-            raise FileFormatError(f"{path} is no share of a split network")
+            raise FileFormatError(f"{path} is no share of a split network", code="foreign", value=path)
         start = len(_MAGIC) + _HASH
         body = memoryview(data)[start:]
         if hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:
-            raise FileFormatError(f"{path}: a damaged model share (its checksum does not fit)")
+            raise FileFormatError("a damaged model share (its checksum does not fit)", code="damaged", field=str(path))
         try:
             version = msgspec.msgpack.decode(body, type=_Version).format
             if version != FORMAT:
-                raise FileFormatError(f"{path}: a model share of format {version}; this version reads format {FORMAT}")
+                raise FileFormatError(
+                    f"a model share of format {version}; this version reads format {FORMAT}",
+                    code="format-version",
+                    field=str(path),
+                    value=version,
+                )
             return msgspec.msgpack.decode(body, type=cls)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise FileFormatError(f"{path}: a damaged model share: {error}") from error
+            raise FileFormatError(f"a damaged model share: {error}", code="damaged", field=str(path)) from error
 
 
 class _Version(msgspec.Struct, frozen=True):

@@ -98,4 +98,6 @@ def restore(trained: Trainable, state: TrainedState) -> None:
         groups = trained.optimizer.state_dict()["param_groups"]
         trained.optimizer.load_state_dict({"state": kept, "param_groups": groups})
     except (CodecError, ValueError) as error:
-        raise FileFormatError(f"a checkpoint: what the optimizer kept does not fit the model: {error}") from error
+        raise FileFormatError(
+            f"what the optimizer kept does not fit the model: {error}", code="damaged", field="a checkpoint"
+        ) from error

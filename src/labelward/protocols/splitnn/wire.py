@@ -38,7 +38,9 @@ def pack(values: Floats, params: SplitNet) -> Array:
         return Array.pack(values)
     if np.abs(values).max(initial=0.0) > np.finfo(np.float16).max:
         largest = float(np.abs(values).max())
-        raise JobError(f"[model] wire_dtype: {largest:.3g} is beyond the range of 'float16'")
+        raise JobError(
+            f"{largest:.3g} is beyond the range of 'float16'", code="range", field="[model] wire_dtype", value=largest
+        )
     return Array.pack(values.astype(np.float16))
 
 
@@ -50,7 +52,11 @@ def unpack(array: Array, params: SplitNet, shape: tuple[int, int], device: torch
     """
     dtype = params.dtype if params.wire_dtype == "same" else params.wire_dtype
     if (array.dtype, array.shape) != (dtype, shape):
-        raise CodecError(f"sent {array.dtype} {list(array.shape)} where {dtype} {list(shape)} was agreed on")
+        raise CodecError(
+            f"sent {array.dtype} {list(array.shape)} where {dtype} {list(shape)} was agreed on",
+            code="peer-message",
+            value=array.shape,
+        )
     return torch.from_numpy(array.unpack().astype(params.dtype)).to(device)
 
 
@@ -58,8 +64,11 @@ def diverged(party: str, what: str, epoch: int, batch: int | None, params: Split
     """Return the error of a training that left the numbers; epoch and batch are counted from 0, and told from 1."""
     where = f"epoch {epoch + 1}" + ("" if batch is None else f", batch {batch + 1}")
     return JobError(
-        f"party {party!r}: {what} is not finite in {where}: training diverged with [model] learning_rate "
-        f"{params.learning_rate:g}; what the last checkpoint holds stands"
+        f"{what} is not finite in {where}: training diverged with [model] learning_rate "
+        f"{params.learning_rate:g}; what the last checkpoint holds stands",
+        code="values",
+        field=f"party {party!r}",
+        value=params.learning_rate,
     )
 
 
@@ -76,10 +85,13 @@ def unpack_state(state: dict[str, Array], module: torch.nn.Module, what: str) ->
     if told != stored:
         name = sorted(name for name in told.keys() | stored.keys() if told.get(name) != stored.get(name))[0]
         raise FileFormatError(
-            f"{what}: the stored weights do not fit the model: {name} is {stored.get(name, 'absent')} in the file and "
-            f"{told.get(name, 'absent')} in the model"
+            f"the stored weights do not fit the model: {name} is {stored.get(name, 'absent')} in the file and "
+            f"{told.get(name, 'absent')} in the model",
+            code="damaged",
+            field=what,
+            value=name,
         )
     try:
         module.load_state_dict({name: torch.from_numpy(array.unpack().copy()) for name, array in state.items()})
     except CodecError as error:
-        raise FileFormatError(f"{what}: damaged weights: {error}") from error
+        raise FileFormatError(f"damaged weights: {error}", code="damaged", field=what) from error

@@ -274,7 +274,12 @@ class _Trainer:
     def _base(self, warm: Warm | None) -> Floats:
         if warm:
             if warm.share.objective != self.objective.name or warm.share.outputs != self.objective.outputs:
-                raise JobError(f"[model] objective: the model that goes on was fitted to {warm.share.objective!r}")
+                raise JobError(
+                    f"the model that goes on was fitted to {warm.share.objective!r}",
+                    code="other-run",
+                    field="[model] objective",
+                    value=warm.share.objective,
+                )
             return np.array(warm.share.base)
         score = None if self.params.kind == "forest" else self.params.base_score
         return self.objective.start(self.targets.values, self.targets.weights, score)

@@ -82,7 +82,9 @@ def begin_with(
     policies, values, weights, classes = ctx.policies, labels.values, labels.weights, len(labels.classes)
     objective = fitted_objective(params, classes)
     if policies.purities and not classes and policies.bins is None:
-        raise PolicyError("a defense that bounds class counts cannot act where the labels are quantities")
+        raise PolicyError(
+            "a defense that bounds class counts cannot act where the labels are quantities", code="inapplicable"
+        )
     given = Targets(
         values=values,
         weights=weights.copy(),

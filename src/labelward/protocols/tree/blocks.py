@@ -91,14 +91,16 @@ class Arriving:
         name, block, due = self._kind.__name__, message.gradients, min(BLOCK_ROWS, self.n - self._have())
         if (message.part, message.parts) != (part, blocks_of(self.n)):
             reason = f"sent block {message.part} of {message.parts} where {part} of {blocks_of(self.n)} is due"
-            raise PeerError(ctx.active, reason, message=name, step=step)
+            raise PeerError(ctx.active, reason, message=name, step=step, code="peer-message", value=message.part)
         if not isinstance(block, CipherBlock) or block.shape != (due,):
-            raise PeerError(ctx.active, f"sent no block of {due} encrypted rows", message=name, step=step)
+            raise PeerError(
+                ctx.active, f"sent no block of {due} encrypted rows", message=name, step=step, code="peer-message"
+            )
         if due * sum(block.layout.widths()) > 8 * len(block.data):
             reason = (
                 f"tells of {len(block.layout.bounds)} numbers a row, for which {len(block.data)} bytes have no room"
             )
-            raise PeerError(ctx.active, reason, message=name, step=step)
+            raise PeerError(ctx.active, reason, message=name, step=step, code="peer-message")
         with ctx.phase("prepare rows"), ctx.blaming(ctx.active, name, step):
             if self._rows is None:
                 self._rows = self._public.collect(block.layout, self.n)

@@ -81,19 +81,29 @@ class Told:
         bins = max(sizes, default=1)
         shape = (len(sizes), slots, bins)
         if len(cells) != (len(sizes) * slots * bins + 7) // 8:
-            raise CodecError(f"{len(cells)} bytes tell which of {len(sizes)}·{slots}·{bins} cells hold rows")
+            raise CodecError(
+                f"{len(cells)} bytes tell which of {len(sizes)}·{slots}·{bins} cells hold rows",
+                code="malformed",
+                value=len(cells),
+            )
         if len(implied) != 2 * len(sizes) * slots:
-            raise CodecError(f"{len(implied)} bytes tell the bins that {len(sizes)} columns of {slots} nodes leave out")
+            raise CodecError(
+                f"{len(implied)} bytes tell the bins that {len(sizes)} columns of {slots} nodes leave out",
+                code="malformed",
+                value=len(implied),
+            )
         bits = np.unpackbits(np.frombuffer(cells, np.uint8), bitorder="little")
         held = bits[: len(sizes) * slots * bins].astype(np.bool_).reshape(shape)
         if (held & (np.arange(bins) >= np.array(sizes, dtype=np.int64)[:, None, None])).any():
-            raise CodecError("a cell holds rows in a bin that its column does not have")
+            raise CodecError("a cell holds rows in a bin that its column does not have", code="peer-message")
         left_out = np.frombuffer(implied, "<u2").astype(np.int64).reshape(shape[:2])
         left_out[left_out == _NONE] = -1
         column, node = np.nonzero(left_out >= 0)
         bin_ = left_out[column, node]
         if (bin_ >= bins).any() or not held[column, node, bin_].all():
-            raise CodecError("a bin that is left out holds no rows, or its column does not have it")
+            raise CodecError(
+                "a bin that is left out holds no rows, or its column does not have it", code="peer-message"
+            )
         return cls(held, left_out)
 
     def packed(self) -> tuple[bytes, bytes]:
@@ -126,12 +136,14 @@ class Told:
         sums[column, node, self.implied[column, node]] = totals[node] - others
         held = sums[..., count]
         if (held[self.cells] < 1).any():
-            raise CodecError(f"the sums leave {int(held[self.cells].min())} rows to a cell that holds some")
+            raise CodecError(
+                f"the sums leave {int(held[self.cells].min())} rows to a cell that holds some", code="peer-message"
+            )
         rows, most = held.sum(axis=2), totals[:, count]
         if ((rows == most) & (most > 0) != (self.implied >= 0)).any() or (rows > most).any():
-            raise CodecError("the sums of a column hold other rows than its node")
+            raise CodecError("the sums of a column hold other rows than its node", code="peer-message")
         if (held[column, node].argmax(axis=1) != self.implied[column, node]).any():
-            raise CodecError("the bin that is left out is not the fullest")
+            raise CodecError("the bin that is left out is not the fullest", code="peer-message")
         return sums
 
     def _sent(self) -> NDArray[np.bool_]:

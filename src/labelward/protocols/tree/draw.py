@@ -101,7 +101,12 @@ class _Drawing:
 
     def __init__(self, share: ModelShare, tree: int, features: Features | None) -> None:
         if not 0 <= tree < len(share.trees):
-            raise DataError(f"tree: must be below {len(share.trees)}, the number of trees here, but got {tree}")
+            raise DataError(
+                f"must be below {len(share.trees)}, the number of trees here, but got {tree}",
+                code="range",
+                field="tree",
+                value=tree,
+            )
         self.share, self.features = share, features or {}
         self.shape: TreeShape = share.trees[tree]
         self.split = {node: position for position, node in enumerate(self.shape.nodes)}

@@ -128,10 +128,10 @@ def columns_active(ctx: Context, share: ModelShare) -> Features:
         numbers, width = told.numbers, len(set(told.numbers))
         if len(numbers) != share.records_of(peer) or numbers != _numbered(numbers):
             reason = f"told columns of {len(numbers)} splits where it has {share.records_of(peer)}, or not in order"
-            raise PeerError(peer, reason, message="RecordColumns", step=())
+            raise PeerError(peer, reason, message="RecordColumns", step=(), code="peer-message", value=len(numbers))
         if told.names and len(set(told.names)) != width:
             reason = f"told {len(told.names)} names of {width} columns, or one of them twice"
-            raise PeerError(peer, reason, message="RecordColumns", step=())
+            raise PeerError(peer, reason, message="RecordColumns", step=(), code="peer-message", value=len(told.names))
         names = told.names or ("",) * width
         features[peer] = tuple(Feature(peer, number, names[number]) for number in numbers)
     return features
@@ -150,7 +150,7 @@ def columns_passive(ctx: Context, share: ModelShare, *, names: bool = False) -> 
     request = ctx.recv(ctx.active, ColumnsRequest, ())
     if request.model != share.model:
         reason = f"explains model {request.model!r}; the share here is of {share.model!r}"
-        raise PeerError(ctx.active, reason, message="ColumnsRequest", step=())
+        raise PeerError(ctx.active, reason, message="ColumnsRequest", step=(), code="peer-message", value=request.model)
     used = dict.fromkeys(share.own.columns)
     told = tuple(share.columns[column] for column in used) if names else ()
     ctx.send(ctx.active, RecordColumns(_numbered(share.own.columns), told), ())
@@ -192,7 +192,9 @@ def explain(ctx: Context, share: ModelShare, features: Features, own: Own, rows:
         PeerError: a peer failed, or its answers do not fit.
     """
     if background < 1:
-        raise DataError(f"background: at least 1 row is needed but got {background}")
+        raise DataError(
+            f"at least 1 row is needed but got {background}", code="range", field="background", value=background
+        )
     number, parts = 0, []
     for span in batches(share, rows, rows + background):
         parts.append(ask_answers(ctx, share, own, span, number))

@@ -42,20 +42,26 @@ def export_active(ctx: Context, share: ModelShare, path: Path, *, purpose: str) 
     """
     if path.suffix != ".json" or not path.parent.is_dir() or path.is_dir():
         raise OutputError(
-            f"a model cannot be exported to {path}: not a file name ending in .json, in an existing folder"
+            f"a model cannot be exported to {path}: not a file name ending in .json, in an existing folder",
+            code="unwritable",
+            value=path,
         )
     for peer in ctx.peers:
         ctx.send(peer, ExportRequest(share.model, purpose), ())
     answers = {peer: ctx.recv(peer, ExportConsent, ()) for peer in ctx.peers}
     for peer, answer in answers.items():
         if (answer.model, answer.purpose) != (share.model, purpose):
-            raise PeerError(peer, "answered another request", message="ExportConsent", step=())
+            raise PeerError(peer, "answered another request", message="ExportConsent", step=(), code="peer-message")
     refused = tuple(peer for peer, answer in answers.items() if not answer.consent)
     for peer in ctx.peers:
         ctx.send(peer, ExportDecision(refused), ())
     if refused:
         names = ", ".join(map(repr, refused))
-        raise PolicyError(f"the model is not exported: no consent of {names} (for purpose {purpose!r})")
+        raise PolicyError(
+            f"the model is not exported: no consent of {names} (for purpose {purpose!r})",
+            code="missing",
+            value=tuple(refused),
+        )
     records = {ctx.party: _told(share, names=True)}
     for peer in ctx.peers:
         records[peer] = ctx.recv(peer, ExportRecords, ())
@@ -80,7 +86,7 @@ def export_passive(
     request = ctx.recv(ctx.active, ExportRequest, ())
     if request.model != share.model:
         reason = f"exports model {request.model!r}; the share here is of {share.model!r}"
-        raise PeerError(ctx.active, reason, message="ExportRequest", step=())
+        raise PeerError(ctx.active, reason, message="ExportRequest", step=(), code="peer-message", value=request.model)
     agreed = consent(request.purpose) if callable(consent) else consent
     ctx.send(ctx.active, ExportConsent(request.model, request.purpose, agreed is True), ())
     refused = ctx.recv(ctx.active, ExportDecision, ()).refused
@@ -118,7 +124,7 @@ def _check(peer: str, told: ExportRecords, records: int) -> None:
     )
     if not fits:
         reason = f"told {len(told.columns)} splits where it has {records}, or columns and categories that cannot be"
-        raise PeerError(peer, reason, message="ExportRecords", step=())
+        raise PeerError(peer, reason, message="ExportRecords", step=(), code="peer-message", value=len(told.columns))
 
 
 def _write(path: Path, text: bytes) -> Path:
@@ -129,5 +135,7 @@ def _write(path: Path, text: bytes) -> Path:
             file.write(text)
         partial.replace(path)
     except OSError as error:
-        raise OutputError(f"a model cannot be exported to {path}: {error.strerror}") from error
+        raise OutputError(
+            f"a model cannot be exported to {path}: {error.strerror}", code="unwritable", value=path
+        ) from error
     return path

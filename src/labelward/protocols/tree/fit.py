@@ -29,7 +29,9 @@ def objective_name(params: TreeModel, classes: int) -> str:
     fits = {"binary:logistic": classes == 2, "multi:softprob": classes >= 2}.get(name, classes == 0)
     if not fits:
         told = f"{classes} classes" if classes else "quantities"
-        raise JobError(f"[model] objective: {name!r} does not fit labels that are {told}")
+        raise JobError(
+            f"{name!r} does not fit labels that are {told}", code="unsupported", field="[model] objective", value=name
+        )
     return name
 
 
@@ -63,28 +65,41 @@ def class_weighted(params: TreeModel, weights: Floats, values: Floats, classes: 
     if params.scale_pos_weight == 1.0:
         return weights
     if classes != 2:
-        raise JobError("[model] scale_pos_weight: is for two classes only")
+        raise JobError("is for two classes only", code="unsupported", field="[model] scale_pos_weight")
     return np.where(values == 1, weights * params.scale_pos_weight, weights)
 
 
 def check_targets(params: TreeModel, fitted: Objective, targets: Targets, classes: int) -> None:
     """Raise :class:`PolicyError` for targets that this model would not honor."""
     if targets.loss != fitted.name:
-        raise PolicyError(f"{params.kind} fits {fitted.name!r} but a defense asks for {targets.loss!r}")
+        raise PolicyError(
+            f"{params.kind} fits {fitted.name!r} but a defense asks for {targets.loss!r}",
+            code="inapplicable",
+            value=targets.loss,
+        )
     if targets.offset.any():
-        raise PolicyError(f"{params.kind} cannot apply an offset of the targets at prediction")
+        raise PolicyError(f"{params.kind} cannot apply an offset of the targets at prediction", code="inapplicable")
     values, weights = targets.values, targets.weights
     if classes and (values.min(initial=0.0) < 0.0 or values.max(initial=0.0) > classes - 1):
-        raise PolicyError(f"{params.kind} needs values of the targets from 0 to {classes - 1}")
+        raise PolicyError(f"{params.kind} needs values of the targets from 0 to {classes - 1}", code="inapplicable")
     if weights.min(initial=0.0) < 0.0 or not np.isfinite(weights).all():
-        raise PolicyError(f"{params.kind} needs weights of the targets that are finite and at least 0")
+        raise PolicyError(
+            f"{params.kind} needs weights of the targets that are finite and at least 0", code="inapplicable"
+        )
     if not weights.any():
-        raise DataError("every training row has weight 0")
+        raise DataError("every training row has weight 0", code="rows")
 
 
 def check_model(params: TreeModel, validation: int, active_columns: int) -> None:
     """Refuse parameters that these labels and parties do not go with; :class:`JobError` names the parameter."""
     if params.early_stopping_rounds and not validation:
-        raise JobError("[model] early_stopping_rounds: there are no validation rows ([data] validation_size is 0)")
+        raise JobError(
+            "there are no validation rows ([data] validation_size is 0)",
+            code="conflict",
+            field="[model] early_stopping_rounds",
+            value=params.early_stopping_rounds,
+        )
     if params.mode == "layered" and not active_columns:
-        raise JobError("[model] mode: 'layered' needs columns of the active party")
+        raise JobError(
+            "'layered' needs columns of the active party", code="conflict", field="[model] mode", value=params.mode
+        )

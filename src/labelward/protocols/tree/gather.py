@@ -114,7 +114,7 @@ def _receive(ctx: Context, asked: Asked, private: PrivateKey) -> Iterator[tuple[
         _check(asked, message, part, total)
         told_of += len(message.columns)
         if told_of > (_MOST_COLUMNS if asked.above is None else len(asked.above)):
-            raise _wrong(asked, f"sent sums of {told_of} columns, which are more than it can have", part)
+            raise _wrong(asked, f"sent sums of {told_of} columns, which are more than it can have", part, told_of)
         with ctx.blaming(asked.peer, "LevelSums", step):
             told = Told.unpack(message.cells, message.implied, message.sizes, len(asked.nodes))
             sealed = _sealed(asked, message, part, len(told.sent))
@@ -132,18 +132,20 @@ def _receive(ctx: Context, asked: Asked, private: PrivateKey) -> Iterator[tuple[
 def _check(asked: Asked, message: LevelSumsMessage, part: int, total: int) -> None:
     sizes, kinds = message.sizes, message.kinds
     if message.part != part or message.parts != total or not 1 <= total <= _MOST_PARTS:
-        raise _wrong(asked, f"sent part {message.part} of {message.parts} where {part} of {total} is due", part)
+        raise _wrong(
+            asked, f"sent part {message.part} of {message.parts} where {part} of {total} is due", part, message.part
+        )
     if len(sizes) != len(message.columns) or len(kinds) not in (0, len(sizes)) or any(kind > 3 for kind in kinds):
         raise _wrong(asked, "sent sums whose columns are not described", part)
     described = list(zip(sizes, kinds or bytes(len(sizes)), strict=True))
     bins = min(asked.most_bins, _MOST_BINS)
     for size, kind in described:
         if not 1 <= size <= (_MOST_CATEGORIES if kind == CATEGORICAL else bins):
-            raise _wrong(asked, f"sent {size} bins of a column", part)
+            raise _wrong(asked, f"sent {size} bins of a column", part, size)
     if asked.above is not None and [asked.above.get(column) for column in message.columns] != described:
         raise _wrong(asked, "sent sums of other columns than before", part)
     if len(sizes) > 1 and len(sizes) * len(asked.nodes) * max(sizes) > _SUMS_AT_ONCE:
-        raise _wrong(asked, f"sent {len(sizes)} columns of {max(sizes)} bins in one message", part)
+        raise _wrong(asked, f"sent {len(sizes)} columns of {max(sizes)} bins in one message", part, len(sizes))
 
 
 def _sealed(asked: Asked, message: LevelSumsMessage, part: int, cells: int) -> CipherBlock:
@@ -156,5 +158,7 @@ def _sealed(asked: Asked, message: LevelSumsMessage, part: int, cells: int) -> C
     return sealed
 
 
-def _wrong(asked: Asked, reason: str, part: int) -> PeerError:
-    return PeerError(asked.peer, reason, message="LevelSums", step=(asked.tree, asked.depth, part))
+def _wrong(asked: Asked, reason: str, part: int, value: int | None = None) -> PeerError:
+    return PeerError(
+        asked.peer, reason, message="LevelSums", step=(asked.tree, asked.depth, part), code="peer-message", value=value
+    )

@@ -288,8 +288,10 @@ class Growth:
     def _check_directions(self, owner: str, level: LevelSums) -> None:
         if level.monotone and (self.plan.judge.numbers.outputs > 1 or self.plan.output >= 0):
             raise DataError(
-                f"party {owner!r}: monotone constraints are for boosted trees of two classes or of quantities, and for "
-                "forests of quantities: elsewhere there is no one prediction that could only rise or fall"
+                "monotone constraints are for boosted trees of two classes or of quantities, and for "
+                "forests of quantities: elsewhere there is no one prediction that could only rise or fall",
+                code="unsupported",
+                field=f"party {owner!r}",
             )
 
     def _winners(self) -> dict[int, Winner]:
@@ -374,14 +376,16 @@ class Growth:
         step = (self.plan.seen_as[peer], self.depth)
         answer = self.ctx.recv(peer, SplitRows, step)
         if tuple(split.node for split in answer.splits) != tuple(mine):
-            raise PeerError(peer, "answered for other nodes than were chosen", message="SplitRows", step=step)
+            raise PeerError(
+                peer, "answered for other nodes than were chosen", message="SplitRows", step=step, code="peer-message"
+            )
         for split in answer.splits:
             with self.ctx.blaming(peer, "SplitRows", step):
                 left = split.left.unpack(self.partition.size(split.node))
             rows = int(self.plan.counts[self.partition.rows(split.node)[left]].sum())
             if rows != int(mine[split.node].left[self.plan.judge.numbers.count]):
                 reason = f"splits node {split.node} otherwise than its sums say"
-                raise PeerError(peer, reason, message="SplitRows", step=step)
+                raise PeerError(peer, reason, message="SplitRows", step=step, code="peer-message", value=split.node)
             self._divide(split.node, peer, left)
             self.ensemble.exposure.learn(peer, self.plan.seen_as[peer], split.node, self._spaces(split.node))
 

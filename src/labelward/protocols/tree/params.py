@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal
 
-from labelward.errors import JobError
+from labelward.errors import JobError, number_code
 
 __all__ = ["METRICS", "OBJECTIVES", "FederatedForest", "SecureBoost", "TreeModel"]
 
@@ -64,32 +64,77 @@ class TreeModel:
         for name, choices in _CHOICES:
             if getattr(self, name) not in choices:
                 told = ", ".join(map(repr, choices))
-                raise JobError(f"[model] {name}: must be one of {told} but got {getattr(self, name)!r}")
+                raise JobError(
+                    f"must be one of {told} but got {getattr(self, name)!r}",
+                    code="choice",
+                    field=f"[model] {name}",
+                    value=getattr(self, name),
+                )
         if not isinstance(self.replace, bool):
-            raise JobError(f"[model] replace: must be true or false but got {self.replace!r}")
+            raise JobError(
+                f"must be true or false but got {self.replace!r}",
+                code="type",
+                field="[model] replace",
+                value=self.replace,
+            )
         defaults = {one.name: one.default for one in fields(self)}
         for name in self.idle:
             if getattr(self, name) != defaults[name]:
-                raise JobError(f"[model] {name}: means nothing for {self.kind!r}, so it must be left out")
+                raise JobError(
+                    f"means nothing for {self.kind!r}, so it must be left out",
+                    code="unsupported",
+                    field=f"[model] {name}",
+                    value=getattr(self, name),
+                )
         self._check_together()
 
     def _check_together(self) -> None:
         """Refuse values that contradict each other."""
         if self.objective != "reg:tweedie" and self.tweedie_variance_power != 1.5:
-            raise JobError("[model] tweedie_variance_power: is for objective 'reg:tweedie' only")
+            raise JobError(
+                "is for objective 'reg:tweedie' only",
+                code="conflict",
+                field="[model] tweedie_variance_power",
+                value=self.tweedie_variance_power,
+            )
         if self.max_leaves == 1:
-            raise JobError("[model] max_leaves: must be 0 for no limit, or at least 2, but got 1")
+            raise JobError(
+                "must be 0 for no limit, or at least 2, but got 1",
+                code="range",
+                field="[model] max_leaves",
+                value=self.max_leaves,
+            )
         if self.sampling != "goss" and (self.top_rate, self.other_rate) != (0.2, 0.1):
-            raise JobError("[model] top_rate: and other_rate are for sampling 'goss' only")
+            raise JobError(
+                "and other_rate are for sampling 'goss' only",
+                code="conflict",
+                field="[model] top_rate",
+                value=self.top_rate,
+            )
         if self.mode != "layered" and self.passive_depth != 2:
-            raise JobError("[model] passive_depth: is for mode 'layered' only")
+            raise JobError(
+                "is for mode 'layered' only", code="conflict", field="[model] passive_depth", value=self.passive_depth
+            )
         if self.mode == "layered" and self.passive_depth >= self.depth:
-            raise JobError(f"[model] passive_depth: must be below depth {self.depth} but got {self.passive_depth}")
+            raise JobError(
+                f"must be below depth {self.depth} but got {self.passive_depth}",
+                code="conflict",
+                field="[model] passive_depth",
+                value=self.passive_depth,
+            )
         if self.sampling == "goss" and self.row_fraction < 1.0:
-            raise JobError("[model] row_fraction: 'goss' draws rows itself, so it must be left out")
+            raise JobError(
+                "'goss' draws rows itself, so it must be left out",
+                code="conflict",
+                field="[model] row_fraction",
+                value=self.row_fraction,
+            )
         if self.top_rate + self.other_rate > 1.0:
             raise JobError(
-                f"[model] other_rate: with top_rate {self.top_rate:g} it must be at most {1 - self.top_rate:g}"
+                f"with top_rate {self.top_rate:g} it must be at most {1 - self.top_rate:g}",
+                code="conflict",
+                field="[model] other_rate",
+                value=self.other_rate,
             )
 
     def parameters(self) -> dict[str, Any]:
@@ -243,7 +288,12 @@ def _integer(params: TreeModel, name: str, low: int, high: int | None) -> None:
     value = getattr(params, name)
     if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
         bounds = f"at least {low}" if high is None else f"{low} to {high}"
-        raise JobError(f"[model] {name}: must be a whole number, {bounds}, but got {value!r}")
+        raise JobError(
+            f"must be a whole number, {bounds}, but got {value!r}",
+            code=number_code(value, whole=True),
+            field=f"[model] {name}",
+            value=value,
+        )
 
 
 def _number(params: TreeModel, name: str, low: float, high: float | None, *, above: bool = False) -> None:
@@ -259,7 +309,12 @@ def _number(params: TreeModel, name: str, low: float, high: float | None, *, abo
         or value in _INFINITE
     ):
         bounds = f"{'above' if above else 'at least'} {low:g}" + ("" if high is None else f" and at most {high:g}")
-        raise JobError(f"[model] {name}: must be a number {bounds} but got {value!r}")
+        raise JobError(
+            f"must be a number {bounds} but got {value!r}",
+            code=number_code(value),
+            field=f"[model] {name}",
+            value=value,
+        )
 
 
 _INFINITE = (float("inf"), float("-inf"))

@@ -70,7 +70,7 @@ class Partition:
     def split(self, node: int, left: NDArray[np.bool_], owner: str) -> None:
         """Split a node by a mask over its rows; ``owner`` is to blame for a node that does not exist."""
         if node not in self._rows:
-            raise PeerError(owner, f"split node {node}, which is no leaf of the tree")
+            raise PeerError(owner, f"split node {node}, which is no leaf of the tree", code="peer-message", value=node)
         rows = self._rows.pop(node)
         for child, mask in zip(children(node), (left, ~left), strict=True):
             self._rows[child] = rows[mask]

@@ -96,11 +96,20 @@ def train_passive(
         message = ctx.recv(ctx.active, (TreeStart, TrainingEnd), (tree,))
         if isinstance(message, TreeStart) and tree + message.together > most:
             reason = f"starts {tree + message.together} trees where the job has {most} at most"
-            raise PeerError(ctx.active, reason, message="TreeStart", step=(tree,))
+            raise PeerError(
+                ctx.active,
+                reason,
+                message="TreeStart",
+                step=(tree,),
+                code="peer-message",
+                value=tree + message.together,
+            )
         if isinstance(message, TrainingEnd):
             if message.trees != tree or not 0 <= message.records <= len(own.book):
                 reason = f"ends after {message.trees} trees where there were {tree}, or keeps {message.records} splits"
-                raise PeerError(ctx.active, reason, message="TrainingEnd", step=(tree,))
+                raise PeerError(
+                    ctx.active, reason, message="TrainingEnd", step=(tree,), code="peer-message", value=message.trees
+                )
             return own.book.records().first(message.records), before[1] + tree
         last, known = tree, len(book)
         tree += own.take_part(cast("TreeStart", message), tree)
@@ -189,7 +198,14 @@ class _Own:
         """
         ctx, first = self.ctx, len(self.book)
         if not 1 <= start.together <= (self.splitter.params.trees_at_once if self.forest else 1):
-            raise PeerError(ctx.active, f"starts {start.together} trees at once", message="TreeStart", step=(number,))
+            raise PeerError(
+                ctx.active,
+                f"starts {start.together} trees at once",
+                message="TreeStart",
+                step=(number,),
+                code="peer-message",
+                value=start.together,
+            )
         trees = [self._begin(start, number)]
         for other in range(number + 1, number + start.together):
             trees.append(self._begin(ctx.recv(ctx.active, TreeStart, (other,)), other))
@@ -207,19 +223,25 @@ class _Own:
         ctx, step = self.ctx, (number,)
         if start.tree != number:
             reason = f"starts tree {start.tree} where {number} is due"
-            raise PeerError(ctx.active, reason, message="TreeStart", step=step)
+            raise PeerError(ctx.active, reason, message="TreeStart", step=step, code="peer-message", value=start.tree)
         counts = np.zeros(self.training, dtype=np.uint8)
         with ctx.blaming(ctx.active, "TreeStart", step):
             sample = np.flatnonzero(start.rows.unpack(self.training))
         repeats = np.frombuffer(start.repeats, dtype=np.uint8) if start.repeats else np.ones(len(sample), np.uint8)
         if start.repeats and not self.splitter.params.replace:
             reason = "sent repeats of rows, which are drawn without replacement"
-            raise PeerError(ctx.active, reason, message="TreeStart", step=step)
+            raise PeerError(ctx.active, reason, message="TreeStart", step=step, code="peer-message")
         if len(repeats) != len(sample) or not repeats.all() or repeats.sum() > self.training:
-            raise PeerError(ctx.active, "sent repeats of other rows than the tree's", message="TreeStart", step=step)
+            raise PeerError(
+                ctx.active,
+                "sent repeats of other rows than the tree's",
+                message="TreeStart",
+                step=step,
+                code="peer-message",
+            )
         if start.gradients is not None or not len(sample):
             reason = "starts a tree without rows" if start.gradients is None else "sent gradients out of their place"
-            raise PeerError(ctx.active, reason, message="TreeStart", step=step)
+            raise PeerError(ctx.active, reason, message="TreeStart", step=step, code="peer-message")
         counts[sample] = repeats
         splitter = self.splitter.for_tree(self.grown + number)
         own = self.all_rows if self.forest else Arriving(ctx, self.public, TreeRows, number, len(sample))
@@ -232,15 +254,29 @@ class _Own:
         for split in level.splits:
             self._split(tree.partition, split, "Level", step, depth - 1)
         if list(level.build) != sorted(set(level.build)):
-            raise PeerError(ctx.active, "asks for sums of nodes out of order", message="Level", step=step)
+            raise PeerError(
+                ctx.active,
+                "asks for sums of nodes out of order",
+                message="Level",
+                step=step,
+                code="peer-message",
+                value=level.build,
+            )
         for node in level.build:
             if not tree.partition.knows(node) or depth_of(node) != depth:
                 reason = f"asks for sums of node {node}, which is no leaf of depth {depth}"
-                raise PeerError(ctx.active, reason, message="Level", step=step)
+                raise PeerError(ctx.active, reason, message="Level", step=step, code="peer-message", value=node)
         if not level.build:
             return False
         if depth >= self.splitter.params.depth:
-            raise PeerError(ctx.active, f"asks for sums at depth {depth}", message="Level", step=step)
+            raise PeerError(
+                ctx.active,
+                f"asks for sums at depth {depth}",
+                message="Level",
+                step=step,
+                code="peer-message",
+                value=depth,
+            )
         slots = len(level.build)
         with ctx.phase("aggregate"):
             slot = tree.partition.slots(level.build)
@@ -285,7 +321,14 @@ class _Own:
         chosen = ctx.recv(ctx.active, ChosenSplits, step)
         nodes = [split.node for split in chosen.splits]
         if nodes != sorted(set(nodes)):
-            raise PeerError(ctx.active, "chose splits of nodes out of order", message="ChosenSplits", step=step)
+            raise PeerError(
+                ctx.active,
+                "chose splits of nodes out of order",
+                message="ChosenSplits",
+                step=step,
+                code="peer-message",
+                value=tuple(nodes),
+            )
         slot_of = {node: position for position, node in enumerate(level.build)}
         answers = []
         for split in chosen.splits:
@@ -293,7 +336,14 @@ class _Own:
             known = tree.partition.knows(split.node) and depth_of(split.node) == depth
             offered = codes.offers(slot, split.column, split.code, split.categories)
             if not known or not offered or split.record != len(self.book):
-                raise PeerError(ctx.active, f"chose a split that cannot be: {split}", message="ChosenSplits", step=step)
+                raise PeerError(
+                    ctx.active,
+                    f"chose a split that cannot be: {split}",
+                    message="ChosenSplits",
+                    step=step,
+                    code="peer-message",
+                    value=split,
+                )
             answers.append(self._own_split(tree, codes, split, slot))
         if not answers:
             return
@@ -327,11 +377,18 @@ class _Own:
         active = self.ctx.active
         if not partition.knows(split.node) or depth_of(split.node) != depth:
             reason = f"told a split of node {split.node}, which is no leaf of depth {depth}"
-            raise PeerError(active, reason, message=name, step=step)
+            raise PeerError(active, reason, message=name, step=step, code="peer-message", value=split.node)
         with self.ctx.blaming(active, name, step):
             left = split.left.unpack(partition.size(split.node))
         if left.all() or not left.any():
-            raise PeerError(active, f"leaves a side of node {split.node} without rows", message=name, step=step)
+            raise PeerError(
+                active,
+                f"leaves a side of node {split.node} without rows",
+                message=name,
+                step=step,
+                code="peer-message",
+                value=split.node,
+            )
         partition.split(split.node, left, active)
 
 

@@ -124,15 +124,29 @@ def predict_passive(ctx: Context, share: ModelShare, x: Floats) -> None:
         name = type(request).__name__
         if request.model != share.model:
             reason = f"predicts with model {request.model!r}; the share here is of {share.model!r}"
-            raise PeerError(ctx.active, reason, message=name, step=(number,))
+            raise PeerError(ctx.active, reason, message=name, step=(number,), code="peer-message", value=request.model)
         if request.start == request.stop and isinstance(request, PredictRequest):
             return
         if not 0 <= request.start < request.stop <= len(x):
             reason = f"asks for rows {request.start} to {request.stop} of {len(x)}"
-            raise PeerError(ctx.active, reason, message=name, step=(number,))
+            raise PeerError(
+                ctx.active,
+                reason,
+                message=name,
+                step=(number,),
+                code="peer-message",
+                value=(request.start, request.stop),
+            )
         if request.stop - request.start > most:
             reason = f"asks for {request.stop - request.start} rows at once, which are more than {most}"
-            raise PeerError(ctx.active, reason, message=name, step=(number,))
+            raise PeerError(
+                ctx.active,
+                reason,
+                message=name,
+                step=(number,),
+                code="peer-message",
+                value=request.stop - request.start,
+            )
         here = x[request.start : request.stop]
         if isinstance(request, PredictRequest):
             answers = _all_sides(share.own, here)
@@ -148,7 +162,9 @@ def unpack_answers(peer: str, answers: PredictAnswers, records: int, rows: int) 
     size = records * rows
     if (answers.records, answers.rows) != (records, rows) or len(answers.bits) != (size + 7) // 8:
         reason = f"answered for {answers.records} splits and {answers.rows} rows where it has {records} and {rows}"
-        raise PeerError(peer, reason, message="PredictAnswers")
+        raise PeerError(
+            peer, reason, message="PredictAnswers", code="peer-message", value=(answers.records, answers.rows)
+        )
     bits = np.unpackbits(np.frombuffer(answers.bits, np.uint8), count=size, bitorder="little")
     return bits.view(np.bool_).reshape(records, rows)
 
@@ -197,7 +213,7 @@ def sides_of(tree: TreeShape, parties: tuple[str, ...], answers: Mapping[str, Bi
             reason = (
                 f"answered for {len(bits)} splits and {bits.shape[1]} rows; record {record} of {rows} rows is asked"
             )
-            raise PeerError(parties[owner], reason, message="PredictAnswers")
+            raise PeerError(parties[owner], reason, message="PredictAnswers", code="peer-message")
         sides[split] = bits[record]
     return sides
 
@@ -259,11 +275,13 @@ def end_requests(ctx: Context, share: ModelShare, rows: int, numbers: Mapping[st
 def _routes(ctx: Context, share: ModelShare, own: Own, rows: int, mode: Mode) -> Iterator[tuple[int, int, Leaves]]:
     """Yield start, stop and the leaves that the rows reach, int32 [trees, rows], batch by batch."""
     if mode not in get_args(Mode):
-        raise InputError(unknown_name("mode of prediction", mode, get_args(Mode)))
+        raise InputError(unknown_name("mode of prediction", mode, get_args(Mode)), code="choice", value=mode)
     if mode == "levels" and share.records:
         raise PolicyError(
             "a repaired model predicts in one round only: level by level its passive parties would learn which of "
-            "their splits are still in use, and that depends on true labels"
+            "their splits are still in use, and that depends on true labels",
+            code="inapplicable",
+            value=mode,
         )
     numbers = dict.fromkeys(ctx.peers, 0)
     for number, (start, stop) in enumerate(batches(share, 0, rows)):
@@ -329,7 +347,7 @@ class _Descent:
         total = sum(counts)
         if answers.count != total or len(answers.bits) != (total + 7) // 8:
             reason = f"answered for {answers.count} rows at its splits where {total} were asked"
-            raise PeerError(peer, reason, message="PathAnswers", step=step)
+            raise PeerError(peer, reason, message="PathAnswers", step=step, code="peer-message", value=answers.count)
         bits = np.unpackbits(np.frombuffer(answers.bits, np.uint8), count=total, bitorder="little").view(np.bool_)
         for (number, split), sides in zip(splits, np.split(bits, np.cumsum(counts)[:-1]), strict=True):
             self._move(number, split, sides)
@@ -356,14 +374,28 @@ def _path_sides(
     """Return for each record of the request and each of its rows whether the row goes left, one after the other."""
     name, step = "PathRequest", (number,)
     if list(request.records) != sorted(set(request.records)):
-        raise PeerError(ctx.active, "asks for splits out of order", message=name, step=step)
+        raise PeerError(
+            ctx.active,
+            "asks for splits out of order",
+            message=name,
+            step=step,
+            code="peer-message",
+            value=request.records,
+        )
     if len(request.rows) != len(request.records):
         reason = f"asks for {len(request.records)} splits and the rows of {len(request.rows)}"
-        raise PeerError(ctx.active, reason, message=name, step=step)
+        raise PeerError(ctx.active, reason, message=name, step=step, code="peer-message", value=len(request.records))
     sides = [np.zeros(0, np.bool_)]
     for record, rows in zip(request.records, request.rows, strict=True):
         if not 0 <= record < len(own.columns):
-            raise PeerError(ctx.active, f"asks for split {record} of {len(own.columns)}", message=name, step=step)
+            raise PeerError(
+                ctx.active,
+                f"asks for split {record} of {len(own.columns)}",
+                message=name,
+                step=step,
+                code="peer-message",
+                value=record,
+            )
         with ctx.blaming(ctx.active, name, step):
             mask = rows.unpack(len(x))
         codes = own.categories.get(record)

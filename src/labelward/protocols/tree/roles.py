@@ -133,7 +133,11 @@ def run_active(
     if share is not None:
         _check_share(share, task.agreed.parties, ctx.party, train, params)
         if share.classes != labels.classes:
-            raise JobError(f"the model that goes on has the classes {', '.join(share.classes)}")
+            raise JobError(
+                f"the model that goes on has the classes {', '.join(share.classes)}",
+                code="other-run",
+                value=share.classes,
+            )
         warm = Warm(share, _margins_before(ctx, share, train))
     trained = train_active(
         ctx,
@@ -175,7 +179,9 @@ def run_passive(
     if offer.engine != engine.name or offer.bits != task.agreed.bits:
         raise HandshakeError(
             f"{ctx.active!r} offers a key of engine {offer.engine!r} with {offer.bits} bits; "
-            f"the job says {engine.name!r} with {task.agreed.bits}"
+            f"the job says {engine.name!r} with {task.agreed.bits}",
+            code="disagreement",
+            value=(offer.engine, offer.bits),
         )
     public: PublicKey = engine.public(offer, protection=ctx.protection, insecure=task.agreed.insecure)
     before, grown = Records(), 0
@@ -212,12 +218,35 @@ def run_passive(
 def _check_share(share: ModelShare, parties: tuple[str, ...], party: str, train: Columns, params: TreeModel) -> None:
     """Refuse to go on with a share that these columns and parameters do not fit."""
     if share.party != party:
-        raise JobError(f"the model that goes on is a share of {share.party!r}, not of {party!r}")
+        raise JobError(
+            f"the model that goes on is a share of {share.party!r}, not of {party!r}",
+            code="other-run",
+            value=share.party,
+        )
     if share.kind != params.kind:
-        raise JobError(f"[model] kind: the model that goes on is of kind {share.kind!r}, not {params.kind!r}")
+        raise JobError(
+            f"the model that goes on is of kind {share.kind!r}, not {params.kind!r}",
+            code="other-run",
+            field="[model] kind",
+            value=share.kind,
+        )
     if share.parties != parties:
-        raise JobError(f"the model that goes on has the parties {', '.join(share.parties)}, not {', '.join(parties)}")
+        raise JobError(
+            f"the model that goes on has the parties {', '.join(share.parties)}, not {', '.join(parties)}",
+            code="other-run",
+            value=share.parties,
+        )
     if share.columns != train.names:
-        raise JobError(f"party {party!r}: the model that goes on has columns {', '.join(share.columns)}")
+        raise JobError(
+            f"the model that goes on has columns {', '.join(share.columns)}",
+            code="other-run",
+            field=f"party {party!r}",
+            value=share.columns,
+        )
     if share.categories != train.category_names():
-        raise JobError(f"party {party!r}: the model that goes on has other categories")
+        raise JobError(
+            "the model that goes on has other categories",
+            code="other-run",
+            field=f"party {party!r}",
+            value=share.categories,
+        )

@@ -154,7 +154,9 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
                 file.write(text)
             partial.replace(path)
         except OSError as error:
-            raise OutputError(f"a model share cannot be written to {folder}: {error.strerror}") from error
+            raise OutputError(
+                f"a model share cannot be written to {folder}: {error.strerror}", code="unwritable", value=folder
+            ) from error
         return path
 
     @classmethod
@@ -165,14 +167,23 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
             stored = msgspec.json.decode(path.read_bytes(), type=_File)
             version = msgspec.json.decode(stored.share, type=_Version).format
             if version != FORMAT:
-                raise FileFormatError(f"{path}: a model share of format {version}; this version reads format {FORMAT}")
+                raise FileFormatError(
+                    f"a model share of format {version}; this version reads format {FORMAT}",
+                    code="format-version",
+                    field=str(path),
+                    value=version,
+                )
             if hashlib.sha256(bytes(stored.share)).hexdigest() != stored.sha256:
-                raise FileFormatError(f"{path}: a damaged model share (its checksum does not fit)")
+                raise FileFormatError(
+                    "a damaged model share (its checksum does not fit)", code="damaged", field=str(path)
+                )
             return msgspec.json.decode(stored.share, type=cls)
         except OSError as error:
-            raise FileFormatError(f"no model share can be read at {path}: {error.strerror}") from error
+            raise FileFormatError(
+                f"no model share can be read at {path}: {error.strerror}", code="unreadable", value=path
+            ) from error
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise FileFormatError(f"{path}: a damaged model share: {error}") from error
+            raise FileFormatError(f"a damaged model share: {error}", code="damaged", field=str(path)) from error
 
 
 class _File(msgspec.Struct, frozen=True):

@@ -118,7 +118,9 @@ def stored(ctx: Context, number: int | None) -> Stored | None:
         beginning = msgspec.msgpack.decode(block(_BEGINNING), type=Beginning)
         batches = [msgspec.msgpack.decode(block(_name(each + 1)), type=_Batch) for each in range(number)]
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{ctx.checkpoints.folder}: a damaged checkpoint: {error}") from error
+        raise FileFormatError(
+            f"a damaged checkpoint: {error}", code="damaged", field=str(ctx.checkpoints.folder)
+        ) from error
     return Stored(number=number, beginning=beginning, standing=standing, batches=tuple(batches))
 
 

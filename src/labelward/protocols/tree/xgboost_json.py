@@ -64,9 +64,11 @@ def xgboost_json(share: ModelShare, records: Mapping[str, ExportRecords]) -> byt
         DataError: a model without trees, or with an objective that XGBoost does not know.
     """
     if not share.trees:
-        raise DataError("a model without trees cannot be exported")
+        raise DataError("a model without trees cannot be exported", code="unsupported")
     if share.objective not in _OBJECTIVES:
-        raise DataError(unknown_name("objective", share.objective, _OBJECTIVES))
+        raise DataError(
+            unknown_name("objective", share.objective, _OBJECTIVES), code="unsupported", value=share.objective
+        )
     objective, neutral = _OBJECTIVES[share.objective]
     softmax = share.objective == "multi:softprob"
     if softmax:

@@ -58,8 +58,8 @@ class Credentials:
             CertificateError: the first thing that is wrong; names the file.
         """
         for finding in examine(folder, party, now=now):
-            if finding.kind == "wrong":
-                raise CertificateError(finding.text)
+            if finding.error is not None:
+                raise finding.error
         return cls(
             party=party,
             chain=_content(folder / f"{party}.crt"),
@@ -75,10 +75,15 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: ``"right"``, ``"wrong"``, or a ``"note"`` that may or may not matter."""
+    """One thing that was looked at: ``"right"``, ``"wrong"``, or a ``"note"`` that may or may not matter.
+
+    Attributes:
+        error: what is wrong, as data.
+    """
 
     kind: Literal["right", "wrong", "note"]
     text: str
+    error: CertificateError | None = None
 
 
 def examine(folder: Path, party: str, *, addresses: Sequence[str] = (), now: datetime | None = None) -> list[Finding]:
@@ -93,7 +98,11 @@ def examine(folder: Path, party: str, *, addresses: Sequence[str] = (), now: dat
     """
     check_party_name(party)
     if not folder.is_dir():
-        raise CertificateError(f"{folder}: {'is a file' if folder.exists() else 'no such folder'}; a folder is wanted")
+        raise CertificateError(
+            f"{'is a file' if folder.exists() else 'no such folder'}; a folder is wanted",
+            code="not-found",
+            field=str(folder),
+        )
     now, found = now or datetime.now(UTC), list[Finding]()
     files = [folder / f"{party}.crt", folder / f"{party}.key", folder / AUTHORITY_FILE]
 
@@ -101,7 +110,7 @@ def examine(folder: Path, party: str, *, addresses: Sequence[str] = (), now: dat
         try:
             text, value = check()
         except CertificateError as error:
-            found.append(Finding("wrong", str(error)))
+            found.append(Finding("wrong", str(error), error))
             return None
         found.append(Finding("right", text))
         return value
@@ -135,7 +144,12 @@ def _read_key(path: Path) -> tuple[str, PrivateKey]:
     mode = stat.S_IMODE(path.stat().st_mode)
     key = private_key_in(content, str(path))
     if mode & 0o077:
-        raise CertificateError(f"{path}: can be read by others than its owner (mode {mode:04o}); chmod 600 mends it")
+        raise CertificateError(
+            f"can be read by others than its owner (mode {mode:04o}); chmod 600 mends it",
+            code="insecure",
+            field=str(path),
+            value=mode,
+        )
     return f"{path}: a strong key that only its owner can read", key
 
 
@@ -144,14 +158,18 @@ def _read_authorities(path: Path) -> tuple[str, list[x509.Certificate]]:
     for changed in (path, path.parent):
         if changed.stat().st_mode & stat.S_IWOTH:
             raise CertificateError(
-                f"{changed}: can be changed by anybody on this machine, who then chooses whom to trust"
+                "can be changed by anybody on this machine, who then chooses whom to trust",
+                code="insecure",
+                field=str(changed),
             )
     return f"{path}: trusts {', '.join(title(each.subject) for each in trusted)}", trusted
 
 
 def _check_pair(leaf: x509.Certificate, key: PrivateKey, files: Sequence[Path]) -> tuple[str, None]:
     if key.public_key() != leaf.public_key():
-        raise CertificateError(f"{files[1]}: does not belong to {files[0]}: it is the key of another certificate")
+        raise CertificateError(
+            f"does not belong to {files[0]}: it is the key of another certificate", code="key", field=str(files[1])
+        )
     return f"{files[1]}: belongs to {files[0].name}", None
 
 
@@ -214,9 +232,9 @@ def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise CertificateError(f"{path}: no such file{_hint(path)}") from error
+        raise CertificateError(f"no such file{_hint(path)}", code="not-found", field=str(path)) from error
     except OSError as error:
-        raise CertificateError(f"{path}: cannot be read ({error.strerror})") from error
+        raise CertificateError(f"cannot be read ({error.strerror})", code="unreadable", field=str(path)) from error
 
 
 def _hint(path: Path) -> str:

@@ -20,11 +20,15 @@ def check_party_name(name: str) -> str:
     """Return a name that a party with certificates may have; :class:`CertificateError` for another."""
     if not _PARTY.fullmatch(name):
         raise CertificateError(
-            f"a party's name must be a letter, then letters, digits, '_' or '-', at most 64 in all, but got {name!r}"
+            f"a party's name must be a letter, then letters, digits, '_' or '-', at most 64 in all, but got {name!r}",
+            code="type",
+            value=name,
         )
     if name.lower() == "authority":
         raise CertificateError(
-            f"a party that has certificates cannot be called {name!r}: authority.crt is another file"
+            f"a party that has certificates cannot be called {name!r}: authority.crt is another file",
+            code="conflict",
+            value=name,
         )
     return name
 
@@ -42,11 +46,20 @@ def party_of(certificate: x509.Certificate | x509.CertificateSigningRequest, *, 
     if not names:
         names = [str(each.value) for each in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
     if not names:
-        raise CertificateError(f"{where}: names no party, neither as {URI_PREFIX}NAME nor as its common name")
+        raise CertificateError(
+            f"names no party, neither as {URI_PREFIX}NAME nor as its common name", code="identity", field=where
+        )
     if len(names) > 1:
-        raise CertificateError(f"{where}: names {len(names)} parties: {', '.join(map(repr, names))}")
+        raise CertificateError(
+            f"names {len(names)} parties: {', '.join(map(repr, names))}",
+            code="identity",
+            field=where,
+            value=tuple(names),
+        )
     if not _PARTY.fullmatch(names[0]):
-        raise CertificateError(f"{where}: names no party: {names[0]!r} cannot be the name of one")
+        raise CertificateError(
+            f"names no party: {names[0]!r} cannot be the name of one", code="identity", field=where, value=names[0]
+        )
     return names[0]
 
 
@@ -70,7 +83,9 @@ def check_address(certificate: x509.Certificate, host: str, *, where: str = "the
     if not found:
         port = "; give the host without its port" if wanted is None and ":" in host else ""
         named = f"is for {', '.join(listed)}" if listed else "names no address"
-        raise CertificateError(f"{where}: {named}, so that nobody can connect to it as {host!r}{port}")
+        raise CertificateError(
+            f"{named}, so that nobody can connect to it as {host!r}{port}", code="identity", field=where, value=host
+        )
 
 
 def fingerprint(certificate: x509.Certificate) -> str:

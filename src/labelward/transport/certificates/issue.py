@@ -49,7 +49,9 @@ def new_authority(*, name: str | None = None, days: int = AUTHORITY_DAYS, now: d
     """
     name = f"labelward authority {secrets.token_hex(3)}" if name is None else name
     if not 0 < len(name) <= _LONGEST_NAME:
-        raise CertificateError(f"the name of an authority has 1 to {_LONGEST_NAME} characters but got {name!r}")
+        raise CertificateError(
+            f"the name of an authority has 1 to {_LONGEST_NAME} characters but got {name!r}", code="range", value=name
+        )
     key, now = ec.generate_private_key(ec.SECP256R1()), _seconds(now)
     end = now + timedelta(days=_checked(days))
     builder = _builder(_called(name), _called(name), key.public_key(), now - _SKEW, end)
@@ -110,7 +112,9 @@ def sign_request(
     check_key(read.public_key(), where)
     named = party_of(read, where=where)
     if named != party:
-        raise CertificateError(f"{where}: asks for a certificate of {named!r}, where {party!r} is wanted")
+        raise CertificateError(
+            f"asks for a certificate of {named!r}, where {party!r} is wanted", code="identity", field=where, value=named
+        )
     key = read.public_key()
     assert isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey)
     names = _names(party, list(dict.fromkeys([*addresses_of(read), *addresses])))
@@ -130,8 +134,11 @@ def _signed(
     if end > signer.not_valid_after_utc:
         left = max(0, (signer.not_valid_after_utc - now).days)
         raise CertificateError(
-            f"{AUTHORITY_FILE}: the authority ends on {moment(signer.not_valid_after_utc)}, in {left} days; "
-            f"what it signs cannot be valid for {days} days"
+            f"the authority ends on {moment(signer.not_valid_after_utc)}, in {left} days; "
+            f"what it signs cannot be valid for {days} days",
+            code="range",
+            field=AUTHORITY_FILE,
+            value=days,
         )
     builder = _builder(_called(party), signer.subject, key, begin, end)
     builder = builder.add_extension(names, critical=False)
@@ -146,7 +153,7 @@ def _authority(authority: Issued) -> tuple[x509.Certificate, PrivateKey]:
     certificate = authorities_in(authority.certificate, AUTHORITY_FILE)[0]
     private = private_key_in(authority.key, "authority.key")
     if private.public_key() != certificate.public_key():
-        raise CertificateError(f"authority.key: does not belong to {AUTHORITY_FILE}")
+        raise CertificateError(f"does not belong to {AUTHORITY_FILE}", code="key", field="authority.key")
     return certificate, private
 
 
@@ -172,12 +179,16 @@ def _address(text: str) -> x509.GeneralName:
     if len(text) <= _LONGEST_HOST and all(map(_LABEL.fullmatch, labels)) and not labels[-1].isdigit():
         return x509.DNSName(text.lower())
     hint = " (without the port)" if ":" in text else ""
-    raise CertificateError(f"an address must be a DNS name such as bank.example, or an IP{hint}, but got {text!r}")
+    raise CertificateError(
+        f"an address must be a DNS name such as bank.example, or an IP{hint}, but got {text!r}", code="type", value=text
+    )
 
 
 def _checked(days: int) -> int:
     if not 1 <= days <= _MOST_DAYS:
-        raise CertificateError(f"a certificate is valid for 1 to {_MOST_DAYS} days but got {days}")
+        raise CertificateError(
+            f"a certificate is valid for 1 to {_MOST_DAYS} days but got {days}", code="range", value=days
+        )
     return days
 
 

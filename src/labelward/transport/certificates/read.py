@@ -66,7 +66,12 @@ def certificates_in(pem: bytes, where: str) -> list[x509.Certificate]:
     """
     blocks = _blocks(pem, "a certificate", where)
     if len(blocks) > _MOST_CERTIFICATES:
-        raise CertificateError(f"{where}: holds {len(blocks)} certificates; at most {_MOST_CERTIFICATES} are read")
+        raise CertificateError(
+            f"holds {len(blocks)} certificates; at most {_MOST_CERTIFICATES} are read",
+            code="range",
+            field=where,
+            value=len(blocks),
+        )
     found = [_parsed(x509.load_pem_x509_certificate, block, where) for block in blocks]
     for each in found:
         _parsed(_read_all, each, where)
@@ -79,7 +84,9 @@ def request_in(pem: bytes, where: str) -> x509.CertificateSigningRequest:
     found = _parsed(x509.load_pem_x509_csr, blocks[0], where)
     _parsed(lambda request: (request.subject, request.extensions, request.public_key()), found, where)
     if not _parsed(lambda request: request.is_signature_valid, found, where):
-        raise CertificateError(f"{where}: is not signed by its own key; it is damaged, or not the sender's own")
+        raise CertificateError(
+            "is not signed by its own key; it is damaged, or not the sender's own", code="damaged", field=where
+        )
     return found
 
 
@@ -91,11 +98,15 @@ def private_key_in(pem: bytes, where: str) -> PrivateKey:
     """
     blocks = _blocks(pem, "a private key", where)
     if len(blocks) > 1:
-        raise CertificateError(f"{where}: holds {len(blocks)} private keys; one is wanted")
+        raise CertificateError(
+            f"holds {len(blocks)} private keys; one is wanted", code="range", field=where, value=len(blocks)
+        )
     if b"ENCRYPTED" in blocks[0]:
         raise CertificateError(
-            f"{where}: is locked with a passphrase, which nobody could type when a run begins by itself; "
-            "store it without one, in a folder that only its owner can enter"
+            "is locked with a passphrase, which nobody could type when a run begins by itself; "
+            "store it without one, in a folder that only its owner can enter",
+            code="unsupported",
+            field=where,
         )
     found = _parsed(lambda block: load_pem_private_key(block, None), blocks[0], where)
     check_key(found.public_key(), where)
@@ -108,13 +119,23 @@ def check_key(key: Any, where: str) -> None:
     if isinstance(key, rsa.RSAPublicKey):
         if key.key_size < LEAST_RSA_BITS:
             raise CertificateError(
-                f"{where}: weak key, RSA of {key.key_size} bits; at least {LEAST_RSA_BITS} are wanted"
+                f"weak key, RSA of {key.key_size} bits; at least {LEAST_RSA_BITS} are wanted",
+                code="key",
+                field=where,
+                value=key.key_size,
             )
     elif not isinstance(key, ec.EllipticCurvePublicKey):
         kind = type(key).__name__.removesuffix("PublicKey").lstrip("_")
-        raise CertificateError(f"{where}: a key of kind {kind}; ECDSA (P-256, P-384) and RSA can be used")
+        raise CertificateError(
+            f"a key of kind {kind}; ECDSA (P-256, P-384) and RSA can be used", code="key", field=where, value=kind
+        )
     elif not isinstance(key.curve, ec.SECP256R1 | ec.SECP384R1):
-        raise CertificateError(f"{where}: a key on the curve {key.curve.name}; P-256 and P-384 can be used")
+        raise CertificateError(
+            f"a key on the curve {key.curve.name}; P-256 and P-384 can be used",
+            code="key",
+            field=where,
+            value=key.curve.name,
+        )
 
 
 def title(name: x509.Name) -> str:
@@ -138,12 +159,12 @@ def _blocks(pem: bytes, wanted: str, where: str) -> list[bytes]:
         kind = _NAMES.get(label, f"a block of kind {label}")
         if kind != wanted:
             beside = " as well; keep them in files of their own" if found else f", where {wanted} is wanted"
-            raise CertificateError(f"{where}: holds {kind}{beside}")
+            raise CertificateError(f"holds {kind}{beside}", code="foreign", field=where, value=kind)
         if not _WHOLE.search(match[0]):
-            raise CertificateError(f"{where}: is damaged: a block begins and does not end")
+            raise CertificateError("is damaged: a block begins and does not end", code="damaged", field=where)
         found.append(match[0])
     if not found:
-        raise CertificateError(f"{where}: {_instead(pem)}, where {wanted} is wanted")
+        raise CertificateError(f"{_instead(pem)}, where {wanted} is wanted", code="foreign", field=where)
     return found
 
 
@@ -162,7 +183,9 @@ def _parsed(read: Callable[[Any], T], what: Any, where: str) -> T:
             return read(what)
     except _CANNOT_BE_READ as error:
         reason = " ".join(str(error).split())
-        raise CertificateError(f"{where}: is damaged or of a kind that cannot be read ({reason})") from error
+        raise CertificateError(
+            f"is damaged or of a kind that cannot be read ({reason})", code="damaged", field=where
+        ) from error
 
 
 def _read_all(certificate: x509.Certificate) -> None:

@@ -34,7 +34,9 @@ def verify(certificate: x509.Certificate, signature: bytes, data: bytes) -> None
         elif isinstance(key, ec.EllipticCurvePublicKey):
             key.verify(signature, _LABEL + data, ec.ECDSA(_hash(key.curve)))
     except (InvalidSignature, ValueError, UnsupportedAlgorithm) as error:
-        raise CertificateError("a signature was not made with the key of the certificate that is shown") from error
+        raise CertificateError(
+            "a signature was not made with the key of the certificate that is shown", code="key"
+        ) from error
 
 
 def _pss() -> padding.PSS:

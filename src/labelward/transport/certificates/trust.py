@@ -18,7 +18,7 @@ from cryptography.x509.verification import (
     VerificationError,
 )
 
-from labelward.errors import CertificateError
+from labelward.errors import CertificateError, Code
 from labelward.transport.certificates.identity import party_of
 from labelward.transport.certificates.read import certificates_in, check_key, moment, title
 
@@ -82,7 +82,10 @@ def authorities_in(pem: bytes, where: str) -> list[x509.Certificate]:
     for each in found:
         if not may_sign(each):
             raise CertificateError(
-                f"{where}: {title(each.subject)} is no authority: its certificate may not sign others"
+                f"{title(each.subject)} is no authority: its certificate may not sign others",
+                code="identity",
+                field=where,
+                value=title(each.subject),
             )
     return found
 
@@ -111,7 +114,12 @@ def check_trust(
     """
     leaf, above = chain[0], list(chain[1:])
     if may_sign(leaf):
-        raise CertificateError(f"{where}: is the certificate of an authority, {title(leaf.subject)}, not of a party")
+        raise CertificateError(
+            f"is the certificate of an authority, {title(leaf.subject)}, not of a party",
+            code="identity",
+            field=where,
+            value=title(leaf.subject),
+        )
     at = min(max(now, leaf.not_valid_before_utc), leaf.not_valid_after_utc)
     ca = ExtensionPolicy.permit_all().require_present(x509.BasicConstraints, Criticality.AGNOSTIC, _is_authority)
     ca = ca.may_be_present(x509.KeyUsage, Criticality.AGNOSTIC, _signs)
@@ -120,20 +128,25 @@ def check_trust(
     try:
         return builder.build_client_verifier().verify(leaf, above).chain[-1]
     except (VerificationError, ValueError) as error:
-        why = _distrusted(leaf, above, trusted, at)
-        reason = str(error).partition(" (encountered")[0]
-        raise CertificateError(f"{where}: {why or f'is not believed: {reason}'}") from error
+        reason = str(error).partition(" (encountered")[0]  # a sentence of cryptography's, without its internals
+        code, why = _distrusted(leaf, above, trusted, at) or ("identity", f"is not believed: {reason}")
+        raise CertificateError(why, code=code, field=where) from error
 
 
 def check_time(certificate: x509.Certificate, where: str, *, now: datetime) -> timedelta:
     """Return how long a certificate is still valid; :class:`CertificateError` outside its time."""
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now > end:
-        raise CertificateError(f"{where}: expired on {moment(end)}; here it is {moment(now)}")
+        raise CertificateError(
+            f"expired on {moment(end)}; here it is {moment(now)}", code="expired", field=where, value=end
+        )
     if now < begin:
         raise CertificateError(
-            f"{where}: valid only from {moment(begin)}, and here it is {moment(now)}: "
-            "is a clock wrong, here or where it was made?"
+            f"valid only from {moment(begin)}, and here it is {moment(now)}: "
+            "is a clock wrong, here or where it was made?",
+            code="expired",
+            field=where,
+            value=begin,
         )
     return end - now
 
@@ -142,7 +155,7 @@ def check_party(certificate: x509.Certificate, party: str | None, where: str) ->
     """Return the party that a certificate names; :class:`CertificateError` where it is not the one that is wanted."""
     named = party_of(certificate, where=where)
     if party is not None and named != party:
-        raise CertificateError(f"{where}: names {named!r}, where {party!r} is wanted")
+        raise CertificateError(f"names {named!r}, where {party!r} is wanted", code="identity", field=where, value=named)
     return named
 
 
@@ -152,7 +165,7 @@ def check_use(certificate: x509.Certificate, use: Use | None, where: str) -> Non
     lacking = [use] if use else ["client", "server"]
     if not allowed.intersection(lacking):
         words = " and ".join(f"'{each} authentication' (needed to {_ROLES[each]})" for each in lacking)
-        raise CertificateError(f"{where}: lacks the use {words}")
+        raise CertificateError(f"lacks the use {words}", code="unsupported", field=where, value=tuple(lacking))
 
 
 def uses_of(certificate: x509.Certificate) -> set[Use]:
@@ -171,7 +184,7 @@ def uses_of(certificate: x509.Certificate) -> set[Use]:
 
 def _distrusted(
     leaf: x509.Certificate, above: list[x509.Certificate], trusted: Sequence[x509.Certificate], at: datetime
-) -> str | None:
+) -> tuple[Code, str] | None:
     """Return why a chain leads to no trusted authority, following it upwards; None where it seems to."""
     known = ", ".join(sorted({title(each.subject) for each in trusted}))
     current, left = leaf, list(above)
@@ -179,13 +192,14 @@ def _distrusted(
         whose = "" if current is leaf else f"the authority {title(current.subject)} that stands above it "
         algorithm = current.signature_hash_algorithm
         if algorithm is not None and algorithm.name in _OLD_HASHES:
-            return f"{whose}is signed with {algorithm.name.upper()}, which can be forged; SHA-256 is wanted"
+            reason = f"{whose}is signed with {algorithm.name.upper()}, which can be forged; SHA-256 is wanted"
+            return "insecure", reason
         signer = next((each for each in trusted if _signed(current, each)), None)
         if signer is not None:
             return _ended(signer, at, f"{AUTHORITY_FILE}: the authority ")
         step = next((each for each in left if _signed(current, each)), None)
         if step is None:
-            return f"{whose}{_stranger(current, trusted, known)}"
+            return "identity", f"{whose}{_stranger(current, trusted, known)}"
         if ended := _ended(step, at, "the authority "):
             return ended
         left.remove(step)
@@ -204,12 +218,12 @@ def _stranger(certificate: x509.Certificate, trusted: Sequence[x509.Certificate]
     return f"is signed by an authority that is not in {AUTHORITY_FILE}: by {issuer}, where {known} is trusted"
 
 
-def _ended(authority: x509.Certificate, at: datetime, what: str) -> str | None:
+def _ended(authority: x509.Certificate, at: datetime, what: str) -> tuple[Code, str] | None:
     try:
         check_key(authority.public_key(), what + title(authority.subject))
         check_time(authority, what + title(authority.subject), now=at)
     except CertificateError as error:
-        return str(error)
+        return error.code or "identity", str(error)
     return None
 
 

@@ -54,13 +54,23 @@ class Core(msgspec.Struct, frozen=True, array_like=True):
     def check(self, *, run: str, source: str, target: str) -> None:
         """Raise a :class:`HandshakeError` where this is not said by ``source`` to ``target`` about ``run``."""
         if self.version != VERSION:
-            raise HandshakeError(f"{source!r} speaks version {self.version} of the transport, {target!r} {VERSION}")
+            raise HandshakeError(
+                f"{source!r} speaks version {self.version} of the transport, {target!r} {VERSION}",
+                code="disagreement",
+                value=self.version,
+            )
         if (self.source, self.target) != (source, target):
-            raise HandshakeError(f"a greeting of {self.source!r} to {self.target!r}, not of {source!r} to {target!r}")
+            raise HandshakeError(
+                f"a greeting of {self.source!r} to {self.target!r}, not of {source!r} to {target!r}",
+                code="identity",
+                value=(self.source, self.target),
+            )
         if self.run != run:
-            raise HandshakeError(f"{source!r} takes part in another run ({plain(self.run)}; not {run})")
+            raise HandshakeError(
+                f"{source!r} takes part in another run ({plain(self.run)}; not {run})", code="other-run", value=self.run
+            )
         if len(self.incarnation) != INCARNATION or len(self.ephemeral) != 32:
-            raise HandshakeError(f"{source!r} sent a greeting that is damaged")
+            raise HandshakeError(f"{source!r} sent a greeting that is damaged", code="malformed")
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
@@ -85,7 +95,7 @@ def decode(raw: bytes | memoryview, kind: type[S]) -> S:
     try:
         return msgspec.msgpack.decode(raw, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise CodecError("a greeting that cannot be read") from error
+        raise CodecError("a greeting that cannot be read", code="malformed") from error
 
 
 def digest(core: bytes) -> bytes:
@@ -131,7 +141,7 @@ def derive(private: Any, peer: bytes, *, me: str, them: str, mine: bytes, theirs
     try:
         shared = private.exchange(X25519PublicKey.from_public_bytes(peer))
     except ValueError as error:
-        raise HandshakeError(f"{them!r} sent a key that cannot be used") from error
+        raise HandshakeError(f"{them!r} sent a key that cannot be used", code="key") from error
     salt = hashlib.sha256(_LABEL + b"".join(sorted((mine, theirs)))).digest()
 
     def key(purpose: bytes, sender: str, length: int = 32) -> bytes:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, Final
 
-from labelward.errors import PeerError, PeerRestarted
-from labelward.transport.base import Transport
+from labelward.errors import Code, PeerError, PeerRestarted
+from labelward.transport.base import Failure, Transport, failed
 from labelward.transport.grpc.envelope import CHUNK, plain
 from labelward.transport.grpc.records import Chunk, End, Failed, chunk
 
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from labelward.transport.grpc.session import Session
     from labelward.transport.grpc.station import Station
 
-__all__ = ["Attempt", "NetworkEnd", "cost", "why"]
+__all__ = ["Attempt", "NetworkEnd", "cost", "said", "told"]
 
 _LOOK = 1.0  # seconds between two looks at the clock
+_FAILED: Final[Code] = "peer-failed"
+_CODES: Final[tuple[Code, ...]] = ("disagreement", "peer-gone", "peer-silent", _FAILED, "peer-message", "malformed")
 _EACH = 256  # bytes that a message takes beside its content while it waits
 
 
@@ -56,7 +59,7 @@ class Attempt:
     def take(self, peer: Peer, item: Chunk | End | Failed) -> None:
         """Deal with what a peer sent in this attempt."""
         if isinstance(item, Failed):
-            self.stop(PeerError(plain(item.party), plain(item.reason)))
+            self.stop(said(item))
         elif isinstance(item, End):
             if self.running and peer.name not in self.left:
                 self.inbox.append((peer.name, b"", None))
@@ -84,12 +87,14 @@ class NetworkEnd(Transport):
         """Seal and hand over, chunk by chunk; waits while the peer has too much that it did not acknowledge."""
         limit = self._station.endpoint.message_limit
         if peer not in self._station.peers:
-            raise PeerError(peer, "is not a party of this run")
+            raise PeerError(peer, "is not a party of this run", code="unknown", value=peer)
         if len(frame) > limit:
             self._oversize = PeerError(
                 self.party,
                 f"has a message of {len(frame)} bytes for {peer!r}, over the limit of {limit} bytes "
                 f"(message_limit at {self.party!r})",
+                code="peer-message",
+                value=len(frame),
             )
             raise self._oversize
         view, name = memoryview(frame), self._attempt.name
@@ -115,13 +120,13 @@ class NetworkEnd(Transport):
                 session.release(cost(frame))
             return sender, frame
 
-    def fail(self, reason: str) -> None:
+    def fail(self, failure: Failure) -> None:
         """Tell the peers that the run has failed here, or where it began to fail if that is known."""
         with self._station.lock:
             attempt = self._attempt
-            attempt.stop(self._oversize or PeerError(self.party, f"failed: {reason}"))
+            attempt.stop(self._oversize or failure.at(self.party))
             if attempt.failure is not None and not attempt.interrupted:
-                self._station.broadcast(Failed(attempt.name, attempt.failure.peer, why(attempt.failure)))
+                self._station.broadcast(told(attempt.name, attempt.failure))
             self._station.lock.notify_all()
 
     def close(self) -> None:
@@ -141,10 +146,9 @@ class NetworkEnd(Transport):
 
     def _check(self) -> None:
         if self._attempt.failure is not None:
-            failure = self._attempt.failure
-            raise type(failure)(failure.peer, why(failure))
+            raise copy(self._attempt.failure)
         if self._attempt.closed:
-            raise PeerError(self.party, "has already ended")
+            raise PeerError(self.party, "has already ended", code="peer-gone")
 
     def _session(self, name: str) -> Session:
         """Wait until there is room in the session with the process that takes part in this attempt."""
@@ -153,7 +157,7 @@ class NetworkEnd(Transport):
         while True:
             self._check()
             if name in attempt.left:
-                raise PeerError(name, "has already ended")
+                raise PeerError(name, "has already ended", code="peer-gone")
             session, now = peer.session, time.monotonic()
             present = session is not None and session.incarnation == attempt.incarnations[name]
             if session is not None and present and session.room:
@@ -162,7 +166,9 @@ class NetworkEnd(Transport):
             if taken != progress[0]:
                 progress = (taken, now)
             elif now - progress[1] > patience:
-                raise PeerError(name, f"has not taken what was sent to it for {patience:g} s")
+                raise PeerError(
+                    name, f"has not taken what was sent to it for {patience:g} s", code="peer-silent", value=patience
+                )
             lock.wait(_LOOK)
 
 
@@ -171,6 +177,12 @@ def cost(content: bytes | memoryview) -> int:
     return len(content) + _EACH
 
 
-def why(error: PeerError) -> str:
-    """Return an error's reason without the name of the party."""
-    return str(error).partition(": ")[2]
+def told(attempt: bytes, error: PeerError) -> Failed:
+    """Return what peers are told of an error: whom it names, its reason and its code; no value."""
+    return Failed(attempt, error.peer, error.reason, error.code if error.code in _CODES else _FAILED)
+
+
+def said(item: Failed) -> PeerError:
+    """Return the error that a peer told of; a code that it may not tell says only that the party has failed."""
+    code = next((code for code in _CODES if code == item.code), _FAILED)
+    return failed(plain(item.party), plain(item.reason), code)

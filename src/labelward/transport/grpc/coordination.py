@@ -28,11 +28,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Final
 
 from labelward.errors import CodecError, PeerError, PeerRestarted
+from labelward.transport.base import Failure
 from labelward.transport.grpc.agreement import INCARNATION
-from labelward.transport.grpc.attempt import Attempt, why
+from labelward.transport.grpc.attempt import Attempt, said, told
 from labelward.transport.grpc.envelope import plain
 from labelward.transport.grpc.peer import Peer
 from labelward.transport.grpc.records import (
@@ -69,7 +71,7 @@ class _Side:
         """A peer has come, or come back as another process."""
         attempt = self.station.attempt
         if attempt is not None and attempt.running and attempt.incarnations.get(peer.name) in peer.retired:
-            attempt.stop(PeerRestarted(peer.name, "came back as a new process"))
+            attempt.stop(PeerRestarted(peer.name, "came back as a new process", code="peer-restarted"))
         self.station.lock.notify_all()
 
     def on_note(self, peer: Peer, content: Note) -> None:
@@ -80,23 +82,29 @@ class _Side:
     def fail(self, reason: str) -> None:
         """Tell all peers that the run has failed here, outside of any attempt."""
         with self.station.lock:
-            self.station.broadcast(Failed(b"", self.station.endpoint.party, f"failed: {reason}"))
+            error = Failure("peer-failed", reason).at(self.station.endpoint.party)
+            self.station.broadcast(told(b"", error))
 
     def _look(self, missing: Iterable[Peer], began: float) -> None:
         """Raise what ends the waiting; otherwise wait a little. A failure is passed on to those who wait as well."""
         station, missing = self.station, list(missing)
         if station.fatal is not None:
-            raise type(station.fatal)(station.fatal.peer, why(station.fatal))
+            raise copy(station.fatal)
         for peer in self.peers.values():
             if peer.standing.failed is not None:
                 failed, peer.standing.failed = peer.standing.failed, None
-                raise PeerError(plain(failed.party), plain(failed.reason))
+                raise said(failed)
         for peer in missing:
             error = station.missing(peer, began)
             if error is None and time.monotonic() - began > station.endpoint.silence:
-                error = PeerError(peer.name, f"is there, but has not come so far for {station.endpoint.silence:g} s")
+                error = PeerError(
+                    peer.name,
+                    f"is there, but has not come so far for {station.endpoint.silence:g} s",
+                    code="peer-silent",
+                    value=station.endpoint.silence,
+                )
             if error is not None:
-                station.broadcast(Failed(b"", error.peer, why(error)))
+                station.broadcast(told(b"", error))
                 raise error
         self._tell(missing, began)
         station.lock.wait(_LOOK)
@@ -131,7 +139,7 @@ class Active(_Side):
         if isinstance(content, Ready) and content.begun == standing.begun:
             standing.ready, standing.saved, standing.failed = True, content.saved, None
             if attempt is not None and attempt.running:
-                attempt.stop(PeerRestarted(peer.name, "asks for a new attempt"))
+                attempt.stop(PeerRestarted(peer.name, "asks for a new attempt", code="peer-restarted"))
         elif isinstance(content, Saved):
             standing.saved = True
         elif isinstance(content, Acknowledged):
@@ -178,7 +186,9 @@ class Active(_Side):
             while missing := [peer for peer in self.peers.values() if not peer.standing.saved]:
                 for peer in missing:
                     if peer.standing.ready:
-                        raise PeerRestarted(peer.name, "came back without its share of the model")
+                        raise PeerRestarted(
+                            peer.name, "came back without its share of the model", code="peer-restarted"
+                        )
                 self._look(missing, began)
         mark()
         station.log("finished", {})
@@ -188,7 +198,7 @@ class Active(_Side):
         if peer.session is not None and not peer.standing.called:
             failure = self.station.attempt.failure if self.station.attempt else None
             party = failure.peer if failure else self.station.endpoint.party
-            reason = why(failure) if failure else "came back as a new process"
+            reason = failure.reason if failure else "came back as a new process"
             peer.session.push(note(Call(party, reason)))
             peer.standing.called = True
 
@@ -243,11 +253,11 @@ class Passive(_Side):
         if isinstance(content, Call):
             self._called, self._next = content, None
             if attempt is not None and attempt.running:
-                attempt.stop(PeerRestarted(plain(content.party), plain(content.reason)))
+                attempt.stop(PeerRestarted(plain(content.party), plain(content.reason), code="peer-restarted"))
         elif isinstance(content, Begin):
             names, sizes = set(content.incarnations), {len(each) for each in content.incarnations.values()}
             if len(content.attempt) != ATTEMPT or names != set(self.station.endpoint.parties) or sizes != {INCARNATION}:
-                raise CodecError("an attempt that is not of the parties of this run")
+                raise CodecError("an attempt that is not of the parties of this run", code="peer-message")
             self._next, self._called = content, None
             peer.standing.begun += 1
         elif isinstance(content, Finished):
@@ -279,7 +289,7 @@ class Passive(_Side):
             self.active.standing.told = ""
             while not self.over:
                 if self._called is not None:
-                    raise PeerRestarted(plain(self._called.party), plain(self._called.reason))
+                    raise PeerRestarted(plain(self._called.party), plain(self._called.reason), code="peer-restarted")
                 self._say("saved", Saved())
                 self._look([self.active], began)
             self._known = True  # not before it is marked, and not at all where that fails

@@ -19,7 +19,7 @@ def host_port(address: str, field: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not (colon and host and port.isdecimal() and int(port) < 65536) or (":" in host and not bracketed):
-        raise InputError(f"{field} = {address!r} is no HOST:PORT")
+        raise InputError(f"{field} = {address!r} is no HOST:PORT", code="type", value=address)
     return (host[1:-1] if bracketed else host), int(port)
 
 
@@ -59,17 +59,27 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         if self.party not in self.parties or len(self.parties) < 2 or len(set(self.parties)) != len(self.parties):
-            raise InputError(f"parties = {list(self.parties)} are not two or more, {self.party!r} among them")
+            raise InputError(
+                f"parties = {list(self.parties)} are not two or more, {self.party!r} among them",
+                code="conflict",
+                value=self.parties,
+            )
         if (self.party == self.listener) != (self.listen is not None):
-            raise InputError(f"listen is for the listener {self.listener!r} only, and it needs one")
+            raise InputError(
+                f"listen is for the listener {self.listener!r} only, and it needs one",
+                code="conflict",
+                value=self.listen,
+            )
         if any(not 0 < len(name.encode()) < 256 for name in (*self.parties, self.listener)):
-            raise InputError("the name of a party has 1 to 255 bytes")
+            raise InputError("the name of a party has 1 to 255 bytes", code="range")
         host_port(self.address, "address")
         if self.listen is not None:
             host_port(self.listen, "listen")
         for field in ("timeout", "message_limit", "heartbeat", "silence"):
             if not getattr(self, field) > 0:
-                raise InputError(f"{field} = {getattr(self, field)!r} is not positive")
+                raise InputError(
+                    f"{field} = {getattr(self, field)!r} is not positive", code="range", value=getattr(self, field)
+                )
 
     @property
     def active(self) -> str:

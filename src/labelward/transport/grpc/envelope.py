@@ -82,17 +82,19 @@ def unpack(raw: bytes) -> Envelope:
         CodecError: it is too large, of an unknown kind or version, or torn.
     """
     if len(raw) > LARGEST:
-        raise CodecError(f"an envelope of {len(raw)} bytes is over the limit of {LARGEST} bytes")
+        raise CodecError(
+            f"an envelope of {len(raw)} bytes is over the limit of {LARGEST} bytes", code="malformed", value=len(raw)
+        )
     if len(raw) < _FIXED or not raw.startswith(_MAGIC):
-        raise CodecError("no envelope of this version")
+        raise CodecError("no envelope of this version", code="malformed")
     kind, here, there = raw[_FIXED - 3 : _FIXED]
     limit, start = _LIMITS.get(kind), _FIXED + here + there
     if limit is None or len(raw) < start or len(raw) - start > limit:
-        raise CodecError(f"an envelope of kind {kind} and {len(raw)} bytes is not known")
+        raise CodecError(f"an envelope of kind {kind} and {len(raw)} bytes is not known", code="malformed", value=kind)
     try:
         source, target = raw[_FIXED : _FIXED + here].decode(), raw[_FIXED + here : start].decode()
     except UnicodeDecodeError as error:
-        raise CodecError("an envelope names no party") from error
+        raise CodecError("an envelope names no party", code="malformed") from error
     return Envelope(kind, source, target, memoryview(raw)[start:])
 
 

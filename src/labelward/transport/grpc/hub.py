@@ -148,9 +148,9 @@ class Hub:
         content = envelope.unpack(raw)
         if content.source != member.register.party or content.target not in self.parties:
             source, target = envelope.plain(content.source), envelope.plain(content.target)
-            raise CodecError(f"an envelope from {source!r} to {target!r}")
+            raise CodecError(f"an envelope from {source!r} to {target!r}", code="identity", value=(source, target))
         if content.kind in (envelope.WELCOME, envelope.ABSENT):
-            raise CodecError("an envelope that only a hub may send")
+            raise CodecError("an envelope that only a hub may send", code="peer-message", value=content.kind)
         if content.target == self.name and self._deliver is not None:
             self._deliver(raw)
         else:

@@ -93,7 +93,7 @@ class Link:
                 was_up, reason, final = self._connect()
                 pause = _FIRST if was_up else pause
                 if final:
-                    self._station.end(PeerError(self._endpoint.party, reason))
+                    self._station.end(PeerError(self._endpoint.party, reason, code="peer-failed"))
                     return
             if self._closing.is_set():
                 return
@@ -144,7 +144,7 @@ class Link:
 
     def _up(self, raw: bytes, outbox: Outbox) -> bool:
         if raw != self._sign:
-            raise CertificateError("the listener does not speak this protocol")
+            raise CertificateError("the listener does not speak this protocol", code="foreign")
         self._outbox = outbox
         if self._closing.is_set():
             outbox.close()

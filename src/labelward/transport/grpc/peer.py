@@ -195,9 +195,9 @@ class Peer:
         core = decode(raw, Core)
         core.check(run=self._run, source=self.name, target=self.me)
         if core.incarnation in self.retired:
-            raise HandshakeError(f"a newer process of {self.name!r} has taken this one's place")
+            raise HandshakeError(f"a newer process of {self.name!r} has taken this one's place", code="peer-restarted")
         if self.session is not None and core.incarnation == self.session.incarnation:
-            raise HandshakeError(f"{self.name!r} changed its keys without a new process")
+            raise HandshakeError(f"{self.name!r} changed its keys without a new process", code="peer-message")
         certificate = verify_peer(core.chain, self._credentials.authority, self.name)
         return Candidate(core=core, digest=known, certificate=certificate)
 

@@ -72,11 +72,15 @@ class End(_Base, frozen=True):
 
 
 class Failed(_Base, frozen=True):
-    """The run has failed at ``party``; an empty ``attempt``: between attempts."""
+    """The run has failed at ``party``; an empty ``attempt``: between attempts.
+
+    ``code`` is that of the error, as far as peers may know it; a party that leaves it out has just failed.
+    """
 
     attempt: bytes
     party: str
     reason: str
+    code: str = "peer-failed"
 
 
 class Saved(_Base, frozen=True):
@@ -130,14 +134,14 @@ def read(record: bytes) -> Chunk | Note:
             content: Note = _DECODER.decode(memoryview(record)[1:])
             return content
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise CodecError("a record that is no note of this version") from error
+            raise CodecError("a record that is no note of this version", code="malformed") from error
     if len(record) < _HEAD or record[0] != _CHUNK or record[1] > _FIRST | _LAST:
-        raise CodecError("a record of an unknown kind")
+        raise CodecError("a record of an unknown kind", code="malformed")
     first, start = bool(record[1] & _FIRST), _HEAD
     if first:
         start += _TOTAL
         if len(record) < start:
-            raise CodecError("a torn record")
+            raise CodecError("a torn record", code="malformed")
     total = int.from_bytes(record[_HEAD:start], "big")
     return Chunk(record[2:_HEAD], first, bool(record[1] & _LAST), total, memoryview(record)[start:])
 
@@ -162,16 +166,20 @@ class Assembler:
         if part.first:
             self.drop()
             if part.total > self._limit:
-                raise Oversize(f"sent a message of {part.total} bytes, over the limit of {self._limit} bytes")
+                raise Oversize(
+                    f"sent a message of {part.total} bytes, over the limit of {self._limit} bytes",
+                    code="range",
+                    value=part.total,
+                )
             self._total = part.total
         elif self._total < 0:
-            raise CodecError("a chunk of a message that was not begun")
+            raise CodecError("a chunk of a message that was not begun", code="malformed")
         self._buffer.write(part.data)
         size = self._buffer.tell()
         if size > self._total or (part.last and size != self._total):
             total = self._total
             self.drop()
-            raise CodecError(f"chunks of {size} bytes where {total} were announced")
+            raise CodecError(f"chunks of {size} bytes where {total} were announced", code="malformed", value=size)
         if not part.last:
             return None
         frame = self._buffer.getvalue()

@@ -104,7 +104,9 @@ class Listener:
         try:
             self.port = self._server.add_secure_port(listen, secure)
         except RuntimeError as error:
-            raise InputError(f"listen = {listen!r}: cannot listen there") from error
+            raise InputError(
+                "cannot listen there", code="unsupported", field=f"listen = {listen!r}", value=listen
+            ) from error
         self._server.start()
         self._heartbeat, self._closed = heartbeat, threading.Event()
         self._ticker = threading.Thread(target=self._tick, daemon=True, name="labelward-hub-heartbeat")
@@ -190,4 +192,9 @@ def _look_at_port(listen: str) -> None:
                 errno.EADDRNOTAVAIL: "this machine does not have that address",
                 errno.EACCES: "this user may not listen at that port",
             }
-            raise InputError(f"listen = {listen!r}: {words.get(error.errno or 0, error.strerror)}") from error
+            raise InputError(
+                f"{words.get(error.errno or 0, error.strerror)}",
+                code="unsupported",
+                field=f"listen = {listen!r}",
+                value=listen,
+            ) from error

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from labelward.errors import CodecError, PeerError
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc.agreement import INCARNATION
-from labelward.transport.grpc.attempt import Attempt, cost
+from labelward.transport.grpc.attempt import Attempt, cost, told
 from labelward.transport.grpc.endpoint import Endpoint, Log
 from labelward.transport.grpc.peer import Peer
 from labelward.transport.grpc.records import Chunk, End, Failed, Note, Oversize, note, read
@@ -83,7 +83,9 @@ class Station:
         try:
             yield
         except Exception as error:
-            self.end(PeerError(self.endpoint.party, f"failed: {type(error).__name__} in its network"))
+            self.end(
+                PeerError(self.endpoint.party, f"failed: {type(error).__name__} in its network", code="peer-failed")
+            )
             raise
 
     def deliver(self, raw: bytes) -> None:
@@ -152,7 +154,7 @@ class Station:
         limit = self.endpoint.timeout
         if time.monotonic() - max(peer.heard, since) <= limit:
             return None
-        return PeerError(peer.name, f"away for {limit:g} s (last: {self.reason(peer)})")
+        return PeerError(peer.name, f"away for {limit:g} s (last: {self.reason(peer)})", code="peer-gone", value=limit)
 
     def reason(self, peer: Peer) -> str:
         """Return why a peer is not there, as far as is known."""
@@ -209,8 +211,9 @@ class Station:
         session = peer.session
         if session is not None and session.flooded:
             if peer.standing.failed is None:
-                peer.standing.failed = Failed(b"", peer.name, _FLOODED)
-                self._stop(peer, _FLOODED)
+                error = PeerError(peer.name, _FLOODED, code="peer-message")
+                peer.standing.failed = told(b"", error)
+                self._stop(error)
             return
         try:
             item = read(record)
@@ -219,7 +222,7 @@ class Station:
             else:
                 self.on_note(peer, item)  # type: ignore[arg-type]
         except CodecError as error:
-            self._stop(peer, f"sent a record that cannot be used: {error}")
+            self._stop(PeerError(peer.name, f"sent a record that cannot be used: {error}", code="malformed"))
         if session is not None:
             session.acknowledge()
 
@@ -229,7 +232,8 @@ class Station:
             try:
                 attempt.take(peer, item)
             except Oversize as error:
-                self._stop(peer, f"{error} (message_limit at {self.endpoint.party!r})")
+                reason = f"{error} (message_limit at {self.endpoint.party!r})"
+                self._stop(PeerError(peer.name, reason, code="peer-message", value=error.value))
         elif self._later(name):
             peer.standing.held.append((name, item))
             if peer.session is not None:
@@ -245,13 +249,13 @@ class Station:
             attempt is None or attempt.name[:INCARNATION] != incarnation or name > attempt.name
         )
 
-    def _stop(self, peer: Peer, reason: str) -> None:
+    def _stop(self, error: PeerError) -> None:
         """What a peer sent ends the run, here and, with the reason, everywhere."""
-        self.log("refused", {"peer": peer.name, "reason": reason})
+        self.log("refused", {"peer": error.peer, "reason": error.reason})
         attempt = self.attempt
         if attempt is not None and attempt.running:
-            attempt.stop(PeerError(peer.name, reason))
-            self.broadcast(Failed(attempt.name, peer.name, reason))
+            attempt.stop(error)
+            self.broadcast(told(attempt.name, error))
 
 
 def _kept(item: Chunk | End | Failed) -> int:
