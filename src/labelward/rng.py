@@ -71,6 +71,12 @@ class PrivateSeed:
         key = hashlib.sha256(f"{seed}\x1f{index}\x1f{purpose}".encode()).digest()
         return _generator(hmac.digest(self._secret, key, "sha256"))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PrivateSeed) and hmac.compare_digest(self._secret, other._secret)
+
+    def __hash__(self) -> int:
+        return hash(self._secret)
+
     def __repr__(self) -> str:
         return "PrivateSeed(...)"  # a log must not hold the secret
 

@@ -227,6 +227,10 @@ def make_rehearsal(
         if len(rows) and not weights[rows].any():
             raise DataError(f"every {name} row has weight 0", code="rows", field=named[1], value=name)
     values, bins = targets.values.astype(np.float64), targets.values
+    if targets.classes and len(np.unique(values[sides.train])) == 1:
+        only = targets.classes[int(values[sides.train][0])]
+        reason = f"every training row has class {only!r}; there is nothing to learn"
+        raise DataError(reason, code="labels", field=named[1], value=only)
     if targets.task == "regression":
         learned = values[sides.train]
         if (learned == learned[0]).all():

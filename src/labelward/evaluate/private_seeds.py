@@ -75,7 +75,7 @@ def resolve_seeds(parties: Iterable[str], folder: Path | None = None, repeat: Se
         found = {**earlier, **found}
     own = {} if folder is None else stored_seeds(folder)
     for party, seed in own.items():
-        if party in found and found[party].hex() != seed.hex():
+        if party in found and found[party] != seed:
             raise OutputError(
                 f"its run draws otherwise for {party!r} than the one to repeat; choose another folder, or --force",
                 code="other-run",
