@@ -387,6 +387,6 @@ def study_page(out: Path) -> Path:
     """Render the page of the study of ID2Graph's options from its folder alone, and return where it lies."""
     tables = OPTIONS.data(["breast_cancer"], every=False)
     parts = OPTIONS.chosen([])
-    jobs = {task: load_job(out / task.path / "job.toml") for task in OPTIONS.tasks(parts, tables, 1)}
+    jobs = {task: OPTIONS.job(task, "breast_cancer") for task in OPTIONS.tasks(parts, tables, 1)}
     outcome = Outcome(study=OPTIONS, parts=parts, tables=tables, seeds=1, jobs=jobs, missing={}, failed={})
     return write_study(StudyReport(outcome, out), out)

@@ -28,7 +28,7 @@ def main(names: list[str]) -> None:
     for name in names or CASES:
         case, path, start = CASES[name], HERE / "values" / f"{name.replace(' ', '-')}.json", time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
-            values = found_values(case, Path(folder))
+            values = found_values(name, Path(folder))
         stored = read_values(path)[0] if path.exists() else None
         changed = "new" if stored is None else f"{sum(1 for _ in differences(stored, values))} values differ"
         write_values(path, case.about, values, case.tolerances)

@@ -26,7 +26,7 @@ def stored_in(name: str) -> Path:
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_has_changed(name: str, tmp_path: Path) -> None:
     stored, tolerances = read_values(stored_in(name))
-    found = list(differences(stored, found_values(CASES[name], tmp_path), tolerances))
+    found = list(differences(stored, found_values(name, tmp_path), tolerances))
     if found:
         more = f"\n  ... and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         told = "\n  ".join(found[:_SHOWN])
