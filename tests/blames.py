@@ -1,4 +1,4 @@
-"""What a refusal must say where code, field and value alone leave it open: a peer's message, or a word of the reason."""
+"""What a refusal must say where code, field and value leave it open: a peer's message, or a word of the reason."""
 
 from __future__ import annotations
 

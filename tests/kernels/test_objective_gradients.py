@@ -220,6 +220,7 @@ def test_labels_that_do_not_fit_are_named(name: str, bad: float) -> None:
     own.check(np.array([0.0, 1.0]))
     with refused_about("row 1,", DataError, "labels") as caught:
         own.check(np.array([0.0, bad, 1.0]))
+    np.testing.assert_equal(caught.value.value, bad)
 
 
 def test_objectives_and_metrics_that_do_not_fit_are_refused() -> None:

@@ -257,7 +257,7 @@ def test_names_that_could_lead_elsewhere(tmp_path: Path, name: str) -> None:
 
 
 def test_bad_numbers(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="keep .* 0"):
+    with pytest.raises(ValueError, match=r"keep .* 0"):
         Checkpoints(tmp_path, keep=0)
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -302,7 +303,7 @@ def test_a_transcript_that_cannot_be_finished_fails_the_run(monkeypatch: pytest.
 _INTERRUPTED = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {folders!r}
 from test_conversation import live
 from labelward.messages.tree import TrainingEnd
 
@@ -328,8 +329,8 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_ends_all_parties() -> None:
-    folder = __file__.rpartition("/")[0]
-    script = [sys.executable, "-c", _INTERRUPTED.format(folder=folder)]
+    folders = [str(folder) for folder in Path(__file__).parents[:2]]
+    script = [sys.executable, "-c", _INTERRUPTED.format(folders=folders)]
     with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
