@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from loopback import RUN, kill, network, networks, together
 
+from blames import blamed
 from labelward.errors import PeerRestarted
 from labelward.transport.base import Transport
 from labelward.transport.grpc import Network, envelope
@@ -107,7 +108,7 @@ def test_the_active_party_that_comes_back_begins_anew() -> None:
         kill(made["bank"])
         made["bank"] = network("bank", THREE, port)
         for other in ("telco", "shop"):
-            with pytest.raises(PeerRestarted, match="bank"):
+            with blamed("bank", "peer-restarted", kind=PeerRestarted):
                 ends[other].receive(30.0)
         again = attempts(made)
         again["bank"].send("shop", b"again")
