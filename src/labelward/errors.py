@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import copy
 from difflib import get_close_matches
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 __all__ = [
     "LEAST_LIKENESS",
@@ -58,6 +58,7 @@ __all__ = [
 LEAST_LIKENESS = 0.65
 """Of a name that is suggested, as :func:`difflib.get_close_matches` has it: one letter of three may be wrong."""
 
+Translated = TypeVar("Translated", bound="LabelwardError")
 
 Code = Literal[
     # a setting: a key of the job file, an option, an argument
@@ -140,8 +141,22 @@ class LabelwardError(Exception):
         moved.args = (f"{place}: {self}",)
         return moved
 
+    def under(self, section: str) -> Self:
+        """Return the same error with its field, and its text, in a section: ``kind`` becomes ``[model] kind``.
 
-def _restore(kind: type[LabelwardError], args: tuple[Any, ...], state: dict[str, Any]) -> LabelwardError:
+        Args:
+            section: as the text has it; a colon at its end is no part of the field.
+        """
+        moved = copy(self)
+        moved.args, moved.field = (f"{section} {self}",), f"{section.rstrip(':')} {self.field}".rstrip()
+        return moved
+
+    def translated(self, kind: type[Translated]) -> Translated:
+        """Return it as an error of another class, which says the same."""
+        return _restore(kind, self.args, self.__dict__)
+
+
+def _restore(kind: type[Translated], args: tuple[Any, ...], state: dict[str, Any]) -> Translated:
     error = kind.__new__(kind)
     error.args = args
     error.__dict__.update(state)

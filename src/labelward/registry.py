@@ -49,18 +49,22 @@ class Registry(Generic[T]):
         """
         known = self.classes()
         if kind not in known:
-            raise JobError(unknown_name(self.what, kind, known))
+            raise JobError(unknown_name(self.what, kind, known), code="unknown", value=kind)
         cls: Any = known[kind]
         names = {field.name: field for field in fields(cls) if field.init}
         for name in params:
             if name not in names:
-                raise JobError(unknown_name(f"parameter of {self.what} {kind!r}", name, names))
+                raise JobError(
+                    unknown_name(f"parameter of {self.what} {kind!r}", name, names), code="unknown", value=name
+                )
         for name, field in names.items():
             if name not in params and field.default is MISSING and field.default_factory is MISSING:
-                raise JobError(f"{self.what} {kind!r} needs a value for {name!r}; there is no default")
+                raise JobError(
+                    f"{self.what} {kind!r} needs a value for {name!r}; there is no default", code="missing", value=name
+                )
         try:
             made: T = cls(**params)
         except InputError as error:
-            text = str(error)
-            raise JobError(text if text.startswith("[") else f"{self.what} {kind!r}: {text}") from error
+            placed = error if error.field.startswith("[") else error.within(f"{self.what} {kind!r}")
+            raise placed.translated(JobError) from error
         return made

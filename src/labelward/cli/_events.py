@@ -155,5 +155,7 @@ class Journal:
                 with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as file:
                     file.write(lines)
             except OSError as error:
-                raise OutputError(f"{self._path}: cannot be written ({error.strerror})") from error
+                raise OutputError(
+                    f"cannot be written ({error.strerror})", code="unwritable", field=str(self._path)
+                ) from error
         return line

@@ -36,15 +36,26 @@ def refuse_existing(path: Path, *, force: bool, ending: str = "") -> None:
         ending: what its name must end in, as that is what is written.
     """
     if path.exists() and not force:
-        raise OutputError(f"{path} exists already; --force overwrites it")
+        raise OutputError(f"{path} exists already; --force overwrites it", code="exists", value=str(path))
     if path.is_dir():
-        raise OutputError(f"{path} is a folder; a file is wanted")
+        raise OutputError(f"{path} is a folder; a file is wanted", code="exists", value=str(path))
     if not path.name.endswith(ending):
-        raise OutputError(f"{path}: what is written is a {ending} file, so that its name must end so")
+        raise OutputError(
+            f"what is written is a {ending} file, so that its name must end so",
+            code="choice",
+            field=str(path),
+            value=path.name,
+        )
     if not path.parent.is_dir():
-        raise OutputError(f"{path} cannot be written: there is no folder {path.parent}")
+        raise OutputError(
+            f"{path} cannot be written: there is no folder {path.parent}", code="not-found", value=str(path.parent)
+        )
     if not os.access(path.parent, os.W_OK):
-        raise OutputError(f"{path} cannot be written: the folder {path.parent} is read-only")
+        raise OutputError(
+            f"{path} cannot be written: the folder {path.parent} is read-only",
+            code="unwritable",
+            value=str(path.parent),
+        )
 
 
 @contextlib.contextmanager
@@ -53,9 +64,9 @@ def naming(job_file: Path) -> Iterator[None]:
     try:
         yield
     except (InputError, PolicyError, EncryptionError) as error:
-        if not str(error).startswith("["):
+        if not error.field.startswith("["):
             raise
-        raise type(error)(f"{job_file}: {error}") from error
+        raise error.within(str(job_file)) from error
 
 
 class Guarded(TyperGroup):

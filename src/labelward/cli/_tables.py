@@ -13,9 +13,9 @@ __all__ = ["parties_in", "tables_of"]
 def parties_in(run: Path) -> tuple[str, ...]:
     """Return the parties of a training, the active one first; :class:`InputError` where a folder is none of one."""
     if not run.is_dir():
-        raise InputError(f"{run}: no such folder")
+        raise InputError("no such folder", code="not-found", field=str(run))
     if not any(folder.is_dir() for folder in run.glob("*/model")):
-        raise InputError(f"{run} holds no model: there is no PARTY/model in it")
+        raise InputError(f"{run} holds no model: there is no PARTY/model in it", code="foreign", value=str(run))
     from labelward.evaluate.shares import trained_job
 
     return tuple(party.name for party in trained_job(run).parties)
@@ -40,20 +40,22 @@ def tables_of(
     """
     common, own = options
     if (table is None) == (not given):
-        raise InputError(f"give either {common}, or {own} NAME=TABLE for every party")
+        raise InputError(f"give either {common}, or {own} NAME=TABLE for every party", code="conflict")
     if table is not None:
         return dict.fromkeys(parties, table)
     found: dict[str, Path] = {}
     for one in given:
         name, equals, path = one.partition("=")
         if not equals or not path:
-            raise InputError(f"{own}: must be NAME=TABLE but got {one!r}")
+            raise InputError(f"must be NAME=TABLE but got {one!r}", code="type", field=own, value=one)
         if name not in parties:
-            raise InputError(f"{own}: {unknown_name('party', name, parties)}")
+            raise InputError(unknown_name("party", name, parties), code="unknown", field=own, value=name)
         if name in found:
-            raise InputError(f"{own}: {name!r} is given twice")
+            raise InputError(f"{name!r} is given twice", code="duplicate", field=own, value=name)
         found[name] = Path(path)
     missing = [name for name in parties if name not in found]
     if missing:
-        raise InputError(f"{own}: no table for {', '.join(map(repr, missing))}")
+        raise InputError(
+            f"no table for {', '.join(map(repr, missing))}", code="missing", field=own, value=tuple(missing)
+        )
     return found

@@ -46,7 +46,12 @@ def attack(
     parameters = _parameters(param or [])
     view = View.load(view_dir)
     if classes > view.rows:
-        raise InputError(f"--classes: {classes} classes are more than the {view.rows} rows of the view")
+        raise InputError(
+            f"{classes} classes are more than the {view.rows} rows of the view",
+            code="range",
+            field="--classes",
+            value=classes,
+        )
     insecure_warning(view.header.insecure)
     ids, guess = attack_view(
         view_dir,
@@ -94,9 +99,9 @@ def _parameters(given: Sequence[str]) -> dict[str, Any]:
     for one in given:
         name, equals, text = one.partition("=")
         if not equals or not name:
-            raise JobError(f"--param: must be name=value but got {one!r}")
+            raise JobError(f"must be name=value but got {one!r}", code="type", field="--param", value=one)
         if name in found:
-            raise JobError(f"--param: {name!r} is given twice")
+            raise JobError(f"{name!r} is given twice", code="duplicate", field="--param", value=name)
         found[name] = _value(text)
     return found
 

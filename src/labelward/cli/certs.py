@@ -50,10 +50,15 @@ def new(
         check_party_name(name)
     twice = sorted({name for name in party if party.count(name) > 1})
     if twice:
-        raise InputError(f"--party: {twice[0]!r} is given twice")
+        raise InputError(f"{twice[0]!r} is given twice", code="duplicate", field="--party", value=twice[0])
     listener = party[0] if listener is None else listener
     if listener not in party:
-        raise InputError(f"--listener: {listener!r} is none of the parties {', '.join(map(repr, party))}")
+        raise InputError(
+            f"{listener!r} is none of the parties {', '.join(map(repr, party))}",
+            code="unknown",
+            field="--listener",
+            value=listener,
+        )
     authority = new_authority(days=max(days, AUTHORITY_DAYS))
     files = _authority_files(folder / _AUTHORITY_FOLDER, authority)
     for name in party:
@@ -182,7 +187,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        raise InputError(f"cannot be read ({error.strerror})", code="unreadable", field=str(path)) from error
 
 
 def _write(files: Mapping[Path, bytes], *, force: bool, same: Path | None = None) -> None:
@@ -197,13 +202,20 @@ def _write(files: Mapping[Path, bytes], *, force: bool, same: Path | None = None
     for folder in sorted({path.parent for path in files}):
         if run := run_folder(folder):
             raise OutputError(
-                f"{folder}: lies in {run}, the folder of a run, where no key belongs; choose another place"
+                f"lies in {run}, the folder of a run, where no key belongs; choose another place",
+                code="foreign",
+                field=str(folder),
+                value=str(run),
             )
     for path, content in files.items():
         with output_errors(path):
             unchanged = path == same and path.is_file() and path.read_bytes() == content
             if (path.exists() or path.is_symlink()) and not force and not unchanged:
-                raise OutputError(f"{path} exists already; --force overwrites it, and what it was is lost")
+                raise OutputError(
+                    f"{path} exists already; --force overwrites it, and what it was is lost",
+                    code="exists",
+                    value=str(path),
+                )
     for path, content in files.items():
         with output_errors(path.parent):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

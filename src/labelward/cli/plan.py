@@ -65,7 +65,7 @@ def _line(bandwidth: float | None, latency: float | None) -> Line | None:
     from labelward.evaluate.costs.estimate import Line
 
     if (bandwidth is None) != (latency is None):
-        raise InputError("give both --bandwidth and --latency, or neither")
+        raise InputError("give both --bandwidth and --latency, or neither", code="conflict")
     return None if bandwidth is None or latency is None else Line(bandwidth=bandwidth, latency=latency)
 
 
@@ -74,9 +74,14 @@ def _columns(given: Sequence[str]) -> dict[str, int]:
     for one in given:
         name, equals, count = one.partition("=")
         if not equals or not count.isdecimal() or len(count) > 6:
-            raise InputError(f"--columns: must be NAME=COUNT, a count below 1,000,000, but got {one!r}")
+            raise InputError(
+                f"must be NAME=COUNT, a count below 1,000,000, but got {one!r}",
+                code="type",
+                field="--columns",
+                value=one,
+            )
         if name in found:
-            raise InputError(f"--columns: {name!r} is given twice")
+            raise InputError(f"{name!r} is given twice", code="duplicate", field="--columns", value=name)
         found[name] = int(count)
     return found
 

@@ -53,7 +53,12 @@ def relay(
     from labelward.transport.grpc import serve_relay
 
     if len(set(party)) != len(party) or len(party) < 2:
-        raise InputError(f"--party: two or more different names are needed, but got {', '.join(map(repr, party))}")
+        raise InputError(
+            f"two or more different names are needed, but got {', '.join(map(repr, party))}",
+            code="duplicate",
+            field="--party",
+            value=tuple(party),
+        )
     credentials = Credentials.load(certificates, name)
 
     def log(event: str, told: Mapping[str, Any]) -> None:

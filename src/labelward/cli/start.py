@@ -47,7 +47,7 @@ def list_kinds(
     found = catalogue()
     if family is not None:
         if family not in found:
-            raise JobError(unknown_name("family", family, found))
+            raise JobError(unknown_name("family", family, found), code="unknown", value=family)
         found = {family: found[family]}
     typer.echo(_as_json(found) if json else _as_text(found))
 

@@ -65,7 +65,11 @@ def verify(folder: Folder) -> None:
     readable = sum(1 for _ in opened.content())
     records = sum(number for number, _ in opened.counts().values())
     if opened.ended == "cut off":
-        raise FileFormatError(f"{folder}: no closing record; the run was killed, or records at the end are missing")
+        raise FileFormatError(
+            "no closing record; the run was killed, or records at the end are missing",
+            code="incomplete",
+            field=str(folder),
+        )
     typer.echo(f"whole: {records} records of {opened.party!r}, {readable} of them view content; run {opened.ended}")
 
 

@@ -273,7 +273,12 @@ def load(name: str) -> pa.Table:
     """
     known = entries()
     if name not in known:
-        raise DataError(f"[data] table: {unknown_name('data set', name, known)}, or the path of a file")
+        raise DataError(
+            f"{unknown_name('data set', name, known)}, or the path of a file",
+            code="unknown",
+            field="[data] table",
+            value=name,
+        )
     entry = known[name]
     if entry.files:
         return _images(entry)
@@ -287,13 +292,17 @@ def load(name: str) -> pa.Table:
     if cached.is_file():
         return _checked(read_table(cached), entry, str(cached))
     if entry.source is None:
-        raise DataError(f"{_not_found(entry, folder, cached)}; no download is known for it")
+        raise DataError(
+            f"{_not_found(entry, folder, cached)}; no download is known for it", code="not-found", value=name
+        )
     try:
         table = download(entry.source)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise DataError(
-            f"{_not_found(entry, folder, cached)}; OpenML ({entry.source.name}) did not give it: {reason}"
+            f"{_not_found(entry, folder, cached)}; OpenML ({entry.source.name}) did not give it: {reason}",
+            code="not-found",
+            value=name,
         ) from error
     _keep(_checked(table, entry, f"OpenML ({entry.source.name})"), cached)
     return table
@@ -309,7 +318,9 @@ def _images(entry: Entry) -> pa.Table:
         raise DataError(
             f"data set {entry.name!r} ({entry.title}) is not on this machine: its files were looked for in "
             f"{looked}; "
-            f"put {wanted} into a folder and name that in {_FOLDER_VARIABLE}"
+            f"put {wanted} into a folder and name that in {_FOLDER_VARIABLE}",
+            code="not-found",
+            value=entry.name,
         )
     paths = [place / path for path in entry.files]
     for path, expected in zip(paths, entry.files.values(), strict=True):
@@ -335,20 +346,30 @@ def _check_sum(file: Path, expected: str) -> None:
     with file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != expected:
-        raise DataError(f"{file}: is not the expected file: sha256 is {found}, not {expected}")
+        raise DataError(
+            f"is not the expected file: sha256 is {found}, not {expected}", code="damaged", field=str(file), value=found
+        )
 
 
 def _checked(table: pa.Table, entry: Entry, origin: str) -> pa.Table:
     shape, wanted = (table.num_rows, table.num_columns), (entry.rows, entry.features + 1)
     if shape != wanted or table.column_names[-1] != "label":
         raise DataError(
-            f"{origin}: is not data set {entry.name!r}: it has {shape[0]} rows × {shape[1]} columns "
-            f"with {table.column_names[-1]!r} last, not {wanted[0]} × {wanted[1]} with 'label'"
+            f"is not data set {entry.name!r}: it has {shape[0]} rows × {shape[1]} columns "
+            f"with {table.column_names[-1]!r} last, not {wanted[0]} × {wanted[1]} with 'label'",
+            code="damaged",
+            field=origin,
+            value=(*shape, table.column_names[-1]),
         )
     if entry.classes:
         counts = {str(one["values"]): one["counts"] for one in pc.value_counts(table["label"]).to_pylist()}
         if counts != dict(entry.classes):
-            raise DataError(f"{origin}: is not data set {entry.name!r}: its classes number {counts}")
+            raise DataError(
+                f"is not data set {entry.name!r}: its classes number {counts}",
+                code="damaged",
+                field=origin,
+                value=counts,
+            )
     for name in entry.times:
         position = table.column_names.index(name)
         table = table.set_column(position, name, table[name].cast(pa.timestamp("s")))
@@ -364,7 +385,9 @@ def _keep(table: pa.Table, file: Path) -> None:
         pq.write_table(table, part, compression="zstd")
         part.replace(file)  # whole or not at all, even if two processes download at once
     except OSError as error:
-        raise DataError(f"{file}: cannot be kept in the cache ({error}); set XDG_CACHE_HOME") from error
+        raise DataError(
+            f"cannot be kept in the cache ({error}); set XDG_CACHE_HOME", code="unwritable", field=str(file)
+        ) from error
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)

@@ -29,7 +29,9 @@ def common_constraints(job: Job, table: pa.Table, held: Sequence[Sequence[str]])
     for column in wanted:
         find_column(table, column, "[data] monotone")
         if job.active.share is None and not any(column in columns for columns in held):
-            raise DataError(f"[data] monotone: column {column!r} is held by no party")
+            raise DataError(
+                f"column {column!r} is held by no party", code="columns", field="[data] monotone", value=column
+            )
     return tuple({column: wanted[column] for column in columns if column in wanted} for columns in held)
 
 
@@ -49,8 +51,11 @@ def own_constraints(parties: Sequence[PartySection], held: Sequence[Sequence[str
                 holders = [one.name for one, those in zip(parties, held, strict=True) if column in those]
                 told = f"party {holders[0]!r} holds it" if holders else "no party holds it"
                 raise DataError(
-                    f"[parties.{party.name}] monotone: column {column!r} is not among the columns of {party.name!r}"
+                    f"column {column!r} is not among the columns of {party.name!r}"
                     + (f" ({told})" if len(parties) > 1 else "")
-                    + "; a party constrains its own columns"
+                    + "; a party constrains its own columns",
+                    code="columns",
+                    field=f"[parties.{party.name}] monotone",
+                    value=column,
                 )
     return tuple(party.monotone for party in parties)

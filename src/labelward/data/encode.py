@@ -99,7 +99,12 @@ def coding(
         for category in categories[1:]:
             name = f"{column}={category}"
             if name in table.column_names:
-                raise DataError(f"{where}: the column of its category {category!r} has the name of another, {name!r}")
+                raise DataError(
+                    f"the column of its category {category!r} has the name of another, {name!r}",
+                    code="columns",
+                    field=where,
+                    value=name,
+                )
             names.append(name)
     return Coding(names=tuple(names), categories=known, dates=dates)
 
@@ -203,7 +208,9 @@ def numbers(values: Any, where: str) -> Floats:
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_timestamp(kind)):
         wanted = "it must hold numbers" + ("" if is_categorical(kind) else ", texts, booleans, dates or times")
         misfit = first_misfit(values, "number") if is_text(kind) else ""
-        raise DataError(f"{where}: {misfit or f'type {kind} is not supported here'}; {wanted}")
+        raise DataError(
+            f"{misfit or f'type {kind} is not supported here'}; {wanted}", code="columns", field=where, value=str(kind)
+        )
     if types.is_timestamp(values.type):
         unit = values.type.unit
         return _floats(values.cast(pa.int64())) / _PER_DAY[unit]
@@ -212,7 +219,12 @@ def numbers(values: Any, where: str) -> Floats:
     if not fit.all():
         row = int(np.argmin(fit))
         wanted = f"at most {MAX_MAGNITUDE:g} in size" if np.isfinite(found[row]) else "finite"
-        raise DataError(f"{where}: {row_name(row)}, is {found[row]}; values must be {wanted}")
+        raise DataError(
+            f"{row_name(row)}, is {found[row]}; values must be {wanted}",
+            code="values",
+            field=where,
+            value=float(found[row]),
+        )
     return found
 
 
@@ -226,11 +238,16 @@ def _check_time(values: Any, where: str, *, dated: bool) -> None:
     if _is_time(kind) == dated or pa.types.is_null(kind):
         return
     if not dated:
-        raise DataError(f"{where}: holds dates (type {kind}), but held numbers in training")
+        raise DataError(
+            f"holds dates (type {kind}), but held numbers in training", code="columns", field=where, value=str(kind)
+        )
     misfit = first_misfit(values, "date") if is_text(kind) else ""
     raise DataError(
-        f"{where}: {misfit or f'has type {kind}'}, but it held dates in training; a CSV file must have all of them as "
-        "2024-03-31 or 2024-03-31 18:00:00"
+        f"{misfit or f'has type {kind}'}, but it held dates in training; a CSV file must have all of them as "
+        "2024-03-31 or 2024-03-31 18:00:00",
+        code="columns",
+        field=where,
+        value=str(kind),
     )
 
 
@@ -244,8 +261,11 @@ def _categories(values: Any, where: str) -> tuple[str, ...]:
     most = most_categories(len(values))
     if len(found) > most:
         raise DataError(
-            f"{where}: {len(found)} different values are more than the {most} categories that a column of "
-            f"{len(values)} rows may have; leave it out if it is an id or a free text, or write it as numbers"
+            f"{len(found)} different values are more than the {most} categories that a column of "
+            f"{len(values)} rows may have; leave it out if it is an id or a free text, or write it as numbers",
+            code="values",
+            field=where,
+            value=len(found),
         )
     return found
 
@@ -254,7 +274,9 @@ def _codes(values: Any, categories: Sequence[str], where: str) -> Floats:
     """Return each row's position among known categories: NaN where missing, -1 for another."""
     kind, types = values.type, pa.types  # a file may hold only those of the texts that look like numbers
     if not (is_categorical(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_null(kind)):
-        raise DataError(f"{where}: must hold texts, as in training, but has type {kind}")
+        raise DataError(
+            f"must hold texts, as in training, but has type {kind}", code="columns", field=where, value=str(kind)
+        )
     codes, found = _found(values, where)
     code_of = {category: code for code, category in enumerate(categories)}
     places = np.array([*(code_of.get(category, -1) for category in found), np.nan])

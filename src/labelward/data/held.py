@@ -164,9 +164,16 @@ def make_party(job: Job, name: str, held: tuple[pa.Table, Sequence[str], Mapping
     known = coding(table, columns, place, style=job.data.categories, rows=seen)
     for column in directions:
         if column not in known.names or column in known.categories:
-            raise DataError(f"{place}: monotone: column {column!r} holds categories, which have no order")
+            raise DataError(
+                f"column {column!r} holds categories, which have no order",
+                code="columns",
+                field=f"{place}: monotone",
+                value=column,
+            )
     if name != job.active.name and not known.names:
-        raise DataError(f"{place}: it has no column with more than one category, so it holds nothing")
+        raise DataError(
+            "it has no column with more than one category, so it holds nothing", code="columns", field=place
+        )
     train, validation, test = encode_sides(table, known, place, [rows for _, rows in sides.named()])
     return PartyData(
         name=name,
@@ -204,12 +211,17 @@ def make_rehearsal(
     weights = targets.weights
     for name, rows in sides.named():
         if len(rows) and not weights[rows].any():
-            raise DataError(f"{named[1]}: every {name} row has weight 0")
+            raise DataError(f"every {name} row has weight 0", code="rows", field=named[1], value=name)
     values, bins = targets.values.astype(np.float64), targets.values
     if targets.task == "regression":
         learned = values[sides.train]
         if (learned == learned[0]).all():
-            raise DataError(f"{named[1]}: every training row has the label {learned[0]:g}; there is nothing to learn")
+            raise DataError(
+                f"every training row has the label {learned[0]:g}; there is nothing to learn",
+                code="labels",
+                field=named[1],
+                value=float(learned[0]),
+            )
         bins = np.searchsorted(label_bins(learned, job.leakage.label_bins), values)
     return Rehearsal(
         name=named[0],

@@ -34,10 +34,18 @@ def read_images(images: Sequence[Path], labels: Sequence[Path]) -> pa.Table:
         block, name = read_idx(image_file), read_idx(label_file)
         if block.ndim != 3 or name.ndim != 1 or len(block) != len(name):
             raise DataError(
-                f"{image_file}: {block.shape} pixels do not go with the {name.shape} labels of {label_file.name}"
+                f"{block.shape} pixels do not go with the {name.shape} labels of {label_file.name}",
+                code="damaged",
+                field=str(image_file),
+                value=block.shape,
             )
         if size not in (None, block.shape[1:]):
-            raise DataError(f"{image_file}: has images of {block.shape[1:]} pixels after some of {size}")
+            raise DataError(
+                f"has images of {block.shape[1:]} pixels after some of {size}",
+                code="damaged",
+                field=str(image_file),
+                value=block.shape[1:],
+            )
         size = block.shape[1:]
         blocks.append(block.reshape(len(block), -1))
         names.append(name)
@@ -55,12 +63,22 @@ def read_idx(file: Path) -> NDArray[np.uint8]:
     try:
         content = gzip.decompress(file.read_bytes())
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file}: cannot be read as a gzipped file ({error})") from error
+        raise DataError(f"cannot be read as a gzipped file ({error})", code="unreadable", field=str(file)) from error
     if len(content) < 4 or content[:3] != bytes((0, 0, _BYTES)):
-        raise DataError(f"{file}: is no IDX file of bytes: it begins with {content[:4].hex(' ')!r}")
+        raise DataError(
+            f"is no IDX file of bytes: it begins with {content[:4].hex(' ')!r}",
+            code="foreign",
+            field=str(file),
+            value=content[:4],
+        )
     end = 4 + 4 * content[3]
     shape = struct.unpack(f">{content[3]}I", content[4:end]) if len(content) >= end else ()
     wanted = int(np.prod(shape, dtype=np.int64)) if shape else -1
     if len(content) - end != wanted:
-        raise DataError(f"{file}: holds {max(0, len(content) - end)} values where its header says {shape}")
+        raise DataError(
+            f"holds {max(0, len(content) - end)} values where its header says {shape}",
+            code="damaged",
+            field=str(file),
+            value=max(0, len(content) - end),
+        )
     return np.frombuffer(content, np.uint8, offset=end).reshape(shape)

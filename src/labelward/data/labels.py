@@ -38,18 +38,33 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
         labels = _whole(labels, where)
     kind = labels.type
     if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or is_text(kind)):
-        raise DataError(f"{where}: type {kind} is not supported; labels must be whole numbers, texts or booleans")
+        raise DataError(
+            f"type {kind} is not supported; labels must be whole numbers, texts or booleans",
+            code="labels",
+            field=where,
+            value=str(kind),
+        )
     found = pc.unique(labels)
     found = found.take(pc.sort_indices(found.cast(pa.int8()) if pa.types.is_boolean(kind) else found))
     codes = pc.index_in(labels, value_set=found).to_numpy().astype(np.int64)
     classes = tuple(str(value) for value in found.to_pylist())
     if len(classes) < 2:
-        raise DataError(f"{where}: every label is {classes[0]!r}; at least two classes are needed")
+        raise DataError(
+            f"every label is {classes[0]!r}; at least two classes are needed",
+            code="labels",
+            field=where,
+            value=classes[0],
+        )
     counts = np.bincount(codes)
     if counts.min() < 2:
         lonely = classes[int(counts.argmin())]
         told = "" if is_text(kind) else '; set task = "regression" in [data] if the labels are quantities'
-        raise DataError(f"{where}: class {lonely!r} has a single row, which cannot be in training and in test{told}")
+        raise DataError(
+            f"class {lonely!r} has a single row, which cannot be in training and in test{told}",
+            code="labels",
+            field=where,
+            value=lonely,
+        )
     return classes, codes
 
 
@@ -69,12 +84,20 @@ def encode_quantities(table: pa.Table, column: str, place: str) -> NDArray[np.fl
     _refuse_missing(labels, where)
     if not _is_number(labels.type):
         raise DataError(
-            f"{where}: a regression needs numbers but the column has type {labels.type}{_misfit(labels)}; "
-            'set task = "classification" in [data] if these are classes'
+            f"a regression needs numbers but the column has type {labels.type}{_misfit(labels)}; "
+            'set task = "classification" in [data] if these are classes',
+            code="labels",
+            field=where,
+            value=str(labels.type),
         )
     values = numbers(labels, where)
     if (values == values[0]).all():
-        raise DataError(f"{where}: every label is {values[0]:g}; there is nothing to learn")
+        raise DataError(
+            f"every label is {values[0]:g}; there is nothing to learn",
+            code="labels",
+            field=where,
+            value=float(values[0]),
+        )
     return values
 
 
@@ -87,14 +110,24 @@ def encode_weights(table: pa.Table, column: str, place: str) -> NDArray[np.float
     weights = find_column(table, column, place)
     where = f"{place}, weight column {column!r}"
     if not _is_number(weights.type):
-        raise DataError(f"{where}: weights must be numbers but the column has type {weights.type}{_misfit(weights)}")
+        raise DataError(
+            f"weights must be numbers but the column has type {weights.type}{_misfit(weights)}",
+            code="columns",
+            field=where,
+            value=str(weights.type),
+        )
     values = numbers(weights, where)
     for wrong, told in ((np.isnan(values), "is missing"), (values < 0, "is negative")):
         if wrong.any():
             row = int(np.argmax(wrong))
-            raise DataError(f"{where}: {row_name(row)}, {told} ({np.count_nonzero(wrong)} in all)")
+            raise DataError(
+                f"{row_name(row)}, {told} ({np.count_nonzero(wrong)} in all)",
+                code="values",
+                field=where,
+                value=np.count_nonzero(wrong),
+            )
     if not values.any():
-        raise DataError(f"{where}: every weight is 0")
+        raise DataError("every weight is 0", code="values", field=where)
     return values
 
 
@@ -127,7 +160,9 @@ def _refuse_missing(labels: Any, where: str) -> None:
     count = int(np.count_nonzero(missing))
     if count:
         told = "1 label is missing" if count == 1 else f"{count} labels are missing"
-        raise DataError(f"{where}: {told} (the first in {row_name(int(np.argmax(missing)))})")
+        raise DataError(
+            f"{told} (the first in {row_name(int(np.argmax(missing)))})", code="labels", field=where, value=count
+        )
 
 
 def _whole(labels: Any, where: str) -> Any:
@@ -136,7 +171,10 @@ def _whole(labels: Any, where: str) -> Any:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(
-            f"{where}: {row_name(row)}, is {values[row]}; labels must be classes, whole numbers or texts "
-            '(set task = "regression" in [data] if they are quantities)'
+            f"{row_name(row)}, is {values[row]}; labels must be classes, whole numbers or texts "
+            '(set task = "regression" in [data] if they are quantities)',
+            code="labels",
+            field=where,
+            value=float(values[row]),
         )
     return pa.chunked_array([pa.array(values.astype(np.int64))])

@@ -53,10 +53,14 @@ def refuse_typos(values: Any, where: str) -> None:
         found, counts, known, fits = _sorted_out(values, wanted)
         total, fitting = int(counts[known].sum()), int(counts[known & fits].sum())
         if LEAST_SHARE * total <= fitting < total:
+            misfits = found.filter(pa.array(known & ~fits))
             raise DataError(
-                f"{where}: {_first(values, found.filter(pa.array(known & ~fits)))}, but {fitting} of the {total} "
-                f"values are {wanted}s; correct it, or leave it empty if it is missing (where these are categories, "
-                "put a letter before each number, or store the column as a dictionary in Parquet)"
+                f"{_first(values, misfits)}, but {fitting} of the {total} values are {wanted}s; correct it, or "
+                "leave it empty if it is missing (where these are categories, put a letter before each "
+                "number, or store the column as a dictionary in Parquet)",
+                code="values",
+                field=where,
+                value=misfits[0].as_py(),
             )
 
 

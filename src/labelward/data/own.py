@@ -57,7 +57,7 @@ def load_own(job: Job, party: str) -> OwnTable:
     section = job.party(party)
     if section.table is None:
         reason = "" if section.elsewhere else "; over a network each party has its own, not a part of that of [data]"
-        raise JobError(f"[parties.{party}] table: required to take part as {party!r}{reason}")
+        raise JobError(f"required to take part as {party!r}{reason}", code="missing", field=f"[parties.{party}] table")
     return sort_own(section, read_table(section.table, text=[section.id or ""]))
 
 
@@ -122,7 +122,11 @@ def joint_rehearsal(job: Job, name: str, owns: Sequence[OwnTable], seed: int) ->
 def _rehearsal(job: Job, name: str, owns: Sequence[OwnTable], seed: int) -> Rehearsal:
     first = owns[0]
     if first.party.label is None:
-        raise DataError(f"party {first.party.name!r}: it has no label column, so it is not the active party")
+        raise DataError(
+            "it has no label column, so it is not the active party",
+            code="missing",
+            field=f"party {first.party.name!r}",
+        )
     place = f"party {first.party.name!r}"
     targets = read_targets(job, first.table, (first.party.label, first.party.weight), place)
     split = split_rows(job.data, seed, targets.values, targets.classes)

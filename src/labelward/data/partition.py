@@ -53,8 +53,11 @@ def assign_columns(
     for party, count in zip(job.passive, counts[1:], strict=True):
         if count == 0:
             raise DataError(
-                f"[parties] {party.name}: a share of {party.share} of {len(columns)} columns is not one column, "
-                "and a passive party must hold one"
+                f"a share of {party.share} of {len(columns)} columns is not one column, "
+                "and a passive party must hold one",
+                code="range",
+                field=f"[parties] {party.name}",
+                value=party.share,
             )
     if job.data.partition == "importance":
         dealt, sizes = list(ranked(columns)), [*counts[1:], counts[0]]
@@ -77,8 +80,11 @@ def own_columns(job: Job, party: PartySection, table: pa.Table) -> tuple[str, ..
     others = tuple(name for name in table.column_names if name not in party.roles().values())
     if party.columns is None and job.active.label in others:
         raise DataError(
-            f"party {party.name!r}: its table has a column {job.active.label!r}, as the label of "
-            f"{job.active.name!r} is called; if it is no label, list it under columns in [parties.{party.name}]"
+            f"its table has a column {job.active.label!r}, as the label of "
+            f"{job.active.name!r} is called; if it is no label, list it under columns in [parties.{party.name}]",
+            code="columns",
+            field=f"party {party.name!r}",
+            value=job.active.label,
         )
     return others if party.columns is None else party.columns
 
@@ -90,8 +96,11 @@ def refuse_overlap(job: Job, held: Sequence[tuple[str, ...]]) -> None:
         for column in columns:
             if column in holder and not job.data.overlap:
                 raise DataError(
-                    f"party {party.name!r}: column {column!r} is held by {holder[column]!r} already "
-                    "(set overlap = true in [data] to allow it, or list each party's columns)"
+                    f"column {column!r} is held by {holder[column]!r} already "
+                    "(set overlap = true in [data] to allow it, or list each party's columns)",
+                    code="duplicate",
+                    field=f"party {party.name!r}",
+                    value=column,
                 )
             holder.setdefault(column, party.name)
 

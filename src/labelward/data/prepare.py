@@ -47,8 +47,10 @@ def load_source(job: Job) -> Source:
     for party in job.parties:
         if party.elsewhere:
             raise JobError(
-                f"[parties.{party.name}] table: the data of {party.name!r} are elsewhere, so that nothing can be "
-                f"rehearsed here; each party runs its own part with: labelward party JOB.toml --as NAME"
+                f"the data of {party.name!r} are elsewhere, so that nothing can be "
+                f"rehearsed here; each party runs its own part with: labelward party JOB.toml --as NAME",
+                code="missing",
+                field=f"[parties.{party.name}] table",
             )
     if job.data.table is not None:
         if is_path(job.data.table):

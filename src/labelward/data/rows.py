@@ -89,7 +89,12 @@ def split_rows(data: DataSection, seed: int, labels: NDArray[Any], classes: Sequ
     ):
         absent = np.setdiff1d(np.arange(len(classes)), labels[rows])
         if len(rows) and len(absent):
-            raise DataError(f"[data] {key}: no {name} row has class {classes[absent[0]]!r}; choose another share")
+            raise DataError(
+                f"no {name} row has class {classes[absent[0]]!r}; choose another share",
+                code="labels",
+                field=f"[data] {key}",
+                value=classes[absent[0]],
+            )
     return sides
 
 
@@ -107,5 +112,7 @@ def _halves(
         left, taken = train_test_split(rows, test_size=float(share), random_state=state, stratify=among)
     except ValueError as error:
         told = f"too few for {len(classes)} classes on one side" if classes else "none on one side"
-        raise DataError(f"[data] {key}: {share} of {len(rows)} rows leaves {told}") from error
+        raise DataError(
+            f"{share} of {len(rows)} rows leaves {told}", code="rows", field=f"[data] {key}", value=share
+        ) from error
     return left, taken

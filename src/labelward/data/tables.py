@@ -32,7 +32,7 @@ def read_table(path: str | os.PathLike[str], *, text: Sequence[str] = ()) -> pa.
     """
     file = Path(path)
     if not file.is_file():
-        raise DataError(f"table {str(file)!r}: no such file")
+        raise DataError("no such file", code="not-found", field=f"table {str(file)!r}")
     suffix = file.suffix.lower()
     try:
         if suffix == ".csv":
@@ -42,10 +42,12 @@ def read_table(path: str | os.PathLike[str], *, text: Sequence[str] = ()) -> pa.
 
             table = pq.read_table(file)
         else:
-            raise DataError(f"table {str(file)!r}: must end in .csv or .parquet")
+            raise DataError("must end in .csv or .parquet", code="choice", field=f"table {str(file)!r}", value=suffix)
     except (pa.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())
-        raise DataError(f"table {str(file)!r}: cannot be read as {suffix[1:]} ({reason})") from error
+        raise DataError(
+            f"cannot be read as {suffix[1:]} ({reason})", code="unreadable", field=f"table {str(file)!r}"
+        ) from error
     return _checked(table, f"table {str(file)!r}")
 
 
@@ -67,7 +69,12 @@ def as_table(rows: Any, name: str = "table") -> pa.Table:
         return _checked(_converted(lambda: pa.Table.from_pandas(rows, preserve_index=False), name), name)
     if isinstance(rows, Mapping) or hasattr(rows, "__arrow_c_stream__"):
         return _checked(_converted(lambda: pa.table(rows), name), name)
-    raise DataError(f"{name}: must be a table of Arrow, pandas or arrays by name but got {type(rows).__name__}")
+    raise DataError(
+        f"must be a table of Arrow, pandas or arrays by name but got {type(rows).__name__}",
+        code="type",
+        field=name,
+        value=type(rows).__name__,
+    )
 
 
 def find_column(table: pa.Table, column: str, place: str) -> Any:
@@ -79,7 +86,9 @@ def find_column(table: pa.Table, column: str, place: str) -> Any:
     near = get_close_matches(column, names, n=1, cutoff=LEAST_LIKENESS)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     known = ", ".join(names[:_FEW_COLUMNS]) + (", …" if len(names) > _FEW_COLUMNS else "")
-    raise DataError(f"{place}: no column {column!r}{hint} among the {len(names)} columns {known}")
+    raise DataError(
+        f"no column {column!r}{hint} among the {len(names)} columns {known}", code="columns", field=place, value=column
+    )
 
 
 def read_ids(table: pa.Table, column: str, place: str) -> NDArray[np.str_]:
@@ -92,18 +101,28 @@ def read_ids(table: pa.Table, column: str, place: str) -> NDArray[np.str_]:
     place = f"{place}, id column {column!r}"
     kind = ids.type.value_type if pa.types.is_dictionary(ids.type) else ids.type
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise DataError(f"{place}: ids must be whole numbers or texts but the column has type {kind}")
+        raise DataError(
+            f"ids must be whole numbers or texts but the column has type {kind}",
+            code="columns",
+            field=place,
+            value=str(kind),
+        )
     if ids.null_count:
         first = int(np.argmax(pc.is_null(ids).to_numpy(zero_copy_only=False)))
         told = "1 id is missing" if ids.null_count == 1 else f"{ids.null_count} ids are missing"
-        raise DataError(f"{place}: {told} (the first in {row_name(first)})")
+        raise DataError(f"{told} (the first in {row_name(first)})", code="rows", field=place, value=ids.null_count)
     texts = np.asarray(ids.cast(pa.large_string()).to_numpy(zero_copy_only=False), dtype=np.str_)
     repeats = np.ones(len(texts), dtype=np.bool_)
     repeats[np.unique(texts, return_index=True)[1]] = False
     if repeats.any():
         number, few = np.count_nonzero(repeats), list(dict.fromkeys(texts[repeats].tolist()))[:3]
         told = "1 id repeats an earlier one" if number == 1 else f"{number} ids repeat earlier ones"
-        raise DataError(f"{place}: {told} (such as {', '.join(map(repr, few))}); each row needs its own")
+        raise DataError(
+            f"{told} (such as {', '.join(map(repr, few))}); each row needs its own",
+            code="rows",
+            field=place,
+            value=int(number),
+        )
     return texts
 
 
@@ -120,7 +139,8 @@ def refuse_other_rows(verb: str, held: tuple[str, NDArray[np.str_]], other: tupl
     missing, more = np.setdiff1d(ids, theirs), np.setdiff1d(theirs, ids)
     raise DataError(
         f"parties {party!r} and {peer!r} {verb} different rows: {_such(missing)} of {party!r} are missing at {peer!r}, "
-        f"and {_such(more)} of {peer!r} at {party!r}"
+        f"and {_such(more)} of {peer!r} at {party!r}",
+        code="rows",
     )
 
 
@@ -146,13 +166,13 @@ def _converted(convert: Any, name: str) -> pa.Table:
     try:
         return convert()
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise DataError(f"{name}: cannot be converted to Arrow ({error})") from error
+        raise DataError(f"cannot be converted to Arrow ({error})", code="type", field=name) from error
 
 
 def _checked(table: pa.Table, name: str) -> pa.Table:
     _check_names(table.column_names, name)
     if table.num_rows == 0:
-        raise DataError(f"{name}: holds no row")
+        raise DataError("holds no row", code="rows", field=name, value=0)
     return table.cast(pa.schema([(field.name, _plain(field.type)) for field in table.schema]))
 
 
@@ -165,11 +185,16 @@ def _plain(kind: Any) -> Any:
 
 def _check_names(names: Sequence[str], table: str) -> None:
     if not names:
-        raise DataError(f"{table}: holds no column")
+        raise DataError("holds no column", code="columns", field=table)
     seen: set[str] = set()
     for position, name in enumerate(names):
         if not name:
-            raise DataError(f"{table}: column {position} has no name (an index that was written by mistake?)")
+            raise DataError(
+                f"column {position} has no name (an index that was written by mistake?)",
+                code="columns",
+                field=table,
+                value=position,
+            )
         if name in seen:
-            raise DataError(f"{table}: two columns are called {name!r}")
+            raise DataError(f"two columns are called {name!r}", code="columns", field=table, value=name)
         seen.add(name)

@@ -87,7 +87,9 @@ class FederatedTrees(FittedTrees):
             plan, before = self._going_on(self._plan())
             given = read(self, X, reset=True)
             if y is None:
-                raise UnfitInputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+                raise UnfitInputError(
+                    f"{type(self).__name__} requires y to be passed, but the target y is None", code="missing"
+                )
             weights = weights_of(sample_weight, len(given), "sample_weight")
             rows = np.flatnonzero(weights)
             check_consistent_length(given, y)
@@ -129,17 +131,27 @@ class FederatedTrees(FittedTrees):
         """Check all parameters before anything else."""
         for name in ("warm_start", "verbose"):
             if not isinstance(value := plain(getattr(self, name)), int) or value not in (0, 1):
-                raise UnfitInputError(f"{name}: must be True or False but got {value!r}")
+                raise UnfitInputError(f"must be True or False but got {value!r}", code="type", field=name, value=value)
         values = {key: plain(getattr(self, name)) for key, name in self.names.items()}
         section = EncryptionSection(**{key: plain(getattr(self, name)) for key, name in _ENGINE.items()})
         params = self.model(**{key: value for key, value in values.items() if value is not None})
         if params.objective not in self.objectives:
             told = ", ".join(map(repr, self.objectives[1:]))
-            raise UnfitInputError(f"objective: {type(self).__name__} takes {told} but got {params.objective!r}")
+            raise UnfitInputError(
+                f"{type(self).__name__} takes {told} but got {params.objective!r}",
+                code="choice",
+                field="objective",
+                value=params.objective,
+            )
         known = inspect.signature(type(self)).parameters
         for name in self.idle:
             if name in known and getattr(self, name) != known[name].default:
-                raise UnfitInputError(f"{name}: means nothing for {type(self).__name__}, so it must be left out")
+                raise UnfitInputError(
+                    f"means nothing for {type(self).__name__}, so it must be left out",
+                    code="unsupported",
+                    field=name,
+                    value=getattr(self, name),
+                )
         policies, seed = policies_of(self.defenses), seed_of(self.random_state)
         return Plan(params=params, encryption=section, policies=policies, seed=seed)
 
@@ -150,7 +162,7 @@ class FederatedTrees(FittedTrees):
         wanted, done = plan.params.trees, self.n_estimators_
         if wanted <= done:
             told = f"with warm_start it counts the {done} that there are, so it must be larger but got {wanted}"
-            raise UnfitInputError(f"n_estimators: {told}")
+            raise UnfitInputError(told, code="range", field="n_estimators", value=wanted)
         return replace(plan, params=replace(plan.params, trees=wanted - done)), self.shares_
 
     def _check_directions(self, directions: Mapping[int, int], places: Mapping[str, Sequence[int]], plan: Plan) -> None:
@@ -160,10 +172,12 @@ class FederatedTrees(FittedTrees):
         for place in directions:
             column = names[place]
             if place not in held:
-                raise UnfitInputError(f"monotone_constraints: column {column!r} is held by no party")
+                raise UnfitInputError(
+                    f"column {column!r} is held by no party", code="columns", field="monotone_constraints", value=column
+                )
             if reason := self._several_outputs(plan.params):
                 told = f"column {column!r} cannot have one, since they need a model of one output, and {reason}"
-                raise UnfitInputError(f"monotone_constraints: {told}")
+                raise UnfitInputError(told, code="unsupported", field="monotone_constraints", value=column)
 
     def _several_outputs(self, params: TreeModel) -> str:
         """Return why the model has more outputs than one; empty if it has not."""
@@ -174,9 +188,19 @@ class FederatedTrees(FittedTrees):
         if before is None:
             return
         if tuple(before) != tuple(places):
-            raise UnfitInputError(f"parties: the model that goes on has {', '.join(before)}, not {', '.join(places)}")
+            raise UnfitInputError(
+                f"the model that goes on has {', '.join(before)}, not {', '.join(places)}",
+                code="other-run",
+                field="parties",
+                value=tuple(places),
+            )
         if next(iter(before.values())).classes != self._class_names():
-            raise UnfitInputError("y: its classes are not those of the model that goes on")
+            raise UnfitInputError(
+                "its classes are not those of the model that goes on",
+                code="other-run",
+                field="y",
+                value=self._class_names(),
+            )
 
     def _validation(
         self, eval_set: Any, weight: Any, held: Mapping[str, Columns], places: Mapping[str, Sequence[int]]
@@ -255,7 +279,9 @@ def seed_of(random_state: Any) -> int:
     number = plain(random_state)
     if isinstance(number, int) and not isinstance(number, bool):
         if not 0 <= number < 2**32:
-            raise UnfitInputError(f"random_state: must lie between 0 and 2**32 - 1 but got {number}")
+            raise UnfitInputError(
+                f"must lie between 0 and 2**32 - 1 but got {number}", code="range", field="random_state", value=number
+            )
         return number
     return int(check_random_state(random_state).randint(2**31 - 1))
 
@@ -264,7 +290,9 @@ def policies_of(defenses: Any) -> tuple[Policy, ...]:
     """Return the policies of a list of dictionaries with ``kind`` and parameters, new ones on each call."""
     chain = defenses or ()
     if isinstance(chain, str | Mapping) or not all(isinstance(one, Mapping) and "kind" in one for one in chain):
-        raise UnfitInputError(f"defenses: must be a list of dictionaries with a kind but got {chain!r}")
+        raise UnfitInputError(
+            f"must be a list of dictionaries with a kind but got {chain!r}", code="type", field="defenses", value=chain
+        )
     return tuple(DEFENSES.make(one["kind"], {key: one[key] for key in one if key != "kind"}) for one in chain)
 
 
@@ -279,13 +307,17 @@ def validation_pair(eval_set: Any, weight: Any, stopping: str, stops: bool) -> t
     """
     if eval_set is None:
         if stops:
-            raise UnfitInputError(f"{stopping}: needs an eval_set to measure the rounds on")
+            raise UnfitInputError("needs an eval_set to measure the rounds on", code="missing", field=stopping)
         if weight is not None:
-            raise UnfitInputError("eval_sample_weight: needs an eval_set, of whose rows these are the weights")
+            raise UnfitInputError(
+                "needs an eval_set, of whose rows these are the weights", code="missing", field="eval_sample_weight"
+            )
         return None
     pair = eval_set[0] if isinstance(eval_set, list) and len(eval_set) == 1 else eval_set
     if not isinstance(pair, tuple) or len(pair) != 2:
-        raise UnfitInputError("eval_set: must be (X, y), or a list of one such pair")
+        raise UnfitInputError(
+            "must be (X, y), or a list of one such pair", code="type", field="eval_set", value=eval_set
+        )
     if isinstance(weight, list) and len(weight) == 1 and np.ndim(weight[0]) == 1:
         weight = weight[0]
     return (*pair, weight)

@@ -92,7 +92,12 @@ def code_columns(
 
         return encode_as(X, names, categories, "X")
     for name in categories:
-        raise UnfitInputError(f"X: column {name!r} held categories in training, so X must be a table as it was then")
+        raise UnfitInputError(
+            f"column {name!r} held categories in training, so X must be a table as it was then",
+            code="type",
+            field="X",
+            value=name,
+        )
     return np.ascontiguousarray(X[:, list(places)])
 
 
@@ -114,29 +119,51 @@ def deal_columns(
         half = len(names) // 2
         parties = {"active": range(half), "passive": range(half, len(names))}
     if not isinstance(parties, Mapping) or len(parties) < 2:
-        raise UnfitInputError(f"parties: must give the columns of at least two parties but got {parties!r}")
+        raise UnfitInputError(
+            f"must give the columns of at least two parties but got {parties!r}",
+            code="type",
+            field="parties",
+            value=parties,
+        )
     first = ("active" if "active" in parties else next(iter(parties))) if active is None else active
     if first not in parties:
-        raise UnfitInputError(f"active: {unknown_name('party', str(first), map(str, parties))}")
+        raise UnfitInputError(
+            unknown_name("party", str(first), map(str, parties)), code="unknown", field="active", value=first
+        )
     holder: dict[int, str] = {}
     dealt: dict[str, tuple[int, ...]] = {}
     for party in (first, *(other for other in parties if other != first)):
         given = parties[party]
         if isinstance(given, str) or not isinstance(given, Iterable):
-            raise UnfitInputError(f"parties: {party!r} needs a list of columns but got {given!r}")
+            raise UnfitInputError(
+                f"{party!r} needs a list of columns but got {given!r}", code="type", field="parties", value=given
+            )
         places = tuple(position_of(column, names, f"parties: {party!r}", named=named) for column in given)
         PartySection(name=party, columns=tuple(names[place] for place in places))  # checks name and repeated columns
         if not places and party != first:
-            raise UnfitInputError(f"parties: {party!r} holds no column; a passive party must hold at least one")
+            raise UnfitInputError(
+                f"{party!r} holds no column; a passive party must hold at least one",
+                code="range",
+                field="parties",
+                value=party,
+            )
         for place in places:
             if place in holder:
                 raise UnfitInputError(
-                    f"parties: {party!r}: column {names[place]!r} is given to {holder[place]!r} already"
+                    f"column {names[place]!r} is given to {holder[place]!r} already",
+                    code="duplicate",
+                    field=f"parties: {party!r}",
+                    value=names[place],
                 )
             holder[place] = party
         dealt[party] = places
     if len({party.lower() for party in dealt}) < len(dealt):
-        raise UnfitInputError(f"parties: names may not differ only in case: {', '.join(dealt)}")
+        raise UnfitInputError(
+            f"names may not differ only in case: {', '.join(dealt)}",
+            code="duplicate",
+            field="parties",
+            value=tuple(dealt),
+        )
     return dealt
 
 
@@ -148,14 +175,23 @@ def position_of(column: Any, names: Sequence[str], place: str, *, named: bool) -
     """
     if isinstance(column, str):
         if not named:
-            raise UnfitInputError(f"{place}: X has no names of columns, so {column!r} must be a position")
+            raise UnfitInputError(
+                f"X has no names of columns, so {column!r} must be a position",
+                code="unsupported",
+                field=place,
+                value=column,
+            )
         if column not in names:
-            raise UnfitInputError(f"{place}: {unknown_name('column', column, names)}")
+            raise UnfitInputError(unknown_name("column", column, names), code="unknown", field=place, value=column)
         return names.index(column)
     if isinstance(column, bool) or not isinstance(column, int | np.integer):
-        raise UnfitInputError(f"{place}: a column is given by its name or position but got {column!r}")
+        raise UnfitInputError(
+            f"a column is given by its name or position but got {column!r}", code="type", field=place, value=column
+        )
     if not 0 <= column < len(names):
-        raise UnfitInputError(f"{place}: there is no column {column} among {len(names)}, counted from 0")
+        raise UnfitInputError(
+            f"there is no column {column} among {len(names)}, counted from 0", code="unknown", field=place, value=column
+        )
     return int(column)
 
 

@@ -10,7 +10,7 @@ from labelward.errors import DependencyError, EncryptionError, InputError, Polic
 
 __all__ = ["UnfitInputError", "value_errors"]
 
-_PLACE = re.compile(r"\[(model|encryption)\] (\w+)(?=:)")
+_KEY = re.compile(r"\[(?:model|encryption)\] (\w+)")
 
 
 class UnfitInputError(InputError, ValueError):
@@ -22,7 +22,7 @@ def value_errors(names: Mapping[str, str]) -> Iterator[None]:
     """Raise errors over what the user gave as :class:`UnfitInputError`.
 
     Args:
-        names: the estimator's parameter for each key of a job's sections, such as ``"trees"``, in messages.
+        names: the estimator's parameter for each key of a job's sections, such as ``"trees"``, in errors.
     """
     try:
         yield
@@ -31,5 +31,8 @@ def value_errors(names: Mapping[str, str]) -> Iterator[None]:
     except (InputError, PolicyError, EncryptionError) as error:
         if isinstance(error, ValueError):
             raise
-        text = _PLACE.sub(lambda found: names.get(found[2], found[2]), str(error))
-        raise UnfitInputError(text) from error
+        key = _KEY.fullmatch(error.field)
+        if not key:
+            raise error.translated(UnfitInputError) from error
+        name = names.get(key[1], key[1])
+        raise UnfitInputError(error.reason, code=error.code, field=name, value=error.value) from error

@@ -75,7 +75,9 @@ class Fitted(BaseEstimator, Generic[Share]):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if party not in self.shares_:
-            raise UnfitInputError(f"there is no party {party!r}, only {', '.join(self.shares_)}")
+            raise UnfitInputError(
+                f"there is no party {party!r}, only {', '.join(self.shares_)}", code="unknown", value=party
+            )
         with value_errors({}):
             return self._held(party, X)
 

@@ -77,12 +77,17 @@ class FittedNets(Fitted["NetShare"]):
         if not isinstance(self.bottom, str | Mapping):
             given = type(self.bottom).__name__
             raise UnfitInputError(
-                f"bottom: must name a preset, or hold a module for each party, but is of type {given}"
+                f"must name a preset, or hold a module for each party, but is of type {given}",
+                code="type",
+                field="bottom",
+                value=given,
             )
         found = {} if isinstance(self.bottom, str) else dict(self.bottom)
         for party in found:
             if party not in self._places:
-                raise UnfitInputError(f"bottom: {unknown_name('party', str(party), list(self._places))}")
+                raise UnfitInputError(
+                    unknown_name("party", str(party), list(self._places)), code="unknown", field="bottom", value=party
+                )
         return found if isinstance(self.top_model, str) else {**found, "": self.top_model}
 
     def _given(self, X: Any, *, reset: bool) -> tuple[Any, int]:
@@ -91,11 +96,19 @@ class FittedNets(Fitted["NetShare"]):
             blocks = {party: np.asarray(own) for party, own in X.items()}
             if not reset and set(blocks) != set(self._places):
                 raise UnfitInputError(
-                    f"X: the rows of {', '.join(self._places)} are needed, not of {', '.join(blocks)}"
+                    f"the rows of {', '.join(self._places)} are needed, not of {', '.join(blocks)}",
+                    code="missing",
+                    field="X",
+                    value=tuple(blocks),
                 )
             for party, own in blocks.items():
                 if own.ndim < 2 or own.dtype.kind not in "fiub":
-                    raise UnfitInputError(f"X: the rows of {party!r} must be an array of numbers, one row each")
+                    raise UnfitInputError(
+                        f"the rows of {party!r} must be an array of numbers, one row each",
+                        code="type",
+                        field="X",
+                        value=party,
+                    )
             check_consistent_length(*blocks.values())
             return blocks, len(next(iter(blocks.values()))) if blocks else 0
         found = read(self, X, reset=reset)
@@ -109,7 +122,9 @@ class FittedNets(Fitted["NetShare"]):
             block: NDArray[Any] = x[party]
             return block
         if not hasattr(self, "n_features_in_"):
-            raise UnfitInputError("X: must be a dictionary with each party's rows, as it was in training")
+            raise UnfitInputError(
+                "must be a dictionary with each party's rows, as it was in training", code="type", field="X"
+            )
         return code_columns(self._names[party], self._places[party], coded[party], x)
 
     def _ask(self, X: Any) -> Floats:

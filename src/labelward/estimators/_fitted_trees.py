@@ -85,7 +85,9 @@ class FittedTrees(Fitted[ModelShare]):
         check_is_fitted(self)
         with value_errors({}):
             if isinstance(number, bool) or not isinstance(number, int | np.integer):
-                raise UnfitInputError(f"number: must be a whole number but got {number!r}")
+                raise UnfitInputError(
+                    f"must be a whole number but got {number!r}", code="type", field="number", value=number
+                )
             return _open.drawn(self.shares_, int(number), _open.tellers(self.shares_, names), svg=svg)
 
     def export(self, path: str | Path, *, overwrite: bool = False) -> Path:
@@ -104,7 +106,7 @@ class FittedTrees(Fitted[ModelShare]):
         check_is_fitted(self)
         path = Path(path)
         if path.exists() and not overwrite:
-            raise OutputError(f"{path}: exists already; overwrite=True replaces it")
+            raise OutputError("exists already; overwrite=True replaces it", code="exists", field=str(path))
         return _open.exported(self.shares_, path)
 
     @staticmethod

@@ -37,12 +37,21 @@ def read_directions(given: Any, columns: Coded, *, named: bool) -> dict[int, int
         place = position_of(column, columns.names, _NAME, named=named)
         whole = isinstance(direction, int | np.integer) and not isinstance(direction, bool)
         if not whole or direction not in (-1, 0, 1):
-            raise UnfitInputError(f"{_NAME}: must be 1, -1 or 0, but {column!r} has {direction!r}")
+            raise UnfitInputError(
+                f"must be 1, -1 or 0, but {column!r} has {direction!r}", code="choice", field=_NAME, value=direction
+            )
         if direction and columns.names[place] in columns.categories:
             name = columns.names[place]
-            raise UnfitInputError(f"{_NAME}: categories have no order, but {name!r} has {direction!r}")
+            raise UnfitInputError(
+                f"categories have no order, but {name!r} has {direction!r}", code="unsupported", field=_NAME, value=name
+            )
         if place in found:
-            raise UnfitInputError(f"{_NAME}: column {columns.names[place]!r} is given by name and by position")
+            raise UnfitInputError(
+                f"column {columns.names[place]!r} is given by name and by position",
+                code="duplicate",
+                field=_NAME,
+                value=columns.names[place],
+            )
         found[place] = int(direction)
     return {place: direction for place, direction in found.items() if direction}
 
@@ -58,7 +67,12 @@ def _pairs(given: Any, names: Sequence[str]) -> list[tuple[Any, Any]]:
         each = given.tolist()
     if not isinstance(each, list | tuple):
         told = "a dictionary by column, or a list of 1, -1 or 0 for each column of X"
-        raise UnfitInputError(f"{_NAME}: must be {told}, but got {given!r}")
+        raise UnfitInputError(f"must be {told}, but got {given!r}", code="type", field=_NAME, value=given)
     if len(each) != len(names):
-        raise UnfitInputError(f"{_NAME}: must have as many directions as X has columns, {len(names)}, not {len(each)}")
+        raise UnfitInputError(
+            f"must have as many directions as X has columns, {len(names)}, not {len(each)}",
+            code="range",
+            field=_NAME,
+            value=len(each),
+        )
     return list(enumerate(each))

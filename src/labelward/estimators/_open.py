@@ -38,10 +38,10 @@ def tellers(shares: Shares, names: Collection[str] | None) -> Collection[str]:
     if names is None:
         return tuple(shares)
     if isinstance(names, str) or not isinstance(names, Collection):
-        raise UnfitInputError(f"names: must be a list of parties but got {names!r}")
+        raise UnfitInputError(f"must be a list of parties but got {names!r}", code="type", field="names", value=names)
     for name in names:
         if name not in shares:
-            raise UnfitInputError(f"names: {unknown_name('party', str(name), shares)}")
+            raise UnfitInputError(unknown_name("party", str(name), shares), code="unknown", field="names", value=name)
     return names
 
 
@@ -52,7 +52,9 @@ def some_rows(blocks: Mapping[str, Floats], most: int) -> dict[str, Floats]:
         ValueError: it is no whole number of at least 1.
     """
     if isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 1:
-        raise UnfitInputError(f"most: must be a whole number of at least 1 but got {most!r}")
+        raise UnfitInputError(
+            f"must be a whole number of at least 1 but got {most!r}", code="range", field="most", value=most
+        )
     rows = len(next(iter(blocks.values())))
     chosen = np.linspace(0, rows - 1, min(int(most), rows)).astype(np.int64)
     return {party: block[chosen] for party, block in blocks.items()}

@@ -73,7 +73,7 @@ def save(estimator: Any, folder: Path, *, overwrite: bool) -> Path:
                 replaced.rename(target)
             shutil.rmtree(side, ignore_errors=True)
     except OSError as error:
-        raise OutputError(f"{folder}: cannot be written ({error.strerror})") from error
+        raise OutputError(f"cannot be written ({error.strerror})", code="unwritable", field=str(folder)) from error
     return folder
 
 
@@ -88,7 +88,9 @@ def _text(estimator: Any) -> bytes:
         try:
             msgspec.json.encode(value, enc_hook=_number)
         except TypeError as error:
-            raise UnfitInputError(f"{name}: {value!r} cannot be saved in a file") from error
+            raise UnfitInputError(
+                f"{value!r} cannot be saved in a file", code="type", field=name, value=value
+            ) from error
     stored = _File(
         estimator=type(estimator).__name__,
         parameters=parameters,
@@ -109,26 +111,48 @@ def _check_place(folder: Path, target: Path, *, overwrite: bool) -> None:
     """
     for place in (target, *target.parents):
         if _is_of_a_run(place):
-            raise OutputError(f"{folder}: is or lies in {place}, the folder of a run of labelward; save elsewhere")
+            raise OutputError(
+                f"is or lies in {place}, the folder of a run of labelward; save elsewhere",
+                code="exists",
+                field=str(folder),
+                value=str(place),
+            )
         if place != target and (place / FILE_NAME).is_file():
-            raise OutputError(f"{folder}: lies in {place}, the folder of a saved estimator; save elsewhere")
+            raise OutputError(
+                f"lies in {place}, the folder of a saved estimator; save elsewhere",
+                code="exists",
+                field=str(folder),
+                value=str(place),
+            )
     if not target.exists():
         return
     if not target.is_dir():
-        raise OutputError(f"{folder}: is a file, not a folder")
+        raise OutputError("is a file, not a folder", code="exists", field=str(folder))
     if not any(target.iterdir()):
         return
     if not (target / FILE_NAME).is_file():
-        raise OutputError(f"{folder}: holds other files, and no saved estimator; save elsewhere")
+        raise OutputError(
+            "holds other files, and no saved estimator; save elsewhere", code="foreign", field=str(folder)
+        )
     stored = _read(target / FILE_NAME)
     ours = {target / FILE_NAME}
     ours |= {target / party / "model" / name for party in stored.places for name in _SHARE_NAMES}
     strange = [path for path in target.rglob("*") if path not in ours and (path.is_symlink() or not path.is_dir())]
     if strange:
         told = str(min(strange).relative_to(target))
-        raise OutputError(f"{folder}: holds {told!r}, which is no part of the saved {stored.estimator}; save elsewhere")
+        raise OutputError(
+            f"holds {told!r}, which is no part of the saved {stored.estimator}; save elsewhere",
+            code="foreign",
+            field=str(folder),
+            value=told,
+        )
     if not overwrite:
-        raise OutputError(f"{folder}: holds a saved {stored.estimator} already; overwrite=True replaces it")
+        raise OutputError(
+            f"holds a saved {stored.estimator} already; overwrite=True replaces it",
+            code="exists",
+            field=str(folder),
+            value=stored.estimator,
+        )
 
 
 def _is_of_a_run(folder: Path) -> bool:
@@ -141,7 +165,9 @@ def load(cls: type[Any], folder: Path) -> Any:
     path = folder / FILE_NAME
     stored = _read(path)
     if stored.estimator != cls.__name__:
-        raise FileFormatError(f"{path}: holds a {stored.estimator}, not a {cls.__name__}")
+        raise FileFormatError(
+            f"holds a {stored.estimator}, not a {cls.__name__}", code="foreign", field=str(path), value=stored.estimator
+        )
     directions = stored.parameters.get("monotone_constraints")
     if isinstance(directions, list) and all(isinstance(each, list) for each in directions):
         stored.parameters["monotone_constraints"] = dict(directions)
@@ -159,7 +185,12 @@ def load(cls: type[Any], folder: Path) -> Any:
     shares = {party: cls._load_share(folder / party / "model") for party in stored.places}
     for party, share in shares.items():
         if share.party != party or share.model != next(iter(shares.values())).model:
-            raise FileFormatError(f"{folder / party}: a share of another party or model than {path} tells of")
+            raise FileFormatError(
+                f"a share of another party or model than {path} tells of",
+                code="other-run",
+                field=str(folder / party),
+                value=share.party,
+            )
     estimator.shares_ = shares
     return estimator
 
@@ -169,11 +200,18 @@ def _read(path: Path) -> _File:
     try:
         stored = msgspec.json.decode(path.read_bytes(), type=_File)
     except OSError as error:
-        raise FileFormatError(f"no estimator can be read at {path}: {error.strerror}{_left_by(path)}") from error
+        raise FileFormatError(
+            f"no estimator can be read at {path}: {error.strerror}{_left_by(path)}", code="unreadable", value=str(path)
+        ) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path}: a damaged file: {error}") from error
+        raise FileFormatError(f"a damaged file: {error}", code="damaged", field=str(path)) from error
     if stored.format != _FORMAT:
-        raise FileFormatError(f"{path}: an estimator of format {stored.format}; this version reads format {_FORMAT}")
+        raise FileFormatError(
+            f"an estimator of format {stored.format}; this version reads format {_FORMAT}",
+            code="format-version",
+            field=str(path),
+            value=stored.format,
+        )
     return stored
 
 

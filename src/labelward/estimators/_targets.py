@@ -29,7 +29,12 @@ class ClassTargets:
         self.n_classes_ = len(self.classes_)
         if self.n_classes_ < 2:
             told = "" if len(rows) == len(values) else " of positive weight"
-            raise UnfitInputError(f"y: all rows{told} are of one class, {self.classes_.tolist()[0]!r}")
+            raise UnfitInputError(
+                f"all rows{told} are of one class, {self.classes_.tolist()[0]!r}",
+                code="labels",
+                field="y",
+                value=self.classes_.tolist()[0],
+            )
         return numbers.astype(np.float64)
 
     def _targets(self, y: ArrayLike) -> Floats:
@@ -37,7 +42,12 @@ class ClassTargets:
         strange = np.setdiff1d(values, self.classes_)
         if len(strange):
             known = ", ".join(map(repr, self.classes_.tolist()))
-            raise UnfitInputError(f"eval_set: label {strange.tolist()[0]!r} is none of the classes {known}")
+            raise UnfitInputError(
+                f"label {strange.tolist()[0]!r} is none of the classes {known}",
+                code="labels",
+                field="eval_set",
+                value=strange.tolist()[0],
+            )
         return np.searchsorted(self.classes_, values).astype(np.float64)
 
     def _check_validation(self, values: Floats) -> None:
@@ -45,7 +55,10 @@ class ClassTargets:
         if len(missing):
             label = self.classes_.tolist()[int(missing[0])]
             raise UnfitInputError(
-                f"eval_set: no row of positive weight is of class {label!r}, but each class needs one"
+                f"no row of positive weight is of class {label!r}, but each class needs one",
+                code="labels",
+                field="eval_set",
+                value=label,
             )
 
     def _class_names(self) -> tuple[str, ...]:
@@ -109,6 +122,6 @@ def _labels(y: ArrayLike) -> NDArray[Any]:
     values: NDArray[Any] = column_or_1d(y, warn=True)
     assert_all_finite(values, input_name="y")
     if values.dtype.kind == "O" and len({type(value) for value in values.tolist()}) > 1:
-        raise UnfitInputError("y: labels are missing, or of several types")
+        raise UnfitInputError("labels are missing, or of several types", code="labels", field="y")
     check_classification_targets(values)
     return values

@@ -28,22 +28,35 @@ def weights_of(given: Any, rows: int, name: str) -> Floats:
         return np.ones(rows)
     weights: Floats = check_array(given, ensure_2d=False, dtype=np.float64, input_name=name)
     if weights.shape != (rows,):
-        raise UnfitInputError(f"{name}.shape == {weights.shape}, expected {(rows,)}!")
+        raise UnfitInputError(f"{name}.shape == {weights.shape}, expected {(rows,)}!", code="rows", value=weights.shape)
     if (weights < 0).any():
         row = int(np.argmax(weights < 0))
-        raise UnfitInputError(f"{name}: row {row}, counting from 0, is {weights[row]:g}; weights may not be negative")
+        raise UnfitInputError(
+            f"row {row}, counting from 0, is {weights[row]:g}; weights may not be negative",
+            code="range",
+            field=name,
+            value=float(weights[row]),
+        )
     positive = weights[weights > 0]
     if not len(positive):
-        raise UnfitInputError(f"{name}: every weight is zero")
+        raise UnfitInputError("every weight is zero", code="range", field=name, value=0.0)
     least, most = positive.min(), positive.max()
     if least < _LEAST or most > _MOST:
         row = int(np.argmax((weights > 0) & ((weights < _LEAST) | (weights > _MOST))))
         told = f"must be 0 or lie between {_LEAST:g} and {_MOST:g}"
-        raise UnfitInputError(f"{name}: row {row}, counting from 0, is {weights[row]:g}; weights {told}")
+        raise UnfitInputError(
+            f"row {row}, counting from 0, is {weights[row]:g}; weights {told}",
+            code="range",
+            field=name,
+            value=float(weights[row]),
+        )
     if most / least > _WIDEST:
         told = f"lie between {least:g} and {most:g}, more than a factor of {_WIDEST:g} apart"
         raise UnfitInputError(
-            f"{name}: weights {told}, so that rows of the least would count for nothing; give these 0, or larger ones"
+            f"weights {told}, so that rows of the least would count for nothing; give these 0, or larger ones",
+            code="range",
+            field=name,
+            value=(float(least), float(most)),
         )
     return weights
 
@@ -66,4 +79,9 @@ def check_class_weight(factor: float, values: Floats, weights: Floats) -> None:
         apart = max(second.max() * factor / first.min(), first.max() / (second.min() * factor or np.nextafter(0, 1)))
     if apart > _WIDEST:
         told = f"{factor:g} takes weights of the classes more than a factor of {_WIDEST:g} apart"
-        raise UnfitInputError(f"scale_pos_weight: {told}, so that rows of the least would count for nothing")
+        raise UnfitInputError(
+            f"{told}, so that rows of the least would count for nothing",
+            code="range",
+            field="scale_pos_weight",
+            value=factor,
+        )

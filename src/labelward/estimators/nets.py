@@ -152,7 +152,9 @@ class _SplitNets(FittedNets):
             pair = validation_pair(eval_set, eval_sample_weight, "patience", bool(self.patience))
             x, count = self._given(X, reset=True)
             if y is None:
-                raise UnfitInputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+                raise UnfitInputError(
+                    f"{type(self).__name__} requires y to be passed, but the target y is None", code="missing"
+                )
             weights = weights_of(sample_weight, count, "sample_weight")
             rows = np.flatnonzero(weights)
             check_consistent_length(np.empty(count), y)
@@ -160,7 +162,12 @@ class _SplitNets(FittedNets):
             wanted = (self.parties, self.active) if parties is None else (parties, None)
             blocks, coded = self._learn(x, rows, wanted[0], active or wanted[1])
             if len(rows) < 2:
-                raise UnfitInputError("X: a network needs two rows at least to learn from, and there is 1 sample")
+                raise UnfitInputError(
+                    "a network needs two rows at least to learn from, and there is 1 sample",
+                    code="rows",
+                    field="X",
+                    value=1,
+                )
             plan, validation = self._plan(len(rows), seed), 0
             if pair is not None:
                 more, validation = self._given(pair[0], reset=False)
@@ -202,10 +209,18 @@ class _SplitNets(FittedNets):
         behaviors = {}
         for party, told in (self.behaviors or {}).items():
             if party not in list(self._places)[1:]:
-                raise UnfitInputError(f"behaviors: {unknown_name('passive party', str(party), list(self._places)[1:])}")
+                raise UnfitInputError(
+                    unknown_name("passive party", str(party), list(self._places)[1:]),
+                    code="unknown",
+                    field="behaviors",
+                    value=party,
+                )
             if told.get("kind") != MaliciousOptimizer.kind:
                 raise UnfitInputError(
-                    f"behaviors: {unknown_name('kind', str(told.get('kind')), [MaliciousOptimizer.kind])}"
+                    unknown_name("kind", str(told.get("kind")), [MaliciousOptimizer.kind]),
+                    code="unknown",
+                    field="behaviors",
+                    value=told.get("kind"),
                 )
             behaviors[party] = MaliciousOptimizer(**{key: value for key, value in told.items() if key != "kind"})
         return Plan(params=params, policies=policies_of(self.defenses), behaviors=behaviors, seed=seed)
@@ -216,7 +231,12 @@ class _SplitNets(FittedNets):
         """Return each party's training rows, the active party's first, and the categories of its columns."""
         if isinstance(x, dict):
             if parties is not None:
-                raise UnfitInputError("parties: X says by itself what each party holds, so it must be left out")
+                raise UnfitInputError(
+                    "X says by itself what each party holds, so it must be left out",
+                    code="conflict",
+                    field="parties",
+                    value=parties,
+                )
             dealt = deal_columns({party: [at] for at, party in enumerate(x)}, active, list(x), named=False)
             self._places = dict.fromkeys(dealt, ())
             for name in ("n_features_in_", "feature_names_in_"):

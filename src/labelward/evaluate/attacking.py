@@ -79,8 +79,11 @@ def known_rows(labels: NDArray[np.int64], count: int, *, seed: int) -> NDArray[n
     classes = np.unique(labels)
     if not len(classes) <= count < len(labels):
         raise DataError(
-            f"auxiliary: {count} known labels of {len(labels)} rows; at least one of each of the {len(classes)} "
-            "classes must be known, and one row at least must be left to guess"
+            f"{count} known labels of {len(labels)} rows; at least one of each of the {len(classes)} "
+            "classes must be known, and one row at least must be left to guess",
+            code="labels",
+            field="auxiliary",
+            value=count,
         )
     order = rng.learning(seed, "", 0, "known labels").permutation(len(labels))
     place = np.empty(len(labels), np.int64)

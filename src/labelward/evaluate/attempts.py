@@ -87,7 +87,7 @@ def check_party(job: Job, party: str) -> None:
     """Refuse a name, given with ``--as``, that no party of the job has; :class:`JobError` tells a near one."""
     names = [each.name for each in job.parties]
     if party not in names:
-        raise JobError(f"--as: {unknown_name('party', party, names)}")
+        raise JobError(unknown_name("party", party, names), code="unknown", field="--as", value=party)
 
 
 def lived(ctx: Context, program: Callable[[Context], T]) -> T:
@@ -211,7 +211,7 @@ class Run:
                 if vain == _MOST_IN_VAIN:
                     reason = f"came back {vain} times in a row without the run getting any further"
                     self.network.fail(f"party {error.peer!r} {reason}")
-                    raise PeerError(error.peer, reason) from error
+                    raise PeerError(error.peer, reason, code="peer-restarted", value=vain) from error
             except OutputError:
                 self.network.fail("it cannot write its files")
                 raise
@@ -235,6 +235,7 @@ class Run:
                 self.job.active.name,
                 f"says that the run is finished, but {self.folder} holds no share of it: it is still in an earlier "
                 "run, or this party's share was thrown away; start the run anew at all parties",
+                code="other-run",
             )
 
     def _over(self) -> tuple[str, ...]:

@@ -93,7 +93,8 @@ def audit(
     """
     if protections().seeded:
         raise PolicyError(
-            "an audit needs unpredictable keys; a seeded source of protection is for tests of protocols only"
+            "an audit needs unpredictable keys; a seeded source of protection is for tests of protocols only",
+            code="insecure",
         )
     job = completed(job)
     check_job(job)
@@ -135,14 +136,21 @@ def _check_data(job: Job, data: Rehearsal) -> None:
         try:
             known_rows(data.train_labels, make_attack(attack).labels_needed, seed=job.run.seeds[0])
         except DataError as error:
-            raise JobError(f"[[attack]] {number}: {error}") from error
+            raise error.under(f"[[attack]] {number}:").translated(JobError) from error
     for party in data.parties:
         if party.name.lower() == "truth" or party.name.lower().startswith("known-"):
-            raise JobError(f"[parties] {party.name}: the name is taken (the audit keeps true labels under it)")
+            raise JobError(
+                "the name is taken (the audit keeps true labels under it)",
+                code="conflict",
+                field=f"[parties] {party.name}",
+                value=party.name,
+            )
         if "id" in party.columns:
             raise DataError(
-                f"party {party.name!r}: column 'id' would be taken for the row ids; "
-                "name it under id in [data], or rename it"
+                "column 'id' would be taken for the row ids; name it under id in [data], or rename it",
+                code="columns",
+                field=f"party {party.name!r}",
+                value="id",
             )
 
 
@@ -287,7 +295,11 @@ class _Audit:
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise OutputError(f"{folder}: what an earlier attempt left cannot be removed ({error.strerror})") from error
+            raise OutputError(
+                f"what an earlier attempt left cannot be removed ({error.strerror})",
+                code="unwritable",
+                field=str(folder),
+            ) from error
         for parent in (folder.parent.parent, folder.parent):
             private_folder(parent)
         detail = _label(variant, at.seed, deviation)
@@ -307,7 +319,10 @@ class _Audit:
         for party, view in views.items():
             if view.ended != "complete":
                 raise OutputError(
-                    f"{folder / party / VIEW}: the view is {view.ended} after a whole run; is the disk full?"
+                    f"the view is {view.ended} after a whole run; is the disk full?",
+                    code="incomplete",
+                    field=str(folder / party / VIEW),
+                    value=view.ended,
                 )
         run = _Run(at, variant, deviation, folder, ended, views, estimate)
         rows, accounts = self._attack(run)

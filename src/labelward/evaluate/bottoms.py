@@ -34,7 +34,12 @@ def bottoms_of(view_dir: Path, model: Path | None = None) -> tuple[Callable[[], 
     folder = view_dir.resolve().parent / MODEL if model is None else model
     kind = view.parameter("model.kind")
     if kind not in PROGRAMS:
-        raise FileFormatError(f"{view_dir}: a view of a model of kind {kind!r}, which this version does not know")
+        raise FileFormatError(
+            f"a view of a model of kind {kind!r}, which this version does not know",
+            code="unsupported",
+            field=str(view_dir),
+            value=kind,
+        )
     if not folder.exists() and model is None:
         return None
     own = make_programs(Kind(kind)).own(view, Own(features=np.empty((0, 0)), columns=()), folder)

@@ -33,17 +33,35 @@ def earlier_shares(programs: Programs[Any], run: Path, job: Job, data: Rehearsal
         DataError: other columns, categories, classes or rows.
     """
     if not programs.grows:
-        raise JobError(f"[model] kind: {job.model.kind!r} begins anew in each training; only trees go on with {run}")
+        raise JobError(
+            f"{job.model.kind!r} begins anew in each training; only trees go on with {run}",
+            code="unsupported",
+            field="[model] kind",
+            value=job.model.kind,
+        )
     before = trained_job(run)
     names, theirs = ([party.name for party in each.parties] for each in (job, before))
     if names != theirs:
-        raise JobError(f"{run}: a model of the parties {', '.join(theirs)}; the job has {', '.join(names)}")
+        raise JobError(
+            f"a model of the parties {', '.join(theirs)}; the job has {', '.join(names)}",
+            code="other-run",
+            field=str(run),
+            value=theirs,
+        )
     if before.model.kind != job.model.kind:
-        raise JobError(f"[model] kind: {run} holds a model of kind {before.model.kind!r}, not {job.model.kind!r}")
+        raise JobError(
+            f"{run} holds a model of kind {before.model.kind!r}, not {job.model.kind!r}",
+            code="other-run",
+            field="[model] kind",
+            value=job.model.kind,
+        )
     if before.run.seeds != job.run.seeds:
         raise JobError(
-            f"{run}: was trained with seed {before.run.seeds[0]}; with seed {job.run.seeds[0]} some of its training "
-            "rows would be tested on, so go on with the same seed"
+            f"was trained with seed {before.run.seeds[0]}; with seed {job.run.seeds[0]} some of its training "
+            "rows would be tested on, so go on with the same seed",
+            code="other-run",
+            field=str(run),
+            value=before.run.seeds[0],
         )
     shares = load_shares(programs, run, before)
     for party in data.parties:
@@ -51,7 +69,9 @@ def earlier_shares(programs: Programs[Any], run: Path, job: Job, data: Rehearsal
     active = shares[names[0]]
     if active.classes != data.classes:
         was, now = (", ".join(each) or "a quantity" for each in (active.classes, data.classes))
-        raise DataError(f"{run}: its label was {was}; {data.label} is {now}")
+        raise DataError(
+            f"its label was {was}; {data.label} is {now}", code="other-run", field=str(run), value=active.classes
+        )
     _check_split(run, before, job)
     _check_rows(run, data, has_ids=job.data.table is None or job.data.id is not None)
     programs.check_start(run, data, active)
@@ -68,13 +88,20 @@ def _check_columns(run: Path, party: PartyData, share: Share) -> None:
             if names
         ]
         raise DataError(
-            f"party {party.name!r}: has not the columns of the model in {run}: it "
-            f"{' and '.join(told) or 'has them in another order'}"
+            f"has not the columns of the model in {run}: it {' and '.join(told) or 'has them in another order'}",
+            code="columns",
+            field=f"party {party.name!r}",
+            value=tuple(missing + more),
         )
     categories = {party.columns[position]: names for position, names in party.categories.items()}
     for name in party.columns:
         if categories.get(name) != share.categories.get(name):
-            raise DataError(f"party {party.name!r}, column {name!r}: has other categories than the model in {run}")
+            raise DataError(
+                f"has other categories than the model in {run}",
+                code="columns",
+                field=f"party {party.name!r}, column {name!r}",
+                value=categories.get(name),
+            )
 
 
 def _check_split(run: Path, before: Job, job: Job) -> None:
@@ -82,8 +109,11 @@ def _check_split(run: Path, before: Job, job: Job) -> None:
     told = [f"{key} = {_shown(was[key])}, not {_shown(value)}" for key, value in now.items() if was[key] != value]
     if told:
         raise JobError(
-            f"{run}: was trained with {'; '.join(told)}: some of its training rows could be tested on, so go on with "
-            "the same split"
+            f"was trained with {'; '.join(told)}: some of its training rows could be tested on, so go on with "
+            "the same split",
+            code="other-run",
+            field=str(run),
+            value=told,
         )
 
 
@@ -103,12 +133,17 @@ def _check_rows(run: Path, data: Rehearsal, *, has_ids: bool) -> None:
     if before.train_digest != now.train_digest or before.test_ids != now.test_ids:
         learned = len(np.setdiff1d(data.test_ids, before.test_ids))
         raise DataError(
-            f"{run}: was trained on another set of rows: {before.train} training, {before.validation} validation and "
+            f"was trained on another set of rows: {before.train} training, {before.validation} validation and "
             f"{before.test} test rows; now {now.train}, {now.validation} and {now.test}, and {learned} of these test "
-            "rows were none then, so that its training rows would be tested on"
+            "rows were none then, so that its training rows would be tested on",
+            code="rows",
+            field=str(run),
+            value=learned,
         )
     if not has_ids and before.content_digest != now.content_digest:
         raise DataError(
-            f"{run}: was trained on other labels or columns than the table now has; rows without ids must be the same "
-            "in the same order, or training rows could be tested on (name an id column in [data] id)"
+            "was trained on other labels or columns than the table now has; rows without ids must be the same "
+            "in the same order, or training rows could be tested on (name an id column in [data] id)",
+            code="rows",
+            field=str(run),
         )

@@ -106,7 +106,7 @@ def explain_rows(
     trained = Trained.load(run)
     trained.check_parties(names)
     if most < 1:
-        raise DataError(f"background: at least 1 row is needed but got {most}")
+        raise DataError(f"at least 1 row is needed but got {most}", code="range", field="background", value=most)
     rows = trained.bring(tables, warn)
     behind = (rows if background is None else trained.bring(background, warn)).some(most)
     found = _explained(trained, rows, behind, names)
@@ -145,7 +145,11 @@ def export_model(run: Path, out: Path, *, consent: Collection[str] = (), names: 
 def _share(trained: Trained, party: str) -> ModelShare:
     share = trained.shares[party]
     if not isinstance(share, ModelShare):
-        raise DataError(f"explanations, drawings and exports are of trees; this model is of kind {share.kind!r}")
+        raise DataError(
+            f"explanations, drawings and exports are of trees; this model is of kind {share.kind!r}",
+            code="unsupported",
+            value=share.kind,
+        )
     return share
 
 

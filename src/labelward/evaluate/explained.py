@@ -248,9 +248,9 @@ def read_explanations(folder: Path) -> Explanations | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
+        raise FileFormatError(f"cannot read {path}: {error.strerror}", code="unreadable", value=str(path)) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path}: damaged, or of another version: {error}") from error
+        raise FileFormatError(f"damaged, or of another version: {error}", code="damaged", field=str(path)) from error
 
 
 def _pictures(images: Mapping[str, ImageMaps], labels: Labels) -> tuple[Picture, ...]:

@@ -64,11 +64,11 @@ def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
         _check_above(out)
         if not out.is_dir():
             if out.exists() or out.is_symlink():
-                raise OutputError(f"{out}: is a file, not a folder")
+                raise OutputError("is a file, not a folder", code="exists", field=str(out))
             _check_parent(out)
             return
         if not os.access(out, os.W_OK | os.X_OK):
-            raise OutputError(f"{out}: cannot be written")
+            raise OutputError("cannot be written", code="unwritable", field=str(out))
         if not _entries(out):
             return
         text = _stored_job(out, purpose)
@@ -76,12 +76,15 @@ def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
             _check_strangers(out, text, job, purpose)
             return
         if purpose == "train":
-            raise OutputError(f"{out}: exists already; --force replaces it")
+            raise OutputError("exists already; --force replaces it", code="exists", field=str(out))
         differing = [key for key in _differing(text, job.to_toml()) if not (purpose == "party" and _of_machine(key))]
         if differing:
             raise OutputError(
-                f"{out}: holds {_MADE[purpose]} of another job: {', '.join(differing)} differ; "
-                "choose another folder, or --force to replace it"
+                f"holds {_MADE[purpose]} of another job: {', '.join(differing)} differ; "
+                "choose another folder, or --force to replace it",
+                code="other-run",
+                field=str(out),
+                value=tuple(differing),
             )
 
 
@@ -239,10 +242,14 @@ def _write(path: Path, columns: Mapping[str, Any]) -> None:
         try:
             same = pq.read_table(path).equals(table)
         except (OSError, pa.ArrowException) as error:
-            raise OutputError(f"{path}: cannot be read ({' '.join(str(error).split())})") from error
+            raise OutputError(
+                f"cannot be read ({' '.join(str(error).split())})", code="unreadable", field=str(path)
+            ) from error
         if not same:
             raise OutputError(
-                f"{path}: the data of the job have changed since this audit began; use --force or another folder"
+                "the data of the job have changed since this audit began; use --force or another folder",
+                code="other-run",
+                field=str(path),
             )
         return
     with replacing(path) as file:
@@ -261,7 +268,11 @@ def _stored_job(out: Path, purpose: Purpose) -> str:
     """Return the job of a folder that a run for the same purpose wrote; nothing else is ever cleared or continued."""
     text = _job_text(out)
     if not text.startswith(_marker(purpose)):
-        raise OutputError(f"{out}: exists already and was not made by {_MADE[purpose]}; choose another folder")
+        raise OutputError(
+            f"exists already and was not made by {_MADE[purpose]}; choose another folder",
+            code="foreign",
+            field=str(out),
+        )
     return text
 
 
@@ -275,7 +286,12 @@ def _check_above(out: Path) -> None:
     for above in out.resolve().parents:
         for purpose, made in _MADE.items():
             if _job_text(above).startswith(_marker(purpose)):
-                raise OutputError(f"{out}: lies in {above}, the folder of {made}; choose a place outside")
+                raise OutputError(
+                    f"lies in {above}, the folder of {made}; choose a place outside",
+                    code="exists",
+                    field=str(out),
+                    value=str(above),
+                )
 
 
 def _check_strangers(out: Path, stored: str, job: Job, purpose: Purpose) -> None:
@@ -283,7 +299,12 @@ def _check_strangers(out: Path, stored: str, job: Job, purpose: Purpose) -> None
     owned = _owned(stored, purpose)
     for name in _owned(job.to_toml(), purpose):
         if name not in owned and (out / name).exists():
-            raise OutputError(f"{out}: holds {name!r}, which the earlier run did not write; choose another folder")
+            raise OutputError(
+                f"holds {name!r}, which the earlier run did not write; choose another folder",
+                code="foreign",
+                field=str(out),
+                value=name,
+            )
 
 
 def _check_parent(out: Path) -> None:
@@ -292,9 +313,13 @@ def _check_parent(out: Path) -> None:
     while not above.exists() and above != above.parent:
         above = above.parent
     if not above.is_dir():
-        raise OutputError(f"{out}: cannot be made, since {above} is a file")
+        raise OutputError(
+            f"cannot be made, since {above} is a file", code="unwritable", field=str(out), value=str(above)
+        )
     if not os.access(above, os.W_OK | os.X_OK):
-        raise OutputError(f"{out}: cannot be made, since {above} cannot be written")
+        raise OutputError(
+            f"cannot be made, since {above} cannot be written", code="unwritable", field=str(out), value=str(above)
+        )
 
 
 def _owned(job: str, purpose: Purpose) -> list[str]:

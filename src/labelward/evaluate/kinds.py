@@ -107,7 +107,12 @@ def check_job(job: Job) -> None:
     """
     programs = make_programs(job.model)
     if job.run.record != "full" and not programs.bulky:
-        raise JobError(f"[run] record: {job.run.record!r} means nothing for {job.model.kind!r}; leave it out")
+        raise JobError(
+            f"{job.run.record!r} means nothing for {job.model.kind!r}; leave it out",
+            code="unsupported",
+            field="[run] record",
+            value=job.run.record,
+        )
     for variant in job.variants():
         make_policies(variant)
     for number, attack in enumerate(job.attacks, 1):
@@ -120,7 +125,7 @@ def check_job(job: Job) -> None:
             # only the engine knows its other sizes, and only making a key asks it
             made.generate(job.encryption.bits, protection=Protection(), insecure=job.encryption.insecure)
     except EncryptionError as error:
-        raise EncryptionError(f"[encryption] bits: {error}") from error
+        raise error.under("[encryption] bits:") from error
     finally:
         made.close()
 
@@ -156,7 +161,12 @@ def make_engine(section: EncryptionSection, *, background: bool = False) -> Engi
     if section.engine == NoEngine.name:
         return NoEngine()
     if section.engine not in ENGINES:
-        raise JobError(f"[encryption] engine: {unknown_name('engine', section.engine, ENGINES)}")
+        raise JobError(
+            unknown_name("engine", section.engine, ENGINES),
+            code="unknown",
+            field="[encryption] engine",
+            value=section.engine,
+        )
     workers = section.workers or len(os.sched_getaffinity(0))
     limit = None if section.memory_limit is None else int(section.memory_limit)
     return engine(section.engine, workers=workers, background=background, memory_limit=limit)
@@ -189,8 +199,8 @@ def _placed(section: str, make: Callable[[], T]) -> T:
     try:
         return make()
     except InputError as error:
-        text = str(error)
-        raise JobError(text if text.startswith("[") else f"{section} {text}".strip()) from error
+        placed = error if error.field.startswith("[") or not section else error.under(section)
+        raise placed.translated(JobError) from error
 
 
 def _entry(variant: Variant) -> str:
@@ -212,11 +222,19 @@ def _encryption(section: EncryptionSection, model: Kind) -> EncryptionSection:
     none = EncryptionSection(engine=NoEngine.name)
     if make_programs(model).encrypts:
         if section == none:
-            raise JobError(f"[encryption] engine: 'none' is for models that encrypt nothing, not for {model.kind!r}")
+            raise JobError(
+                f"'none' is for models that encrypt nothing, not for {model.kind!r}",
+                code="unsupported",
+                field="[encryption] engine",
+                value=section.engine,
+            )
         return section
     if section not in (EncryptionSection(), none):
         raise JobError(
-            f"[encryption]: means nothing for {model.kind!r}, which encrypts nothing, so it must be left out"
+            f"means nothing for {model.kind!r}, which encrypts nothing, so it must be left out",
+            code="unsupported",
+            field="[encryption]",
+            value=section.engine,
         )
     return none
 
@@ -227,7 +245,9 @@ def _check_attack(attack: Attack, job: Job, programs: Programs[Any]) -> None:
     if attack.reads_arrays and job.run.record != "full":
         raise JobError(
             f"{attack.kind!r} as it is set reads the gradients of a view, of which [run] record = {job.run.record!r} "
-            'keeps digests only; set record = "full"'
+            'keeps digests only; set record = "full"',
+            code="conflict",
+            value=job.run.record,
         )
     if attack.behavior is not None:
         programs.check_behavior(attack.behavior)

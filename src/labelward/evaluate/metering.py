@@ -37,7 +37,12 @@ def metered(
     """
     read = make_programs(job.model).metered
     if not read and job.leakage.budget is not None:
-        raise JobError(f"[leakage] budget: means nothing for {job.model.kind!r}, whose leakage the meter cannot read")
+        raise JobError(
+            f"means nothing for {job.model.kind!r}, whose leakage the meter cannot read",
+            code="unsupported",
+            field="[leakage] budget",
+            value=job.leakage.budget,
+        )
     if not read or not job.leakage.meter:
         return tuple(policies)
     labels = data.train_labels

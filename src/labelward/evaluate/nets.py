@@ -70,22 +70,39 @@ class NetPrograms(Programs[NetShare]):
         device_of(params)
         _check_bottom(params, data.parties)
         if params.top_model == MODULE:
-            raise JobError("[model] top_model: a job has no module to hand in; name a preset")
+            raise JobError(
+                "a job has no module to hand in; name a preset",
+                code="unsupported",
+                field="[model] top_model",
+                value=params.top_model,
+            )
         if params.batch_size > rows:
-            raise JobError(f"[model] batch_size: {params.batch_size} is more than the {rows} training rows")
+            raise JobError(
+                f"{params.batch_size} is more than the {rows} training rows",
+                code="range",
+                field="[model] batch_size",
+                value=params.batch_size,
+            )
         if params.patience and not len(data.validation_values):
-            raise JobError("[model] patience: needs validation rows ([data] validation_size)")
+            raise JobError(
+                "needs validation rows ([data] validation_size)",
+                code="conflict",
+                field="[model] patience",
+                value=params.patience,
+            )
         for party in data.parties:
             _held(party)
             for column in party.monotone:
                 raise JobError(
-                    f"[data] monotone: column {party.columns[column]!r} of party {party.name!r}: constraints are for "
-                    "trees"
+                    f"column {party.columns[column]!r} of party {party.name!r}: constraints are for trees",
+                    code="unsupported",
+                    field="[data] monotone",
+                    value=party.columns[column],
                 )
         try:
             _check_labels(params, data)
         except DataError as error:
-            raise DataError(f"{data.label}: {error}") from error
+            raise error.under(f"{data.label}:") from error
         setup = setup_of(
             params,
             classes=len(data.classes),
@@ -170,7 +187,12 @@ class NetPrograms(Programs[NetShare]):
         """See :meth:`Programs.own`: the bottom model as it was trained, and as it was before."""
         share = self.load(model)
         if share.party != view.party:
-            raise DataError(f"{model}: the share of party {share.party!r}, where the view is that of {view.party!r}")
+            raise DataError(
+                f"the share of party {share.party!r}, where the view is that of {view.party!r}",
+                code="other-run",
+                field=str(model),
+                value=share.party,
+            )
         if share.bottom is None:
             return own
         bottom, params = share.bottom, share.settings
@@ -220,7 +242,12 @@ class NetPrograms(Programs[NetShare]):
             JobError: level by level: a network has no levels.
         """
         if mode != "one-round":
-            raise JobError(f"--mode: {mode!r} is for trees; a split network predicts in one round")
+            raise JobError(
+                f"{mode!r} is for trees; a split network predicts in one round",
+                code="unsupported",
+                field="--mode",
+                value=mode,
+            )
         return _in_unit(share, predict_active(ctx, share, x))
 
     def predict_passive(self, ctx: Context, share: NetShare, x: Floats) -> None:
@@ -231,16 +258,25 @@ class NetPrograms(Programs[NetShare]):
 def _check_bottom(params: SplitNet, parties: Sequence[PartyData]) -> None:
     """Refuse a bottom model that a job cannot name, or that does not take what stands in the columns."""
     if params.bottom in _IMAGES and not params.height:
-        raise JobError(f"[model] height: {params.bottom!r} needs it, to make images of a table's columns")
+        raise JobError(
+            f"{params.bottom!r} needs it, to make images of a table's columns", code="missing", field="[model] height"
+        )
     if params.bottom not in (*_TABLES, *_IMAGES, *_TEXTS):
         known = ", ".join(map(repr, (*_TABLES, *_IMAGES, *_TEXTS)))
-        raise JobError(f"[model] bottom: a job can name one of {known}, not {params.bottom!r}")
+        raise JobError(
+            f"a job can name one of {known}, not {params.bottom!r}",
+            code="choice",
+            field="[model] bottom",
+            value=params.bottom,
+        )
     for party in parties if params.bottom in _TEXTS else ():
         for values in (party.train, party.validation, party.test):
             if not ((values >= 0) & (values < params.vocabulary) & (values == np.floor(values))).all():
                 raise DataError(
-                    f"party {party.name!r}: {params.bottom!r} needs token numbers in its columns, whole numbers from 0 "
-                    f"to {params.vocabulary - 1}"
+                    f"{params.bottom!r} needs token numbers in its columns, whole numbers from 0 "
+                    f"to {params.vocabulary - 1}",
+                    code="values",
+                    field=f"party {party.name!r}",
                 )
 
 
@@ -281,11 +317,11 @@ def _class_maps(shares: Mapping[str, NetShare], data: Rehearsal, rows: NDArray[n
 def _behavior(told: Mapping[str, Any]) -> Behavior:
     kind = told["kind"]
     if kind not in _BEHAVIORS:
-        raise JobError(unknown_name("behavior", kind, _BEHAVIORS))
+        raise JobError(unknown_name("behavior", kind, _BEHAVIORS), code="unknown", value=kind)
     try:
         return _BEHAVIORS[kind](**{name: value for name, value in told.items() if name != "kind"})
     except TypeError as error:
-        raise JobError(f"behavior {kind!r}: {error}") from error
+        raise JobError(str(error), code="unknown", field=f"behavior {kind!r}") from error
 
 
 def _held(party: PartyData) -> Held:

@@ -115,19 +115,26 @@ def attack_view(
     view = View.load(view_dir)
     if view.ended == "cut off" and not incomplete:
         raise FileFormatError(
-            f"{view_dir}: no closing record; the run was killed, or records at the end are missing, "
-            "so that an attack would find less than there was to see"
+            "no closing record; the run was killed, or records at the end are missing, "
+            "so that an attack would find less than there was to see",
+            code="incomplete",
+            field=str(view_dir),
         )
     _check_model(attack, view)
     if not view.header.ids:
-        raise FileFormatError(f"{view_dir}: the view does not say which rows it speaks of")
+        raise FileFormatError("the view does not say which rows it speaks of", code="unsupported", field=str(view_dir))
     table = read_table(features, text=[id_column or "id"])
     place = f"table {str(features)!r}"
     named = id_column is not None or "id" in table.column_names
     if named and table.num_rows != view.rows:
         table = _training_rows(view, table, id_column or "id", place)
     if table.num_rows != view.rows:
-        raise DataError(f"{place}: has {table.num_rows} rows, but the view of {view.party!r} speaks of {view.rows}")
+        raise DataError(
+            f"has {table.num_rows} rows, but the view of {view.party!r} speaks of {view.rows}",
+            code="rows",
+            field=place,
+            value=table.num_rows,
+        )
     ids = _ids(table, id_column, place)
     if named:
         order = _view_order(view, ids, place)
@@ -146,7 +153,11 @@ def attack_view(
             _check_count(attack, len(rows), told.known)
         aux = Aux(classes=classes, known_rows=rows, known_labels=labels)
     if attack.labels_needed and not len(aux.known_rows):
-        raise JobError(f"{kind} needs the labels of some rows; give a table of those that the attacker was told")
+        raise JobError(
+            f"{kind} needs the labels of some rows; give a table of those that the attacker was told",
+            code="missing",
+            value=kind,
+        )
     return ids, guess_labels(attack, view, own, aux, seed=seed)
 
 
@@ -174,7 +185,12 @@ def read_known(
     row_of = {name: row for row, name in enumerate(ids)}
     unknown = [name for name in names if name not in row_of]
     if unknown:
-        raise DataError(f"{place}: row {unknown[0]!r} is none of the view's training rows ({len(unknown)} in all)")
+        raise DataError(
+            f"row {unknown[0]!r} is none of the view's training rows ({len(unknown)} in all)",
+            code="rows",
+            field=place,
+            value=unknown[0],
+        )
     classes = sorted(set(found), key=_class_order(found))
     rows = np.array([row_of[name] for name in names], np.int64)
     labels = np.array([classes.index(value) for value in found], np.int64)
@@ -224,12 +240,19 @@ def read_guess(path: Path) -> StoredGuess:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise FileFormatError(f"{path}: no guess can be read ({' '.join(str(error).split())})") from error
+        raise FileFormatError(
+            f"no guess can be read ({' '.join(str(error).split())})", code="unreadable", field=str(path)
+        ) from error
     try:
         about = json.loads((table.schema.metadata or {})[_METADATA])
         version = about["format"]
         if version != FORMAT:
-            raise FileFormatError(f"{path}: a guess of format {version!r}; this version reads format {FORMAT}")
+            raise FileFormatError(
+                f"a guess of format {version!r}; this version reads format {FORMAT}",
+                code="format-version",
+                field=str(path),
+                value=version,
+            )
         values = table.column("guess").cast(pa.int64()).to_numpy().astype(np.int64)
         ids = tuple(table.column("id").cast(pa.string()).to_pylist())
         kind, known, scores = str(about["kind"]), None, None
@@ -248,7 +271,9 @@ def read_guess(path: Path) -> StoredGuess:
             names=tuple(about["names"]),
         )
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
-        raise FileFormatError(f"{path}: is no guess that labelward attack wrote ({error})") from error
+        raise FileFormatError(
+            f"is no guess that labelward attack wrote ({error})", code="foreign", field=str(path)
+        ) from error
 
 
 def score_guess(
@@ -277,11 +302,11 @@ def score_guess(
     row_of = {name: row for row, name in enumerate(_ids(table, id_column, place))}
     missing = [name for name in stored.ids if name not in row_of]
     if missing:
-        told = f"{place}: has no row {missing[0]!r}, and {len(missing)} rows of the guess are missing in all"
+        told = f"has no row {missing[0]!r}, and {len(missing)} rows of the guess are missing in all"
         if id_column is None and "id" not in table.column_names:
             columns = ", ".join(map(repr, table.column_names))
             told += f"; it has no column 'id', so that its rows count from 0 (its columns: {columns}); give --id"
-        raise DataError(told)
+        raise DataError(told, code="rows", field=place, value=missing[0])
     rows = [row_of[name] for name in stored.ids]
     known = stored.known_per_cluster
     if stored.kind == "labels":
@@ -292,7 +317,12 @@ def score_guess(
         return score_values(stored.values, np.asarray(classes)[numbers[rows]].tolist(), known_per_cluster=known)
     values = quantities[rows]
     if np.ptp(values) == 0:
-        raise DataError(f"{place}, label column {label!r}: all rows of the guess have the label {values[0]:g}")
+        raise DataError(
+            f"all rows of the guess have the label {values[0]:g}",
+            code="labels",
+            field=f"{place}, label column {label!r}",
+            value=float(values[0]),
+        )
     numbers = np.searchsorted(label_bins(values, bins), values)
     return score_values(stored.values, numbers.astype(np.str_).tolist(), values, known_per_cluster=known)
 
@@ -305,7 +335,12 @@ def _score_labels(
     if stored.names and classes:
         absent = [name for name in classes if name not in stored.names]
         if absent:
-            raise DataError(f"{place}: class {absent[0]!r} is none of the guess's ({', '.join(stored.names)})")
+            raise DataError(
+                f"class {absent[0]!r} is none of the guess's ({', '.join(stored.names)})",
+                code="labels",
+                field=place,
+                value=absent[0],
+            )
         truth = np.array([stored.names.index(name) for name in classes], np.int64)[truth]
     count = max(int(truth.max()) + 1, int(stored.about.get("classes", 0)), len(stored.names))
     known = np.flatnonzero(stored.known) if stored.known is not None else np.empty(0, np.int64)
@@ -338,8 +373,10 @@ def _view_order(view: View, ids: Sequence[str], place: str) -> Sequence[int]:
         if ids_digest(ids[row] for row in order) == view.header.ids:
             return order
     raise DataError(
-        f"{place}: its row ids are not those of the view of {view.party!r}, or are in another order; "
-        "is it of another seed, or are these not the training rows?"
+        f"its row ids are not those of the view of {view.party!r}, or are in another order; "
+        "is it of another seed, or are these not the training rows?",
+        code="rows",
+        field=place,
     )
 
 
@@ -366,7 +403,9 @@ def _check_count(attack: Attack, count: int, known: Path) -> None:
     if wanted not in (0, count):
         raise JobError(
             f"auxiliary is {wanted}, but table {str(known)!r} has the labels of {count} rows, and the attack learns "
-            f"from all of them; leave auxiliary out, or give a table of {wanted} rows"
+            f"from all of them; leave auxiliary out, or give a table of {wanted} rows",
+            code="conflict",
+            value=wanted,
         )
 
 
@@ -380,4 +419,9 @@ def _check_columns(view: View, held: Sequence[str], place: str) -> None:
         if names
     ]
     if told:
-        raise DataError(f"{place}: has not the columns of the view of {view.party!r}: it {' and '.join(told)}")
+        raise DataError(
+            f"has not the columns of the view of {view.party!r}: it {' and '.join(told)}",
+            code="columns",
+            field=place,
+            value=tuple(missing + extra),
+        )

@@ -67,7 +67,12 @@ def participate(
     check_party(job, party)
     job.connection()
     if variant is not None and party != job.active.name:
-        raise JobError(f"--defense: the active party {job.active.name!r} alone defends, and tells nobody how")
+        raise JobError(
+            f"the active party {job.active.name!r} alone defends, and tells nobody how",
+            code="conflict",
+            field="--defense",
+            value=party,
+        )
     check_job(job)
     own = load_own(job, party)
     side = _active(job, own, seed, variant, progress) if party == job.active.name else _passive(job, party, own)
@@ -75,8 +80,11 @@ def participate(
         record = read_party_record(out)
         if record is not None and record.defense != side.defense:
             raise OutputError(
-                f"{out}: holds a run that is defended by {record.defense}, not {side.defense}; choose another folder, "
-                "or --force to replace it"
+                f"holds a run that is defended by {record.defense}, not {side.defense}; choose another folder, "
+                "or --force to replace it",
+                code="other-run",
+                field=str(out),
+                value=record.defense,
             )
         if record is not None and record.stage == "closed":
             log("done", {"model": record.model, "attempts": record.attempts})

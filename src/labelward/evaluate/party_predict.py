@@ -58,7 +58,11 @@ def predict_as(
     job = completed(job)
     check_party(job, party)
     if (out is None) != (party != job.active.name):
-        raise JobError(f"only the active party {job.active.name!r} learns the predictions, and says where they go")
+        raise JobError(
+            f"only the active party {job.active.name!r} learns the predictions, and says where they go",
+            code="conflict",
+            value=party,
+        )
     programs = make_programs(job.model)
     share, dates = _share(programs, run, party)
     ids, x = rows_of(job, share, table, dates, True, warn)
@@ -90,7 +94,17 @@ def _share(programs: Programs[Any], run: Path, party: str) -> tuple[Share, tuple
     record = read_party_record(run)
     if record is None or record.party != party:
         found = "" if record is None else f"; it is that of {record.party!r}"
-        raise FileFormatError(f"{run / PARTY_FILE}: no record of a run of party {party!r}{found}")
+        raise FileFormatError(
+            f"no record of a run of party {party!r}{found}",
+            code="other-run",
+            field=str(run / PARTY_FILE),
+            value=None if record is None else record.party,
+        )
     if record.stage not in ("finished", "closed"):
-        raise FileFormatError(f"{run}: the training did not come to its end; labelward party goes on with it")
+        raise FileFormatError(
+            "the training did not come to its end; labelward party goes on with it",
+            code="incomplete",
+            field=str(run),
+            value=record.stage,
+        )
     return programs.load(run / party / MODEL), record.dates

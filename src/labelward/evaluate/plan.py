@@ -80,8 +80,11 @@ def plan(
     params = make_programs(job.model).params
     if not isinstance(params, TreeModel):
         raise JobError(
-            f"[model] kind: {job.model.kind!r} encrypts nothing and its time is that of the networks themselves, so "
-            "that there is nothing to plan; plans are of 'secureboost' and 'forest'"
+            f"{job.model.kind!r} encrypts nothing and its time is that of the networks themselves, so "
+            "that there is nothing to plan; plans are of 'secureboost' and 'forest'",
+            code="unsupported",
+            field="[model] kind",
+            value=job.model.kind,
         )
     brought = bring(job, seed, elsewhere or Elsewhere(), make_policies(defended))
     engine = make_engine(job.encryption)

@@ -22,7 +22,7 @@ def output_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror})") from error
+        raise OutputError(f"cannot be written ({error.strerror})", code="unwritable", field=str(path)) from error
 
 
 def private_folder(path: Path) -> Path:
@@ -82,7 +82,11 @@ def _lock(path: Path) -> int:
         except BlockingIOError as error:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace") or "unknown"
             os.close(descriptor)
-            raise OutputError(f"{path.parent} is in use by another labelward (process {holder})") from error
+            raise OutputError(
+                f"{path.parent} is in use by another labelward (process {holder})",
+                code="locked",
+                value=str(path.parent),
+            ) from error
         os.close(descriptor)
 
 

@@ -169,7 +169,11 @@ class Programs(ABC, Generic[S]):
         Raises:
             JobError: the model knows no such behavior, or a parameter is unfit.
         """
-        raise JobError(f"no party of this model can behave as {behavior['kind']!r} in training")
+        raise JobError(
+            f"no party of this model can behave as {behavior['kind']!r} in training",
+            code="unsupported",
+            value=behavior["kind"],
+        )
 
     def check_start(self, run: Path, data: Rehearsal, share: S) -> None:
         """Refuse parameters that would be passed over where a training goes on with the active party's share.
@@ -285,8 +289,12 @@ def refuse_weightless(side: str, values: Floats, weights: Floats, classes: Seque
     if not len(values):
         return
     if not weights.any():
-        raise DataError(f"every {side} row has weight 0")
+        raise DataError(f"every {side} row has weight 0", code="rows", value=side)
     if classes and side != "training":
         by_class = np.bincount(values.astype(np.int64), weights, len(classes))
         if not by_class.all():
-            raise DataError(f"every {side} row of class {classes[int(by_class.argmin())]!r} has weight 0")
+            raise DataError(
+                f"every {side} row of class {classes[int(by_class.argmin())]!r} has weight 0",
+                code="rows",
+                value=classes[int(by_class.argmin())],
+            )

@@ -62,15 +62,19 @@ def kept_in(folder: Path, kinds: Sequence[Kind] = ("view", "checkpoint")) -> lis
     """
     if not folder.is_dir():
         raise InputError(
-            f"{folder}: {'is a file' if folder.exists() else 'no such folder'}; the folder of a run is wanted"
+            f"{'is a file' if folder.exists() else 'no such folder'}; the folder of a run is wanted",
+            code="not-found",
+            field=str(folder),
         )
     if run_folder(folder) is None and not _is_view(folder) and not (folder / _STUDY_FILE).is_file():
-        raise InputError(f"{folder}: is no folder of a run that labelward wrote; nothing is removed")
+        raise InputError(
+            "is no folder of a run that labelward wrote; nothing is removed", code="foreign", field=str(folder)
+        )
     places = [folder] if _is_view(folder) else [folder, *sorted(folder.rglob("*"))]
     found = []
     for place in places:
         if place.is_symlink() and place != folder and place.name in kinds and place.is_dir():
-            raise InputError(f"{place}: is a link; purge the folder to which it leads")
+            raise InputError("is a link; purge the folder to which it leads", code="foreign", field=str(place))
         for kind in kinds:
             if place.is_dir() and not place.is_symlink() and (files := _files(place, kind)):
                 size = sum(path.stat().st_size for path in files)
@@ -124,7 +128,12 @@ def _files(folder: Path, kind: Kind) -> tuple[Path, ...]:
     for path in entries:
         known = path.name == FILE_NAME if kind == "view" else path.suffix in _CHECKPOINT_ENDINGS
         if not known or path.is_symlink() or not path.is_file():
-            raise InputError(f"{folder}: holds {path.name!r}, which labelward did not write; nothing is removed")
+            raise InputError(
+                f"holds {path.name!r}, which labelward did not write; nothing is removed",
+                code="foreign",
+                field=str(folder),
+                value=path.name,
+            )
     return tuple(entries)
 
 

@@ -284,7 +284,11 @@ def append_row(folder: Path, row: ResultRow) -> None:
             file.write(line)
             os.fsync(file.fileno())
     except OSError as error:
-        raise OutputError(f"cannot write {folder / RESULTS_FILE}: {error.strerror}") from error
+        raise OutputError(
+            f"cannot write {folder / RESULTS_FILE}: {error.strerror}",
+            code="unwritable",
+            value=str(folder / RESULTS_FILE),
+        ) from error
 
 
 def read_rows(folder: Path) -> list[ResultRow]:
@@ -302,10 +306,10 @@ def read_rows(folder: Path) -> list[ResultRow]:
         try:
             row.check()
         except ValueError as error:
-            raise FileFormatError(f"{where}: {error}") from error
+            raise FileFormatError(str(error), code="damaged", field=where) from error
         earlier = first.setdefault(row.key(), number)
         if earlier != number:
-            raise FileFormatError(f"{where}: repeats line {earlier}")
+            raise FileFormatError(f"repeats line {earlier}", code="damaged", field=where, value=earlier)
         rows.append(row)
     return rows
 
@@ -328,7 +332,7 @@ def write_run(folder: Path, run: RunDetails) -> Path:
         with replacing(target) as file:
             file.write(msgspec.json.format(msgspec.json.encode(run)) + b"\n")
     except OSError as error:
-        raise OutputError(f"cannot write {target}: {error.strerror}") from error
+        raise OutputError(f"cannot write {target}: {error.strerror}", code="unwritable", value=str(target)) from error
     return target
 
 
@@ -375,7 +379,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
+        raise FileFormatError(f"cannot read {path}: {error.strerror}", code="unreadable", value=str(path)) from error
 
 
 Stored = TypeVar("Stored", ResultRow, RunDetails)
@@ -389,7 +393,12 @@ def _decode(data: bytes, kind: type[Stored], where: str) -> Stored:
     try:
         version = msgspec.json.decode(data, type=_Version).format
         if version != FORMAT:
-            raise FileFormatError(f"{where}: format {version}; this version reads format {FORMAT}")
+            raise FileFormatError(
+                f"format {version}; this version reads format {FORMAT}",
+                code="format-version",
+                field=where,
+                value=version,
+            )
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{where}: damaged: {error}") from error
+        raise FileFormatError(f"damaged: {error}", code="damaged", field=where) from error

@@ -194,6 +194,6 @@ def _entropy(counts: NDArray[np.int64]) -> float:
 
 def _check(guess: Clusters, truth: NDArray[Any]) -> None:
     if not len(truth):
-        raise DataError("there are no rows to score")
+        raise DataError("there are no rows to score", code="rows", value=0)
     if len(guess) != len(truth):
-        raise DataError(f"a guess for {len(guess)} rows but labels of {len(truth)} rows")
+        raise DataError(f"a guess for {len(guess)} rows but labels of {len(truth)} rows", code="rows", value=len(guess))

@@ -23,7 +23,9 @@ def trained_job(run: Path) -> Job:
     try:
         return load_job(run / JOB_FILE)
     except JobError as error:
-        raise FileFormatError(f"{run}: is no folder that labelward train wrote ({error})") from error
+        raise FileFormatError(
+            f"is no folder that labelward train wrote ({error})", code="foreign", field=str(run)
+        ) from error
 
 
 def load_shares(programs: Programs[Any], run: Path, job: Job) -> dict[str, Share]:
@@ -36,13 +38,21 @@ def load_shares(programs: Programs[Any], run: Path, job: Job) -> dict[str, Share
     names = tuple(party.name for party in job.parties)
     for name in names:
         if not (run / name / MODEL).exists():
-            raise FileFormatError(f"{run}: the share of party {name!r} is missing: there is no {run / name / MODEL}")
+            raise FileFormatError(
+                f"the share of party {name!r} is missing: there is no {run / name / MODEL}",
+                code="not-found",
+                field=str(run),
+                value=name,
+            )
     shares = {name: _share(programs, run / name / MODEL, name, names, job.model.kind) for name in names}
     for name in names[1:]:
         if shares[name].model != shares[names[0]].model:
             raise FileFormatError(
-                f"{run / name / MODEL}: the share of party {name!r} is of another model than that of {names[0]!r} in "
-                f"{run / names[0] / MODEL}; shares of one training belong together"
+                f"the share of party {name!r} is of another model than that of {names[0]!r} in "
+                f"{run / names[0] / MODEL}; shares of one training belong together",
+                code="other-run",
+                field=str(run / name / MODEL),
+                value=name,
             )
     return shares
 
@@ -50,11 +60,24 @@ def load_shares(programs: Programs[Any], run: Path, job: Job) -> dict[str, Share
 def _share(programs: Programs[Any], folder: Path, party: str, parties: tuple[str, ...], kind: str) -> Share:
     share: Share = programs.load(folder)
     if share.party != party:
-        raise FileFormatError(f"{folder}: the share of party {share.party!r} lies in the folder of {party!r}")
+        raise FileFormatError(
+            f"the share of party {share.party!r} lies in the folder of {party!r}",
+            code="other-run",
+            field=str(folder),
+            value=share.party,
+        )
     if share.parties != parties:
         raise FileFormatError(
-            f"{folder}: a share of a model of the parties {', '.join(share.parties)}; the job has {', '.join(parties)}"
+            f"a share of a model of the parties {', '.join(share.parties)}; the job has {', '.join(parties)}",
+            code="other-run",
+            field=str(folder),
+            value=share.parties,
         )
     if share.kind != kind:
-        raise FileFormatError(f"{folder}: a share of a model of kind {share.kind!r}; the job has {kind!r}")
+        raise FileFormatError(
+            f"a share of a model of kind {share.kind!r}; the job has {kind!r}",
+            code="other-run",
+            field=str(folder),
+            value=share.kind,
+        )
     return share

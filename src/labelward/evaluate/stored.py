@@ -35,9 +35,14 @@ def read_stored(path: Path, kind: type[T], form: int) -> T:
         found: Any = msgspec.json.decode(path.read_bytes())
         version = found.get("format") if isinstance(found, dict) else None
         if version != form:
-            raise FileFormatError(f"{path}: a record of format {version!r}; this version reads format {form}")
+            raise FileFormatError(
+                f"a record of format {version!r}; this version reads format {form}",
+                code="format-version",
+                field=str(path),
+                value=version,
+            )
         return msgspec.convert(found, kind)
     except OSError as error:
-        raise FileFormatError(f"{path}: cannot be read ({error.strerror})") from error
+        raise FileFormatError(f"cannot be read ({error.strerror})", code="unreadable", field=str(path)) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path}: is damaged ({error})") from error
+        raise FileFormatError(f"is damaged ({error})", code="damaged", field=str(path)) from error

@@ -152,8 +152,10 @@ def variant_of(job: Job, slug: str | None) -> Variant:
     variants = {brief_variant(variant).slug: variant for variant in job.variants()}
     if slug is None:
         if len(variants) > 1:
-            raise JobError(f"the job has several variants; choose one of {', '.join(variants)} with --defense")
+            raise JobError(
+                f"the job has several variants; choose one of {', '.join(variants)} with --defense", code="missing"
+            )
         return Variant()
     if slug not in variants:
-        raise JobError(unknown_name("variant", slug, variants))
+        raise JobError(unknown_name("variant", slug, variants), code="unknown", value=slug)
     return variants[slug]

@@ -104,7 +104,7 @@ class Trained:
         """Refuse a name that no party has, with a :class:`~labelward.errors.DataError`."""
         for name in names:
             if name not in self.shares:
-                raise DataError(unknown_name("party", name, self.parties))
+                raise DataError(unknown_name("party", name, self.parties), code="unknown", value=name)
 
     def bring(self, tables: Mapping[str, Path], warn: Warn = silent) -> Brought:
         """Read the parties' tables; rows are sorted by id where the job names an id column.
@@ -120,7 +120,11 @@ class Trained:
         self.check_parties(tables)
         for name in self.parties:
             if name not in tables:
-                raise DataError(f"party {name!r}: its table is needed, since the others cannot predict without it")
+                raise DataError(
+                    "its table is needed, since the others cannot predict without it",
+                    code="missing",
+                    field=f"party {name!r}",
+                )
         own = len(set(tables.values())) > 1
         read = {
             party.name: rows_of(self.job, self.shares[party.name], tables[party.name], self._dates(party), own, warn)
@@ -221,7 +225,12 @@ def _refuse_strangers(job: Job, party: PartySection, share: Share, found: list[s
     if strangers:
         more = ", …" if len(strangers) > 5 else ""
         told = ", ".join(map(repr, strangers[:5])) + more
-        raise DataError(f"{place}: has columns that the model does not know: {told}; leave them out")
+        raise DataError(
+            f"has columns that the model does not know: {told}; leave them out",
+            code="columns",
+            field=place,
+            value=tuple(strangers),
+        )
 
 
 def usage_context(

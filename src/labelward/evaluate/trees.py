@@ -49,7 +49,7 @@ class TreePrograms(Programs[ModelShare]):
         try:
             self._check_labels(data)
         except DataError as error:
-            raise DataError(f"{data.label}: {error}") from error
+            raise error.under(f"{data.label}:") from error
         self._check_idle(data)
         setup = setup_of(
             self.params,
@@ -64,20 +64,34 @@ class TreePrograms(Programs[ModelShare]):
         params, several = self.params, len(data.classes) > 2
         forest = params.kind == "forest"
         if forest and len(data.validation_values):
-            raise JobError("[data] validation_size: means nothing for 'forest', which has no rounds to stop at")
+            raise JobError(
+                "means nothing for 'forest', which has no rounds to stop at",
+                code="unsupported",
+                field="[data] validation_size",
+            )
         if params.eval_metric != "auto" and not len(data.validation_values):
             raise JobError(
-                f"[model] eval_metric: {params.eval_metric!r} means nothing without validation rows "
-                "([data] validation_size is 0)"
+                f"{params.eval_metric!r} means nothing without validation rows ([data] validation_size is 0)",
+                code="conflict",
+                field="[model] eval_metric",
+                value=params.eval_metric,
             )
         if params.multi_strategy != "multi_output_tree" and not several:
-            raise JobError(f"[model] multi_strategy: {params.multi_strategy!r} means nothing but for several classes")
+            raise JobError(
+                f"{params.multi_strategy!r} means nothing but for several classes",
+                code="unsupported",
+                field="[model] multi_strategy",
+                value=params.multi_strategy,
+            )
         for party in data.parties:
             for column in party.monotone:
                 if several or (forest and data.classes):
                     raise JobError(
-                        f"[data] monotone: column {party.columns[column]!r} of party {party.name!r}: constraints are "
-                        "for boosted trees of two classes or of quantities, and for forests of quantities"
+                        f"column {party.columns[column]!r} of party {party.name!r}: constraints are "
+                        "for boosted trees of two classes or of quantities, and for forests of quantities",
+                        code="unsupported",
+                        field="[data] monotone",
+                        value=party.columns[column],
                     )
 
     def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
@@ -100,7 +114,10 @@ class TreePrograms(Programs[ModelShare]):
         if tuple(start.tolist()) != share.base:
             has = ", ".join(f"{margin:.4g}" for margin in share.base)
             raise JobError(
-                f"[model] base_score: {score!r} is not where the model in {run} started (margin {has}); leave it out"
+                f"{score!r} is not where the model in {run} started (margin {has}); leave it out",
+                code="other-run",
+                field="[model] base_score",
+                value=score,
             )
 
     @property
@@ -219,7 +236,12 @@ class TreePrograms(Programs[ModelShare]):
         chosen = self._objective(data.classes)
         if self.params.scale_pos_weight != 1 and len(data.classes) != 2:
             found = f"{len(data.classes)} classes" if data.classes else "quantities"
-            raise JobError(f"[model] scale_pos_weight: is for two classes; {data.label} has {found}")
+            raise JobError(
+                f"is for two classes; {data.label} has {found}",
+                code="unsupported",
+                field="[model] scale_pos_weight",
+                value=self.params.scale_pos_weight,
+            )
         check_model(self.params, len(data.validation_values), len(data.parties[0].columns))
         sides = (
             ("training", data.train_values, data.train_weights),

@@ -20,11 +20,11 @@ class NoEngine(Engine):
 
     def generate(self, bits: int, *, protection: Protection, insecure: bool = False) -> PrivateKey:
         """Refuse."""
-        raise EncryptionError("engine 'none' makes no keys")
+        raise EncryptionError("engine 'none' makes no keys", code="unsupported", value="none")
 
     def public(self, material: PublicMaterial, *, protection: Protection, insecure: bool = False) -> PublicKey:
         """Refuse."""
-        raise EncryptionError("engine 'none' has no keys")
+        raise EncryptionError("engine 'none' has no keys", code="unsupported", value="none")
 
     def security_level(self, bits: int) -> int:
         """Return 0."""

@@ -38,7 +38,12 @@ class Kind:
     def __post_init__(self) -> None:
         check.string("kind", self.kind)
         if "kind" in self.params:
-            raise JobError(f"parameter 'kind' of {self.kind!r}: the name is taken")
+            raise JobError(
+                "the name is taken",
+                code="duplicate",
+                field=f"parameter 'kind' of {self.kind!r}",
+                value=self.params["kind"],
+            )
         frozen = {key: _freeze(f"{key} of {self.kind!r}", value) for key, value in self.params.items()}
         object.__setattr__(self, "params", Frozen(frozen))
 
@@ -105,27 +110,44 @@ def sweep(entry: Mapping[str, Any], place: int = 0) -> tuple[Variant, ...]:
         return tuple(Variant((kind,), place) for kind in _combinations(entry))
     others = sorted(set(entry) - {"chain"})
     if others:
-        raise JobError(f"{others[0]}: no other key may stand beside chain; give it to a member of the chain")
+        raise JobError(
+            "no other key may stand beside chain; give it to a member of the chain",
+            code="conflict",
+            field=others[0],
+            value=entry[others[0]],
+        )
     members = entry["chain"]
     if not isinstance(members, list | tuple) or not members:
-        raise JobError(f"chain: must be a list of at least one defense but got {members!r}")
+        raise JobError(
+            f"must be a list of at least one defense but got {members!r}", code="type", field="chain", value=members
+        )
     for number, member in enumerate(members, 1):
         if not isinstance(member, Mapping) or "chain" in member:
-            raise JobError(f"chain: member {number} must be a defense with a kind but got {member!r}")
+            raise JobError(
+                f"member {number} must be a defense with a kind but got {member!r}",
+                code="type",
+                field="chain",
+                value=member,
+            )
     return tuple(Variant(chain, place) for chain in itertools.product(*map(_combinations, members)))
 
 
 def _combinations(entry: Mapping[str, Any]) -> list[Kind]:
     if "kind" not in entry:
-        raise JobError("kind: required")
+        raise JobError("required", code="missing", field="kind")
     params = {key: value for key, value in entry.items() if key != "kind"}
     choices = []
     for key, value in params.items():
         values = list(value) if isinstance(value, list | tuple) else [value]
         if not values:
-            raise JobError(f"{key}: an empty list leaves nothing to run")
+            raise JobError("an empty list leaves nothing to run", code="missing", field=key, value=value)
         if any(isinstance(one, list | tuple) for one in values):
-            raise JobError(f"{key}: a list is swept, so its values cannot be lists, but got {value!r}")
+            raise JobError(
+                f"a list is swept, so its values cannot be lists, but got {value!r}",
+                code="type",
+                field=key,
+                value=value,
+            )
         choices.append(values)
     return [Kind(entry["kind"], dict(zip(params, values, strict=True))) for values in itertools.product(*choices)]
 
@@ -134,9 +156,14 @@ def _freeze(place: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_freeze(place, one) for one in value)
     if isinstance(value, float) and not math.isfinite(value):
-        raise JobError(f"{place}: must be finite but got {value}")
+        raise JobError(f"must be finite but got {value}", code="range", field=place, value=value)
     if value is not None and not isinstance(value, bool | int | float | str):
-        raise JobError(f"{place}: must be a number, a text, true, false or a list of these but got {value!r}")
+        raise JobError(
+            f"must be a number, a text, true, false or a list of these but got {value!r}",
+            code="type",
+            field=place,
+            value=value,
+        )
     return value
 
 

@@ -56,10 +56,14 @@ class Job:
         _check_network(self.network, self.parties)
         for number, variant in enumerate(self.defenses):
             if variant in self.variants()[: number + 1]:  # by value: 1 and 1.0 are the same
-                raise JobError(f"[[defense]]: {variant.label!r} is given twice")
+                raise JobError(
+                    f"{variant.label!r} is given twice", code="duplicate", field="[[defense]]", value=variant.label
+                )
         for attack in self.attacks:
             if self.attacks.count(attack) > 1:
-                raise JobError(f"[[attack]]: {attack.label!r} is given twice")
+                raise JobError(
+                    f"{attack.label!r} is given twice", code="duplicate", field="[[attack]]", value=attack.label
+                )
 
     @property
     def active(self) -> PartySection:
@@ -86,12 +90,14 @@ class Job:
         for party in self.parties:
             if party.name == name:
                 return party
-        raise JobError(unknown_name("party", name, [party.name for party in self.parties]))
+        raise JobError(unknown_name("party", name, [party.name for party in self.parties]), code="unknown", value=name)
 
     def connection(self) -> NetworkSection:
         """Return ``[network]``; :class:`JobError` where a real run is wanted but the section is missing."""
         if self.network is None:
-            raise JobError("[network]: required for a run over a network; give it the listener's address")
+            raise JobError(
+                "required for a run over a network; give it the listener's address", code="missing", field="[network]"
+            )
         return self.network
 
     def shared(self) -> dict[str, Any]:
@@ -138,7 +144,12 @@ def refuse_common_table(data: Mapping[str, Any]) -> None:
     for key in ("table", "label", "weight", "monotone"):
         if data.get(key):
             told = f"; write it in [parties.NAME] {key}" if key in ("weight", "monotone") else ""
-            raise JobError(f"[data] {key}: not beside parties that have their own tables{told}")
+            raise JobError(
+                f"not beside parties that have their own tables{told}",
+                code="conflict",
+                field=f"[data] {key}",
+                value=data[key],
+            )
 
 
 def _active_first(parties: tuple[PartySection, ...]) -> tuple[PartySection, ...]:
@@ -147,10 +158,10 @@ def _active_first(parties: tuple[PartySection, ...]) -> tuple[PartySection, ...]
         if party.name.lower() in names[:number]:
             same = parties[names.index(party.name.lower())].name
             told = "the name is given twice" if same == party.name else f"it and {same!r} differ only in case"
-            raise JobError(f"[parties] {party.name}: {told}")
+            raise JobError(told, code="duplicate", field=f"[parties] {party.name}", value=party.name)
     active = _active(parties)
     if len(parties) < 2:
-        raise JobError("[parties]: at least one passive party is needed beside the active one")
+        raise JobError("at least one passive party is needed beside the active one", code="missing", field="[parties]")
     return (active, *(party for party in parties if party is not active))
 
 
@@ -158,25 +169,49 @@ def _active(parties: tuple[PartySection, ...]) -> PartySection:
     """Return the party that has the label column, the role or the name; they must not be different ones."""
     holders = [party for party in parties if party.label is not None]
     if len(holders) > 1:
-        raise JobError(f"[parties.{holders[1].name}] label: {holders[0].name!r} holds the labels already")
+        raise JobError(
+            f"{holders[0].name!r} holds the labels already",
+            code="conflict",
+            field=f"[parties.{holders[1].name}] label",
+            value=holders[1].label,
+        )
     called = [party for party in parties if party.role == "active"]
     if len(called) > 1:
-        raise JobError(f"[parties.{called[1].name}] role: {called[0].name!r} is the active party already")
+        raise JobError(
+            f"{called[0].name!r} is the active party already",
+            code="conflict",
+            field=f"[parties.{called[1].name}] role",
+            value="active",
+        )
     named = [party for party in parties if party.name == "active"]
     if holders and called and holders != called:
         raise JobError(
-            f"[parties.{holders[0].name}] label: only the active party has the labels, and the active party is "
-            f"{called[0].name!r}"
+            f"only the active party has the labels, and the active party is {called[0].name!r}",
+            code="conflict",
+            field=f"[parties.{holders[0].name}] label",
+            value=holders[0].label,
         )
     if holders and named and holders != named:
-        raise JobError(f"[parties.{holders[0].name}] label: the labels are held by another party than 'active'")
+        raise JobError(
+            "the labels are held by another party than 'active'",
+            code="conflict",
+            field=f"[parties.{holders[0].name}] label",
+            value=holders[0].label,
+        )
     if named and (named[0].role == "passive" or (called and called != named)):
-        raise JobError("[parties.active] role: a party called 'active' is the active party")
+        raise JobError(
+            "a party called 'active' is the active party",
+            code="conflict",
+            field="[parties.active] role",
+            value=named[0].role,
+        )
     found = holders or called or named
     if not found:
         raise JobError(
-            "[parties]: none of them is the active party; call the one that holds the labels 'active', "
-            'or give its section the label column, or role = "active" where its table is elsewhere'
+            "none of them is the active party; call the one that holds the labels 'active', "
+            'or give its section the label column, or role = "active" where its table is elsewhere',
+            code="missing",
+            field="[parties]",
         )
     return found[0]
 
@@ -187,26 +222,45 @@ def _check_form(data: DataSection, parties: tuple[PartySection, ...]) -> None:
         strangers = [party.name for party in parties if party not in own]
         if strangers:
             raise JobError(
-                f"[parties.{strangers[0]}] table: required, since {own[0].name!r} does not share the table of [data]"
+                f"required, since {own[0].name!r} does not share the table of [data]",
+                code="missing",
+                field=f"[parties.{strangers[0]}] table",
             )
         refuse_common_table(_given(data))
         if parties[0].table is not None and parties[0].label is None:
-            raise JobError(f"[parties.{parties[0].name}] label: required for the active party's own table")
+            raise JobError(
+                "required for the active party's own table", code="missing", field=f"[parties.{parties[0].name}] label"
+            )
     elif data.table is None:
-        raise JobError("[data] table: required (a catalogue name, or the path of a .csv or .parquet file)")
+        raise JobError(
+            "required (a catalogue name, or the path of a .csv or .parquet file)", code="missing", field="[data] table"
+        )
     elif len({party.share is None for party in parties}) > 1:
-        raise JobError("[parties]: give every party a share or every party a list of columns, not a mixture")
+        raise JobError(
+            "give every party a share or every party a list of columns, not a mixture",
+            code="conflict",
+            field="[parties]",
+        )
     if data.partition == "importance" and any(party.share is None for party in parties):
-        raise JobError("[data] partition: 'importance' needs parties with shares")
+        raise JobError(
+            "'importance' needs parties with shares", code="conflict", field="[data] partition", value=data.partition
+        )
 
 
 def _check_columns(data: DataSection, parties: tuple[PartySection, ...]) -> None:
     for party in parties[1:]:
         if party.columns == () or party.share == 0:
-            raise JobError(f"[parties] {party.name}: a passive party must hold at least one column")
+            raise JobError(
+                "a passive party must hold at least one column",
+                code="range",
+                field=f"[parties] {party.name}",
+                value=party.share if party.columns is None else party.columns,
+            )
     total = sum(party.share or 0 for party in parties)
     if total > 1 + _SUM_TOLERANCE:
-        raise JobError(f"[parties]: the shares must not exceed 1 in sum but give {total:g}")
+        raise JobError(
+            f"the shares must not exceed 1 in sum but give {total:g}", code="range", field="[parties]", value=total
+        )
     if data.table is None:
         return
     holder: dict[str, str] = {}
@@ -214,11 +268,19 @@ def _check_columns(data: DataSection, parties: tuple[PartySection, ...]) -> None
     for party in parties:
         for column in party.columns or ():
             if column in roles:
-                raise JobError(f"[parties] {party.name}: column {column!r} is the {roles[column]} column")
+                raise JobError(
+                    f"column {column!r} is the {roles[column]} column",
+                    code="conflict",
+                    field=f"[parties] {party.name}",
+                    value=column,
+                )
             if column in holder and not data.overlap:
                 raise JobError(
-                    f"[parties] {party.name}: column {column!r} is given to {holder[column]!r} already "
-                    "(set overlap = true in [data] to allow it)"
+                    f"column {column!r} is given to {holder[column]!r} already "
+                    "(set overlap = true in [data] to allow it)",
+                    code="duplicate",
+                    field=f"[parties] {party.name}",
+                    value=column,
                 )
             holder.setdefault(column, party.name)
 
@@ -228,15 +290,23 @@ def _check_network(network: NetworkSection | None, parties: tuple[PartySection, 
     if network is None:
         if elsewhere:
             raise JobError(
-                f"[parties.{elsewhere[0]}] table: required; without it the data of {elsewhere[0]!r} are elsewhere, and "
-                "that needs a section [network]"
+                f"required; without it the data of {elsewhere[0]!r} are elsewhere, and that needs a section [network]",
+                code="missing",
+                field=f"[parties.{elsewhere[0]}] table",
             )
         return
     if any(party.share is not None or (party.table is None and party.columns is not None) for party in parties):
         raise JobError(
-            "[network]: only where each party has its own table ([parties.NAME]); here all share the table of [data]"
+            "only where each party has its own table ([parties.NAME]); here all share the table of [data]",
+            code="conflict",
+            field="[network]",
         )
     names = {party.name.lower(): party.name for party in parties}
     same = names.get((network.listener or "").lower())
     if same is not None and same != network.listener:
-        raise JobError(f"[network] listener: {network.listener!r} and the party {same!r} differ only in case")
+        raise JobError(
+            f"{network.listener!r} and the party {same!r} differ only in case",
+            code="conflict",
+            field="[network] listener",
+            value=network.listener,
+        )

@@ -48,7 +48,9 @@ class NetworkSection:
     def __post_init__(self) -> None:
         if self.address == "":
             raise JobError(
-                '[network] address: required (where the others reach the listener, such as "bank.example:7443")'
+                'required (where the others reach the listener, such as "bank.example:7443")',
+                code="missing",
+                field="[network] address",
             )
         split_address("[network] address", self.address)
         if self.listen is not None:
@@ -62,7 +64,10 @@ class NetworkSection:
             _seconds(f"[network] {key}", getattr(self, key))
         if self.heartbeat >= self.timeout:
             raise JobError(
-                f"[network] heartbeat: must be less than the timeout of {self.timeout:g} s but got {self.heartbeat:g}"
+                f"must be less than the timeout of {self.timeout:g} s but got {self.heartbeat:g}",
+                code="range",
+                field="[network] heartbeat",
+                value=self.heartbeat,
             )
         check.whole("[network] message_limit", self.message_limit, _MIB, 1 << 40)
 
@@ -81,17 +86,39 @@ def split_address(place: str, value: object) -> tuple[str, int]:
     check.string(place, value)
     host, colon, port = str(value).rpartition(":")
     if not colon or not host:
-        raise JobError(f'{place}: must be a host and a port, such as "bank.example:7443", but got {value!r}')
+        raise JobError(
+            f'must be a host and a port, such as "bank.example:7443", but got {value!r}',
+            code="type",
+            field=place,
+            value=value,
+        )
     if not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
-        raise JobError(f"{place}: the port must be a number from 1 to 65535 but got {port!r} in {value!r}")
+        raise JobError(
+            f"the port must be a number from 1 to 65535 but got {port!r} in {value!r}",
+            code="range",
+            field=place,
+            value=value,
+        )
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
         if not _is_address(host, ipaddress.IPv6Address):
-            raise JobError(f"{place}: must be an IPv6 address in brackets but got {host!r} in {value!r}")
+            raise JobError(
+                f"must be an IPv6 address in brackets but got {host!r} in {value!r}",
+                code="type",
+                field=place,
+                value=value,
+            )
     elif ":" in host and _is_address(host, ipaddress.IPv6Address):
-        raise JobError(f'{place}: an IPv6 address stands in brackets, "[{host}]:{port}", but got {value!r}')
+        raise JobError(
+            f'an IPv6 address stands in brackets, "[{host}]:{port}", but got {value!r}',
+            code="type",
+            field=place,
+            value=value,
+        )
     elif not _HOST.fullmatch(host) or (_looks_like_ipv4(host) and not _is_address(host, ipaddress.IPv4Address)):
-        raise JobError(f"{place}: must be a host name or an IP address but got {host!r} in {value!r}")
+        raise JobError(
+            f"must be a host name or an IP address but got {host!r} in {value!r}", code="type", field=place, value=value
+        )
     return host, int(port)
 
 
@@ -110,4 +137,9 @@ def _is_address(host: str, kind: type[ipaddress.IPv4Address] | type[ipaddress.IP
 def _seconds(place: str, value: float) -> None:
     check.number(place, value)
     if not 0 < value <= _LONGEST:  # refuses nan as well
-        raise JobError(f"{place}: must be seconds, more than 0 and at most {_LONGEST} (30 days), but got {value}")
+        raise JobError(
+            f"must be seconds, more than 0 and at most {_LONGEST} (30 days), but got {value}",
+            code="range",
+            field=place,
+            value=value,
+        )

@@ -32,11 +32,11 @@ def load_job(path: str | os.PathLike[str]) -> Job:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
-        raise JobError(f"{file}: no such job file") from error
+        raise JobError("no such job file", code="not-found", field=str(file)) from error
     except UnicodeDecodeError as error:
-        raise JobError(f"{file}: not a text file in UTF-8") from error
+        raise JobError("not a text file in UTF-8", code="unreadable", field=str(file)) from error
     except OSError as error:
-        raise JobError(f"{file}: cannot be read ({error.strerror})") from error
+        raise JobError(f"cannot be read ({error.strerror})", code="unreadable", field=str(file)) from error
     return parse_job(text, str(file), base=file.resolve().parent)
 
 
@@ -57,22 +57,24 @@ def parse_job(
         tables = tomllib.loads(job) if isinstance(job, str) else job
         return _job(tables, None if base is None else Path(base))
     except tomllib.TOMLDecodeError as error:
-        raise JobError(f"{source}: not valid TOML: {error}") from error
+        raise JobError(f"not valid TOML: {error}", code="unreadable", field=source) from error
     except JobError as error:
-        raise JobError(f"{source}: {error}") from error
+        raise error.within(source) from error
 
 
 def _job(tables: Mapping[str, Any], base: Path | None) -> Job:
     for name in tables:
         if name not in _SECTIONS:
-            raise JobError(unknown_name("section", name, _SECTIONS))
+            raise JobError(unknown_name("section", name, _SECTIONS), code="unknown", value=name)
     given = _table("[data]", tables.get("data", {}))
     parties = _table("[parties]", tables.get("parties", {}))
     if any(isinstance(held, Mapping) for held in parties.values()):
         refuse_common_table(given)
     data = _section(DataSection, "[data]", given, base)
     if not parties:
-        raise JobError("[parties]: required (a name and a share or list of columns for each party)")
+        raise JobError(
+            "required (a name and a share or list of columns for each party)", code="missing", field="[parties]"
+        )
     return Job(
         data=data,
         parties=tuple(_party(name, held, data, base) for name, held in parties.items()),
@@ -90,13 +92,15 @@ def _job(tables: Mapping[str, Any], base: Path | None) -> Job:
 
 def _table(place: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise JobError(f"{place}: must be a section with keys but got {value!r}")
+        raise JobError(f"must be a section with keys but got {value!r}", code="type", field=place, value=value)
     return value
 
 
 def _entries(place: str, value: Any) -> list[tuple[str, Mapping[str, Any]]]:
     if not isinstance(value, list | tuple):
-        raise JobError(f"{place}: must be written with double brackets, once for each entry")
+        raise JobError(
+            "must be written with double brackets, once for each entry", code="type", field=place, value=value
+        )
     return [(f"{place} {number}", _table(f"{place} {number}", one)) for number, one in enumerate(value, 1)]
 
 
@@ -106,7 +110,7 @@ def _section(
     known = {one.name for one in fields(section)} - set(given)
     for key in values:
         if key not in known:
-            raise JobError(f"{place} {unknown_name('key', key, known)}")
+            raise JobError(unknown_name("key", key, known), code="unknown", value=key).under(place)
     values = given | dict(values)
     table = values.get("table")
     if base is not None and isinstance(table, str) and is_path(table):
@@ -121,7 +125,11 @@ def _party(name: str, held: Any, data: DataSection, base: Path | None) -> PartyS
             own.setdefault("id", data.id)
         for key in ("columns", "share"):
             if key in own and "table" not in own:
-                raise JobError(f"[parties.{name}] table: required beside {key} (the path of a .csv or .parquet file)")
+                raise JobError(
+                    f"required beside {key} (the path of a .csv or .parquet file)",
+                    code="missing",
+                    field=f"[parties.{name}] table",
+                )
         return _section(PartySection, f"[parties.{name}]", own, base, name=name)
     if isinstance(held, list | tuple):
         return PartySection(name=name, columns=tuple(held))
@@ -142,11 +150,11 @@ def _kind(place: str, entry: Any, default: str | None = None) -> Kind:
     params = dict(_table(place, entry))
     kind = params.pop("kind", default)
     if kind is None:
-        raise JobError(f"{place} kind: required")
+        raise JobError("required", code="missing", field=f"{place} kind")
     try:
         return Kind(kind, params)
     except JobError as error:
-        raise JobError(f"{place} {error}") from error
+        raise error.under(place) from error
 
 
 def _defenses(entries: list[tuple[str, Mapping[str, Any]]]) -> list[Variant]:
@@ -155,5 +163,5 @@ def _defenses(entries: list[tuple[str, Mapping[str, Any]]]) -> list[Variant]:
         try:
             variants += sweep(entry, number)
         except JobError as error:
-            raise JobError(f"{place} {error}") from error
+            raise error.under(place) from error
     return variants

@@ -35,7 +35,9 @@ def _check_table(place: str, table: Any, *, names: bool) -> None:
     if is_path(table) or (names and _CATALOGUE_NAME.fullmatch(table)):
         return
     wanted = "a catalogue name or the path of" if names else "the path of"
-    raise JobError(f"{place}: must be {wanted} a .csv or .parquet file but got {table!r}")
+    raise JobError(
+        f"must be {wanted} a .csv or .parquet file but got {table!r}", code="choice", field=place, value=table
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,16 +78,28 @@ class DataSection:
         if self.table is not None:
             _check_table("[data] table", self.table, names=True)
             if self.label is None and is_path(self.table):
-                raise JobError(f"[data] label: required, since table is the file {self.table!r}")
+                raise JobError(
+                    f"required, since table is the file {self.table!r}", code="missing", field="[data] label"
+                )
         if self.table is not None and self.label is None:
             object.__setattr__(self, "label", "label")
         _check_roles("[data]", self.roles())
         check.number("[data] test_size", self.test_size)
         if not 0 < self.test_size < 1:
-            raise JobError(f"[data] test_size: must lie strictly between 0 and 1 but got {self.test_size}")
+            raise JobError(
+                f"must lie strictly between 0 and 1 but got {self.test_size}",
+                code="range",
+                field="[data] test_size",
+                value=self.test_size,
+            )
         check.number("[data] validation_size", self.validation_size)
         if not 0 <= self.validation_size < 1:
-            raise JobError(f"[data] validation_size: must be at least 0 and below 1 but got {self.validation_size}")
+            raise JobError(
+                f"must be at least 0 and below 1 but got {self.validation_size}",
+                code="range",
+                field="[data] validation_size",
+                value=self.validation_size,
+            )
         if self.task is not None:
             check.choice("[data] task", self.task, ("classification", "regression"))
         check.choice("[data] split", self.split, ("random", "reference"))
@@ -95,7 +109,9 @@ class DataSection:
         object.__setattr__(self, "monotone", check.directions("[data] monotone", self.monotone))
         for role, column in self.roles().items():
             if column in self.monotone:
-                raise JobError(f"[data] monotone: {column!r} is the {role} column")
+                raise JobError(
+                    f"{column!r} is the {role} column", code="conflict", field="[data] monotone", value=column
+                )
 
     def roles(self) -> dict[str, str]:
         """Return the columns of the common table that are no party's features, by what they are."""
@@ -139,9 +155,13 @@ class PartySection:
         if self.table is not None:
             self._check_own_table()
         elif self.roles() or self.monotone:
-            raise JobError(f"[parties.{self.name}] table: required beside id, label, weight and monotone")
+            raise JobError(
+                "required beside id, label, weight and monotone", code="missing", field=f"[parties.{self.name}] table"
+            )
         elif self.share is not None and self.columns is not None:
-            raise JobError(f"[parties] {self.name}: needs either a share of the columns or a list of them")
+            raise JobError(
+                "needs either a share of the columns or a list of them", code="conflict", field=f"[parties] {self.name}"
+            )
         elif self.share is not None:
             self._check_share(self.share)
 
@@ -156,31 +176,65 @@ class PartySection:
         place = f"[parties.{self.name}] role"
         check.choice(place, self.role, ("active", "passive"))
         if self.table is None and not self.elsewhere:
-            raise JobError(f"{place}: only where parties have their own tables; the active party is called 'active'")
+            raise JobError(
+                "only where parties have their own tables; the active party is called 'active'",
+                code="conflict",
+                field=place,
+                value=self.role,
+            )
         if self.role == "passive" and self.label is not None:
-            raise JobError(f"{place}: 'passive', but the party has the label column {self.label!r}")
+            raise JobError(
+                f"'passive', but the party has the label column {self.label!r}",
+                code="conflict",
+                field=place,
+                value=self.role,
+            )
 
     def _check_share(self, share: Any) -> None:
         if isinstance(share, bool) or not isinstance(share, int | float):
-            raise JobError(f"[parties] {self.name}: must be a share or a list of column names but got {share!r}")
+            raise JobError(
+                f"must be a share or a list of column names but got {share!r}",
+                code="type",
+                field=f"[parties] {self.name}",
+                value=share,
+            )
         if not 0 <= share <= 1:
-            raise JobError(f"[parties] {self.name}: a share must lie between 0 and 1 but got {share}")
+            raise JobError(
+                f"a share must lie between 0 and 1 but got {share}",
+                code="range",
+                field=f"[parties] {self.name}",
+                value=share,
+            )
 
     def _check_own_table(self) -> None:
         section = f"[parties.{self.name}]"
         if self.share is not None:
-            raise JobError(f"{section} share: a party with its own table lists its columns")
+            raise JobError(
+                "a party with its own table lists its columns",
+                code="conflict",
+                field=f"{section} share",
+                value=self.share,
+            )
         _check_table(f"{section} table", self.table, names=False)
         if self.id is None:
-            raise JobError(f"{section} id: required, since rows of different tables are matched by it")
+            raise JobError(
+                "required, since rows of different tables are matched by it", code="missing", field=f"{section} id"
+            )
         _check_roles(section, self.roles())
         if self.weight is not None and self.label is None:
-            raise JobError(f"{section} weight: only beside label, since the active party weighs the rows")
+            raise JobError(
+                "only beside label, since the active party weighs the rows",
+                code="conflict",
+                field=f"{section} weight",
+                value=self.weight,
+            )
         object.__setattr__(self, "monotone", check.directions(f"{section} monotone", self.monotone))
         for role, column in self.roles().items():
             for key, columns in (("columns", self.columns or ()), ("monotone", self.monotone)):
                 if column in columns:
-                    raise JobError(f"{section} {key}: {column!r} is the {role} column")
+                    raise JobError(
+                        f"{column!r} is the {role} column", code="conflict", field=f"{section} {key}", value=column
+                    )
 
     def roles(self) -> dict[str, str]:
         """Return the columns of the own table that are no features, by what they are."""
@@ -197,7 +251,9 @@ def _check_roles(section: str, roles: Mapping[str, str]) -> None:
     for role, column in roles.items():
         check.string(f"{section} {role}", column)
         if column in taken:
-            raise JobError(f"{section} {role}: {column!r} is the {taken[column]} column")
+            raise JobError(
+                f"{column!r} is the {taken[column]} column", code="conflict", field=f"{section} {role}", value=column
+            )
         taken[column] = role
 
 
@@ -235,12 +291,25 @@ class EncryptionSection:
         if self.engine == "none":
             for one in fields(self):
                 if one.name != "engine" and getattr(self, one.name) != one.default:
-                    raise JobError(f"[encryption] {one.name}: means nothing with engine 'none', so it must be left out")
+                    raise JobError(
+                        "means nothing with engine 'none', so it must be left out",
+                        code="conflict",
+                        field=f"[encryption] {one.name}",
+                        value=getattr(self, one.name),
+                    )
         if self.engine == "plain" and not self.insecure:
-            raise JobError("[encryption] engine: 'plain' encrypts nothing; it needs insecure = true")
+            raise JobError(
+                "'plain' encrypts nothing; it needs insecure = true",
+                code="insecure",
+                field="[encryption] engine",
+                value=self.engine,
+            )
         if self.bits < 2048 and not self.insecure:
             raise JobError(
-                f"[encryption] bits: must be at least 2048 but got {self.bits} (a shorter key needs insecure = true)"
+                f"must be at least 2048 but got {self.bits} (a shorter key needs insecure = true)",
+                code="insecure",
+                field="[encryption] bits",
+                value=self.bits,
             )
 
 
@@ -269,9 +338,16 @@ class LeakageSection:
         if budget is not None and (
             isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 <= budget <= 1
         ):
-            raise JobError(f"[leakage] budget: must be a V-measure from 0 to 1 but got {budget!r}")
+            raise JobError(
+                f"must be a V-measure from 0 to 1 but got {budget!r}",
+                code="range",
+                field="[leakage] budget",
+                value=budget,
+            )
         if budget is not None and not self.meter:
-            raise JobError("[leakage] budget: needs the meter; leave meter = false out")
+            raise JobError(
+                "needs the meter; leave meter = false out", code="conflict", field="[leakage] budget", value=budget
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,10 +365,15 @@ class RunSection:
 
     def __post_init__(self) -> None:
         if not isinstance(self.seeds, list | tuple) or not self.seeds:
-            raise JobError(f"[run] seeds: must be a list of at least one whole number but got {self.seeds!r}")
+            raise JobError(
+                f"must be a list of at least one whole number but got {self.seeds!r}",
+                code="type",
+                field="[run] seeds",
+                value=self.seeds,
+            )
         for seed in self.seeds:
             check.whole("[run] seeds", seed, 0, 2**32 - 1)
             if list(self.seeds).count(seed) > 1:
-                raise JobError(f"[run] seeds: {seed} is listed twice")
+                raise JobError(f"{seed} is listed twice", code="duplicate", field="[run] seeds", value=seed)
         object.__setattr__(self, "seeds", tuple(self.seeds))
         check.choice("[run] record", self.record, ("full", "digests"))

@@ -216,7 +216,9 @@ def _drawn(draw: Callable[[Figure], None], size: tuple[float, float]) -> str:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise DependencyError("the page needs matplotlib: pip install 'labelward[report]'") from error
+        raise DependencyError(
+            "the page needs matplotlib: pip install 'labelward[report]'", code="dependency", value="matplotlib"
+        ) from error
     with mpl.rc_context({"font.size": 8, "text.parse_math": False}):
         figure = Figure(figsize=size, dpi=_DOTS, layout="constrained")
         FigureCanvasAgg(figure)

@@ -72,7 +72,9 @@ def trade_off(party: str, rows: Sequence[SummaryRow], prefix: str) -> Drawing:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise DependencyError("the report needs matplotlib: pip install 'labelward[report]'") from error
+        raise DependencyError(
+            "the report needs matplotlib: pip install 'labelward[report]'", code="dependency", value="matplotlib"
+        ) from error
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": prefix, "font.size": 10, "text.parse_math": False}):
         drawn, beside = Figure(figsize=_SIZE), Figure(figsize=_SIZE)
         for canvas in (drawn, beside):

@@ -64,7 +64,7 @@ def write_report(folder: Path, *, warn: Callable[[str], None] | None = None) -> 
         partial.write_text(page, encoding="utf-8")
         os.replace(partial, target)
     except OSError as error:
-        raise OutputError(f"cannot write {target}: {error.strerror}") from error
+        raise OutputError(f"cannot write {target}: {error.strerror}", code="unwritable", value=str(target)) from error
     return target
 
 
@@ -102,7 +102,9 @@ def _render(audit: StoredAudit) -> str:
         from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
-        raise DependencyError("the report needs Jinja: pip install 'labelward[report]'") from error
+        raise DependencyError(
+            "the report needs Jinja: pip install 'labelward[report]'", code="dependency", value="jinja2"
+        ) from error
     own = resources.files("labelward.report")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((own / "page.html.j2").read_text(encoding="utf-8"))

@@ -44,12 +44,14 @@ def write_party_report(folder: Path) -> Path:
     """
     record = read_party_record(folder)
     if record is None:
-        raise FileFormatError(f"{folder}: is no folder that labelward party wrote")
+        raise FileFormatError("is no folder that labelward party wrote", code="foreign", field=str(folder))
     seen = read_seen(folder, record.party)
     try:
         import jinja2
     except ImportError as error:
-        raise DependencyError("the report needs Jinja and matplotlib: pip install 'labelward[report]'") from error
+        raise DependencyError(
+            "the report needs Jinja and matplotlib: pip install 'labelward[report]'", code="dependency", value="jinja2"
+        ) from error
     files = resources.files("labelward.report")
     template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True).from_string(
         (files / "party.html.j2").read_text(encoding="utf-8")

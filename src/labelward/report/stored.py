@@ -77,12 +77,14 @@ def read_audit(folder: Path) -> StoredAudit:
         text = (folder / JOB_FILE).read_text(encoding="utf-8")
         job = parse_job(text, str(folder / JOB_FILE))
     except (OSError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{folder / JOB_FILE} cannot be read: {error}") from error
+        raise FileFormatError(
+            f"{folder / JOB_FILE} cannot be read: {error}", code="unreadable", value=str(folder / JOB_FILE)
+        ) from error
     except JobError as error:
-        raise FileFormatError(f"damaged job: {error}") from error
+        raise FileFormatError(f"damaged job: {error}", code="damaged", value=error.value) from error
     rows = read_rows(folder)
     if not rows:
-        raise FileFormatError(f"{folder} holds no results yet")
+        raise FileFormatError(f"{folder} holds no results yet", code="incomplete", value=str(folder))
     pairs: dict[tuple[str, int], Sequence[dict[str, Any]]] = {
         (defense_label(row.defense), row.seed): row.defense for row in rows
     }

@@ -371,7 +371,9 @@ def write_study(report: StudyReport, out: Path) -> Path:
         from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup
     except ImportError as error:
-        raise DependencyError("the page needs Jinja: pip install 'labelward[report]'") from error
+        raise DependencyError(
+            "the page needs Jinja: pip install 'labelward[report]'", code="dependency", value="jinja2"
+        ) from error
     own, outcome = resources.files("labelward.report"), report.outcome
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((own / "study.html.j2").read_text(encoding="utf-8"))

@@ -138,7 +138,9 @@ def _drawn(draw: Callable[[Axes], None]) -> str:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise DependencyError("the page needs matplotlib: pip install 'labelward[report]'") from error
+        raise DependencyError(
+            "the page needs matplotlib: pip install 'labelward[report]'", code="dependency", value="matplotlib"
+        ) from error
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "study", "font.size": 8, "text.parse_math": False}):
         figure = Figure(figsize=_SIZE)
         FigureCanvasSVG(figure)

@@ -47,12 +47,21 @@ class Elsewhere:
 
     def __post_init__(self) -> None:
         if self.rows is not None and self.rows < _LEAST_ROWS:
-            raise JobError(f"--rows: must be at least {_LEAST_ROWS} but got {self.rows}")
+            raise JobError(
+                f"must be at least {_LEAST_ROWS} but got {self.rows}", code="range", field="--rows", value=self.rows
+            )
         for name, count in self.columns.items():
             if count < 0:
-                raise JobError(f"--columns: must be at least 0 but got {count} for {name!r}")
+                raise JobError(
+                    f"must be at least 0 but got {count} for {name!r}", code="range", field="--columns", value=count
+                )
         if self.classes is not None and (self.classes < 0 or self.classes == 1):
-            raise JobError(f"--classes: must be 0 for quantities, or at least 2, but got {self.classes}")
+            raise JobError(
+                f"must be 0 for quantities, or at least 2, but got {self.classes}",
+                code="range",
+                field="--classes",
+                value=self.classes,
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,12 +98,14 @@ def bring(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, ...
         if name not in away:
             known = name in [party.name for party in job.parties]
             told = f"the data of {name!r} are here" if known else unknown_name("party with data elsewhere", name, away)
-            raise JobError(f"--columns: {told}")
+            raise JobError(told, code="conflict" if known else "unknown", field="--columns", value=name)
     if away:
         return _partly(job, seed, elsewhere, policies, away)
     for name, given in (("rows", elsewhere.rows), ("classes", elsewhere.classes)):
         if given is not None:
-            raise JobError(f"--{name}: got {given} but all data of the job are here")
+            raise JobError(
+                f"got {given} but all data of the job are here", code="conflict", field=f"--{name}", value=given
+            )
     data = prepare(job, seed, load_source(job))
     chain = metered(job, data, policies, seed=seed)
     make_programs(job.model).check(data, chain)
@@ -113,11 +124,18 @@ def _partly(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, .
     for name in away:
         if elsewhere.columns.get(name, 0) < (name != job.active.name):
             raise JobError(
-                f"[parties.{name}] table: the data of {name!r} are elsewhere; say how many columns it has with "
-                f"--columns {name}=COUNT, at least 1"
+                f"the data of {name!r} are elsewhere; say how many columns it has with "
+                f"--columns {name}=COUNT, at least 1",
+                code="missing",
+                field=f"[parties.{name}] table",
             )
     if job.active.name in own and elsewhere.classes is not None:
-        raise JobError(f"--classes: got {elsewhere.classes} but the labels are here")
+        raise JobError(
+            f"got {elsewhere.classes} but the labels are here",
+            code="conflict",
+            field="--classes",
+            value=elsewhere.classes,
+        )
     columns: dict[str, Columns] = {}
     labels: Labels | None = None
     split = _split(job, own, elsewhere)
@@ -151,18 +169,23 @@ def _split(job: Job, own: Mapping[str, OwnTable], elsewhere: Elsewhere) -> Split
     """Return sides of as many rows as the tables here have, or as are said to be elsewhere."""
     total = min((len(table.ids) for table in own.values()), default=elsewhere.rows or 0)
     if not total:
-        raise JobError("--rows: required, since no table of the job is here")
+        raise JobError("required, since no table of the job is here", code="missing", field="--rows")
     if own and elsewhere.rows not in (None, total):
-        raise JobError(f"--rows: {elsewhere.rows} but the table here has {total}")
+        raise JobError(
+            f"{elsewhere.rows} but the table here has {total}", code="conflict", field="--rows", value=elsewhere.rows
+        )
     width = sum(elsewhere.columns.values())
     if total * width > _MOST_MADE_UP:
         raise JobError(
-            f"--columns: {width:,} columns of {total:,} rows are more than a plan makes up ({_MOST_MADE_UP:,} values)"
+            f"{width:,} columns of {total:,} rows are more than a plan makes up ({_MOST_MADE_UP:,} values)",
+            code="range",
+            field="--columns",
+            value=total * width,
         )
     test = math.ceil(total * job.data.test_size)  # rounded up, as rows are drawn
     validation = math.ceil((total - test) * job.data.validation_size)
     if test + validation >= total:
-        raise JobError(f"--rows: of {total} rows none is left to learn from")
+        raise JobError(f"of {total} rows none is left to learn from", code="range", field="--rows", value=total)
     place = np.arange(total)
     return Split.of((place >= test) & (place < test + validation), place < test)
 
@@ -174,9 +197,9 @@ def _classes(job: Job, elsewhere: Elsewhere, rows: int) -> int:
     if given is None:
         return 0 if quantities else 2
     if quantities and given:
-        raise JobError(f"--classes: got {given} but [data] task is 'regression'")
+        raise JobError(f"got {given} but [data] task is 'regression'", code="conflict", field="--classes", value=given)
     if given > rows:
-        raise JobError(f"--classes: got {given} but there are {rows} training rows")
+        raise JobError(f"got {given} but there are {rows} training rows", code="range", field="--classes", value=given)
     return given
 
 

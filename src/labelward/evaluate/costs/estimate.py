@@ -51,7 +51,12 @@ class Line:
     def __post_init__(self) -> None:
         for name, value, least in (("bandwidth", self.bandwidth, 0.001), ("latency", self.latency, 0.0)):
             if not least <= value <= _MOST:
-                raise JobError(f"--{name}: must lie between {least:g} and {_MOST:g} but got {value!r}")
+                raise JobError(
+                    f"must lie between {least:g} and {_MOST:g} but got {value!r}",
+                    code="range",
+                    field=f"--{name}",
+                    value=value,
+                )
 
 
 def estimate(

@@ -267,7 +267,9 @@ class Study:
         known = {part.name: part for part in self.parts}
         for name in names:
             if name not in known:
-                raise InputError(f"study {self.name!r}: {unknown_name('part', name, known)}")
+                raise InputError(
+                    unknown_name("part", name, known), code="unknown", field=f"study {self.name!r}", value=name
+                )
         return tuple(part for part in self.parts if part.name in names or not (names or part.asked))
 
     def data(self, names: Sequence[str], *, every: bool = True) -> tuple[DataSet, ...]:
@@ -280,7 +282,12 @@ class Study:
         known = {table.name: table for table in self.tables}
         for name in names:
             if name not in known and name not in self.absent:
-                raise InputError(f"study {self.name!r}: {unknown_name('data set', name, [*known, *self.absent])}")
+                raise InputError(
+                    unknown_name("data set", name, [*known, *self.absent]),
+                    code="unknown",
+                    field=f"study {self.name!r}",
+                    value=name,
+                )
         return tuple(
             table for table in self.tables if table.name in names or not (names or (table.asked and not every))
         )

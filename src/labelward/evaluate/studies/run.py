@@ -124,8 +124,10 @@ def _shown(study: Study, chosen: Sequence[Part], tables: Sequence[DataSet], *, n
                 for parts in (chosen, [part for part in study.parts if study.shown(part, (table,))])
             )
             raise InputError(
-                f"study {study.name!r}: data set {table.name!r} does not stand in {asked}, but in {others}; name "
-                "another part or data set"
+                f"data set {table.name!r} does not stand in {asked}, but in {others}; name another part or data set",
+                code="conflict",
+                field=f"study {study.name!r}",
+                value=table.name,
             )
     return found
 
@@ -136,10 +138,14 @@ def _claimed(out: Path, study: Study) -> Iterator[None]:
     marker = out / STUDY_FILE
     with output_errors(out):
         if out.exists() and not out.is_dir():
-            raise OutputError(f"{out}: is a file, not a folder")
+            raise OutputError("is a file, not a folder", code="exists", field=str(out))
         held = {path.name for path in out.iterdir()} - {LOCK_FILE} if out.exists() else set()
         if held and _name(marker) != study.name:
-            raise OutputError(f"{out}: exists already and does not hold study {study.name!r}; choose another folder")
+            raise OutputError(
+                f"exists already and does not hold study {study.name!r}; choose another folder",
+                code="exists",
+                field=str(out),
+            )
         out.parent.mkdir(parents=True, exist_ok=True)
     with locked(private_folder(out)):
         if not marker.exists():
@@ -162,7 +168,7 @@ def _columns(table: DataSet) -> tuple[str, ...]:
         return ()
     name = table.table or table.name
     if name not in entries():
-        raise DataError(_UNKNOWN)
+        raise DataError(_UNKNOWN, code="not-found", value=name)
     return tuple(load(name).column_names[:-1])
 
 
@@ -215,7 +221,9 @@ def _results(tasks: Mapping[Path, Job], jobs: int, watch: Watch) -> Iterator[tup
             yield running[each], each.result()
     except BrokenProcessPool as error:
         raise OutputError(
-            "a worker process was ended from outside (no memory?); what is finished stays, and the same command goes on"
+            "a worker process was ended from outside (no memory?); what is finished stays, and the same command goes "
+            "on",
+            code="incomplete",
         ) from error
     except BaseException:
         for worker in set(multiprocessing.active_children()) - others:

@@ -121,7 +121,7 @@ def read_second(folder: Path) -> dict[str, float]:
     try:
         return {str(name): float(value) for name, value in json.loads(path.read_bytes())["accuracy"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FileFormatError(f"{path}: no figures can be read ({error})") from error
+        raise FileFormatError(f"no figures can be read ({error})", code="damaged", field=str(path)) from error
 
 
 def _second(
