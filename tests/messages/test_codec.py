@@ -98,14 +98,15 @@ def test_damaged_frames_are_refused_or_read(kind: type[Message]) -> None:
 @given(noise=st.binary(max_size=60), known=st.sampled_from([b"", b"LW", b"LW\x01", b"LW\x01\x93"]))
 @settings(max_examples=300)
 def test_noise_is_no_message(noise: bytes, known: bytes) -> None:
-    with pytest.raises(CodecError):
+    with pytest.raises(CodecError) as caught:
         decode(known + noise)
+    assert caught.value.code in ("malformed", "format-version", "unknown")
 
 
 def test_text_that_is_no_text() -> None:
     """A name of bytes that are not UTF-8."""
     frame = encode(Ready(b"x", ()), (0,))
-    with pytest.raises(CodecError):
+    with refused(CodecError, "malformed"):
         decode(frame.replace(b"Ready", b"R\xffady"))
 
 
@@ -154,9 +155,10 @@ def test_keys_rows_and_unsealed_sums_have_no_encoding() -> None:
 
 def test_arrays_and_numpy_numbers_have_no_encoding_of_their_own() -> None:
     for value in (np.ones(2), np.float64(0.5), np.int64(1)):
-        if isinstance(value, float):  # float64 is a Python float: encoded, and refused on arrival
-            with pytest.raises(CodecError):
+        if isinstance(value, float):  # float64 is a Python float: refused here or, by some versions, on arrival
+            with pytest.raises(CodecError) as caught:
                 decode(encode(TrainingEnd(value, 0), (0,)))  # type: ignore[arg-type]
+            assert caught.value.code in ("not-sendable", "malformed")
         else:
             with refused(CodecError, "not-sendable", value=type(value)):
                 encode(TrainingEnd(value, 0), (0,))  # type: ignore[arg-type]

@@ -193,22 +193,22 @@ def test_other_format_versions_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "bodies",
+    ("bodies", "code"),
     [
-        [entry("received", "TrainingEnd", b"")],
-        [entry("header", "Header", msgspec.msgpack.encode([1]))],
-        [entry("header", "Header", msgspec.msgpack.encode({"format": 1}))],
-        [entry("header", "Header", b"\xc1")],
-        [entry("header", "Header", b"\xa1\xff")],
-        [entry("header", "Header", msgspec.msgpack.encode(HEADER)), entry("rumor", "TrainingEnd", b"")],
-        [entry("header", "Header", msgspec.msgpack.encode(HEADER)), b"\x95\xa1\xff"],
-        [b"\xc1"],
+        ([entry("received", "TrainingEnd", b"")], "damaged"),
+        ([entry("header", "Header", msgspec.msgpack.encode([1]))], "format-version"),
+        ([entry("header", "Header", msgspec.msgpack.encode({"format": 1}))], "damaged"),
+        ([entry("header", "Header", b"\xc1")], "damaged"),
+        ([entry("header", "Header", b"\xa1\xff")], "damaged"),
+        ([entry("header", "Header", msgspec.msgpack.encode(HEADER)), entry("rumor", "TrainingEnd", b"")], "damaged"),
+        ([entry("header", "Header", msgspec.msgpack.encode(HEADER)), b"\x95\xa1\xff"], "damaged"),
+        ([b"\xc1"], "damaged"),
     ],
     ids=["no-header", "a-list", "few-fields", "no-msgpack", "no-text", "unknown-kind", "no-text-inside", "nothing"],
 )
-def test_records_that_cannot_be_read(tmp_path: Path, bodies: list[bytes]) -> None:
+def test_records_that_cannot_be_read(tmp_path: Path, bodies: list[bytes], code: Code) -> None:
     """Damage under a chain that fits: written so by another program."""
-    with pytest.raises(FileFormatError):
+    with refused(FileFormatError, code):
         loaded(tmp_path / "x", rechained(bodies))
 
 

@@ -169,15 +169,17 @@ def test_any_altered_byte_is_found(folder: Path, tmp_path: Path) -> None:
         data = bytearray(original)
         data[at] ^= int(rng.integers(1, 256))
         (tmp_path / "altered").write_bytes(bytes(data))
-        with pytest.raises(FileFormatError):
+        with pytest.raises(FileFormatError) as caught:
             ModelShare.load(tmp_path / "altered")
+        assert caught.value.code in ("damaged", "format-version")  # the byte that says the format
+        assert caught.value.field == str(tmp_path / "altered")
 
 
 def test_any_cut_is_found(folder: Path, tmp_path: Path) -> None:
     original = (folder / "left" / FILE_NAME).read_bytes()
     for length in range(0, len(original), 7):
         (tmp_path / "cut").write_bytes(original[:length])
-        with pytest.raises(FileFormatError):
+        with refused(FileFormatError, "damaged", field=str(tmp_path / "cut")):
             ModelShare.load(tmp_path / "cut")
 
 
