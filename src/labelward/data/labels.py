@@ -124,7 +124,7 @@ def encode_weights(table: pa.Table, column: str, place: str) -> NDArray[np.float
                 f"{row_name(row)}, {told} ({np.count_nonzero(wrong)} in all)",
                 code="values",
                 field=where,
-                value=np.count_nonzero(wrong),
+                value=int(np.count_nonzero(wrong)),
             )
     if not values.any():
         raise DataError("every weight is 0", code="values", field=where)
