@@ -1,11 +1,13 @@
 """Each attack of the list passes the suite that third parties are given."""
 
+import numpy as np
 import pytest
 
+from blames import refused_about
 from labelward.attacks import ATTACKS
 from labelward.attacks.clustering import Clustering
 from labelward.attacks.id2graph import ID2Graph
-from labelward.errors import InputError
+from labelward.errors import JobError
 from labelward.testing.attacks import AttackContract
 
 
@@ -37,21 +39,23 @@ def test_the_list_makes_each_of_them():
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("parameters", "code", "about"),
     [
-        ({"eta": 0}, "eta must be above 0 and at most 1 but is 0"),
-        ({"eta": 1.5}, "eta .* 1.5"),
-        ({"eta": True}, "eta must be a number but is True"),
-        ({"alpha": -1.0}, "alpha must not be negative but is -1.0"),
-        ({"alpha": float("nan")}, "alpha must be a number but is nan"),
-        ({"alpha": "3"}, "alpha must be a number but is '3'"),
-        ({"starts": 0}, "starts must be a whole number of at least 1 but is 0"),
-        ({"starts": 2.0}, "starts .* 2.0"),
-        ({"chunk": 0}, "chunk .* 0"),
-        ({"inter_chunk_weight": 0.0}, "inter_chunk_weight must be positive but is 0.0"),
-        ({"alhpa": 1.0}, "'alhpa' .did you mean 'alpha'"),
+        ({"eta": 0}, "range", "eta"),
+        ({"eta": 1.5}, "range", "eta"),
+        ({"eta": True}, "type", "eta"),
+        ({"alpha": -1.0}, "range", "alpha"),
+        ({"alpha": float("nan")}, "range", "alpha"),
+        ({"alpha": "3"}, "type", "alpha"),
+        ({"starts": 0}, "range", "starts"),
+        ({"starts": 2.0}, "type", "starts"),
+        ({"chunk": 0}, "range", "chunk"),
+        ({"inter_chunk_weight": 0.0}, "range", "inter_chunk_weight"),
+        ({"alhpa": 1.0}, "unknown", "'alpha'"),
     ],
 )
-def test_parameters_that_cannot_be_are_refused_by_name(parameters, message):
-    with pytest.raises(InputError, match=message):
+def test_parameters_that_cannot_be_are_refused_by_name(parameters, code, about):
+    with refused_about(about, JobError, code) as caught:
         ATTACKS.make("id2graph", parameters)
+    given = next(iter(parameters)) if code == "unknown" else next(iter(parameters.values()))
+    np.testing.assert_equal(caught.value.value, given)

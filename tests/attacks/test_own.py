@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from blames import refused_about
 from labelward.attacks.clustering import Clustering
 from labelward.attacks.contract import Aux, Own
 from labelward.attacks.id2graph import ID2Graph
@@ -51,5 +52,5 @@ def test_names_of_codes_do_not_matter_beyond_the_first(attack):
 
 def test_an_infinite_value_is_refused():
     own = Own(features=np.array([[1.0], [-np.inf], [NAN]]), columns=("a",))
-    with pytest.raises(DataError, match="column 'a' holds -inf in row 1"):
+    with refused_about("row 1", DataError, "values", value=-np.inf):
         Clustering()(planted_view(np.zeros((1, 3), np.int32)), own, Aux(classes=2), rng=np.random.default_rng(0))

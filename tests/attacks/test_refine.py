@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from blames import refused_about
 from labelward.attacks.clustering import Clustering
 from labelward.attacks.contract import Aux, Own
 from labelward.attacks.id2graph import ID2Graph
@@ -180,16 +181,16 @@ def test_cells_weigh_what_was_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("wrong", "code", "about"),
     [
-        ({"attributes": -0.1}, "attributes must not be negative"),
-        ({"attributes": True}, "attributes must be a number"),
-        ({"tree_weights": "deepth"}, "did you mean 'depth'"),
-        ({"clusters": "class"}, "did you mean 'classes'"),
-        ({"chunk": 10, "attributes": 0.1}, "knows no attributes"),
-        ({"chunk": 10, "tree_weights": "size"}, "knows no attributes"),
+        ({"attributes": -0.1}, "range", "attributes"),
+        ({"attributes": True}, "type", "attributes"),
+        ({"tree_weights": "deepth"}, "choice", "'depth'"),
+        ({"clusters": "class"}, "choice", "'classes'"),
+        ({"chunk": 10, "attributes": 0.1}, "conflict", "attributes"),
+        ({"chunk": 10, "tree_weights": "size"}, "conflict", "tree_weights"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(wrong, message):
-    with pytest.raises(JobError, match=message):
+def test_options_that_mean_nothing_are_refused(wrong, code, about):
+    with refused_about(about, JobError, code, value=next(iter(wrong.values()))):
         ID2Graph(**wrong)

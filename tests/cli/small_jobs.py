@@ -58,7 +58,8 @@ def write_job(folder: Path, text: str = JOB, *, changes: dict[str, str] | None =
 
 
 def refused(result: Result, *words: str) -> None:
-    """Assert exit code 2 and one line on stderr that has all words, without a traceback."""
+    """Assert exit code 2 and one line on stderr that has all words, without a traceback; none may be a sentence."""
+    assert all(len(word.split()) <= 4 for word in words), words
     assert result.exit_code == 2, result.output
     lines = [line for line in result.stderr.splitlines() if not line.startswith("warning: ")]
     assert len(lines) == 1, result.stderr

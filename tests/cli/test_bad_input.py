@@ -209,7 +209,8 @@ def test_shares_of_two_models(tmp_path: Path, call: Call, job: Path) -> None:
     out = tmp_path / "predictions.parquet"
     refused(
         call("predict", one, "--table", tmp_path / "table.csv", "--out", out),
-        f"{one}/telco/model: the share of party 'telco' is of another model than that of 'active' in {one}/active/mo",
+        f"{one}/telco/model: ",
+        f" {one}/active/model",
     )
     assert not out.exists()
 
@@ -218,10 +219,10 @@ def test_a_party_that_was_taken_away(tmp_path: Path, call: Call, trained: Path) 
     run, out, table = tmp_path / "run", tmp_path / "out.parquet", trained.parent / "table.csv"
     shutil.copytree(trained, run)
     shutil.rmtree(run / "telco")
-    told = f"the share of party 'telco' is missing: there is no {run}/telco/model"
+    told = (f"{run}: ", "'telco'", f"{run}/telco/model")
     for own in (["--table", table], ["--party", f"active={table}", "--party", f"telco={table}"]):
-        refused(call("predict", run, "--out", out, *own), told)
-    refused(call("explain", "importance", run, "--names", "telco"), told)
+        refused(call("predict", run, "--out", out, *own), *told)
+    refused(call("explain", "importance", run, "--names", "telco"), *told)
     (run / "training.json").write_text('{"format": 9}')
     shutil.copytree(trained / "telco", run / "telco")
     refused(call("predict", run, "--table", table, "--out", out), "training.json", "format 9")
@@ -377,13 +378,13 @@ def test_going_on_with_what_does_not_fit(tmp_path: Path, call: Call, trained: Pa
     job, out = write_job(tmp_path), tmp_path / "run"
     common = ["--out", out, "--defense", "none", "--continue"]
     refused(call("train", job, *common, trained, "--seed", 9), "trained with seed 1", "seed 9")
-    refused(call("train", job, *common, tmp_path / "nowhere"), "no folder that labelward train wrote")
+    refused(call("train", job, *common, tmp_path / "nowhere"), str(tmp_path / "nowhere"), "labelward train")
     other = write_job(tmp_path, changes={"trees = 2": 'kind = "forest"\ntrees = 2'})
     refused(call("train", other, *common, trained), "[model] kind", "'secureboost'", "'forest'")
     fewer = write_job(tmp_path, changes={', "t2"]': "]"})
     refused(call("train", fewer, *common, trained), "'telco'", "lacks 't2'")
     larger = write_job(tmp_path, changes={"[parties]": "test_size = 0.5\n[parties]"})
-    refused(call("train", larger, *common, trained), "[data] test_size = 0.2, not 0.5", "could be tested on")
+    refused(call("train", larger, *common, trained), "[data] test_size", "0.2, not 0.5")
     assert not out.exists()
 
 

@@ -128,7 +128,9 @@ def test_a_party_is_not_made_with_what_is_no_authority(made: Path, tmp_path: Pat
 def test_keys_do_not_enter_the_folder_of_a_run(tmp_path: Path, call: Call) -> None:
     (tmp_path / "job.toml").write_text("# Written by labelward train: the job, completed with defaults.\n")
     for arguments in (["new", "--party", "bank"], ["authority"], ["request", "--party", "bank"]):
-        refused(call("certs", arguments[0], tmp_path / "telco" / "certs", *arguments[1:]), "the folder of a run")
+        refused(
+            call("certs", arguments[0], tmp_path / "telco" / "certs", *arguments[1:]), str(tmp_path), "folder of a run"
+        )
     assert _names(tmp_path) == ["job.toml"]
 
 

@@ -240,7 +240,7 @@ def test_predictions_say_what_the_model_does_not_know(tmp_path: Path, call: Call
     result = call("predict", run, "--table", table, "--out", out)
     assert result.stdout == f"wrote {out}: 1 row\n"
     assert result.stderr.startswith("warning: party 'telco', table ")
-    assert "column 't2' holds no category that the model met in training" in result.stderr
+    assert "column 't2' holds no category" in result.stderr
     result = call("explain", "rows", run, "--table", table, "--out", tmp_path / "shap.parquet")
     assert result.stderr.count("column 't2'") == 1
     assert {path.stat().st_mode & 0o777 for path in (out, tmp_path / "shap.parquet")} == {0o600}

@@ -36,7 +36,8 @@ def test_an_interrupted_audit_goes_on(tmp_path: Path) -> None:
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 2, stderr
     assert "Traceback" not in stderr
-    assert f"interrupted: what is finished stays in {out}; the same command goes on" in stderr
+    assert "interrupted: " in stderr
+    assert f"in {out}; the same" in stderr
     kept = results.read_bytes()
     assert 4 <= kept.count(b"\n") < 48
     again = _audit(job, out)

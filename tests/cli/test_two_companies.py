@@ -103,7 +103,7 @@ def test_where_one_fails_all_are_stopped(tmp_path: Path, capfd: pytest.CaptureFi
         check=True,
         capture_output=True,
     )
-    with pytest.raises(Stopped, match="hasty ended with exit code 2"):
+    with pytest.raises(Stopped, match="exit code 2"):
         together(
             {
                 "patient": (tmp_path, (*waits, "--certificates", "made/relay")),

@@ -11,6 +11,7 @@ from bounded import assert_bounded, assert_nothing_else_is_named, rich, setting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blames import refused_about
 from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import PolicyError
@@ -112,9 +113,9 @@ def test_bags_are_bounded_where_that_is_asked_for() -> None:
 
 def test_id_lmid_refuses_what_it_cannot_bound() -> None:
     bagged = FederatedForest(trees=2, depth=2, replace=True)
-    with pytest.raises(PolicyError, match="replace"):
+    with refused_about("replace", PolicyError, "inapplicable"):
         setting(22, 2, bagged).run(policies=(IdLmid(xi=0.1, sampled=True),))
-    with pytest.raises(PolicyError, match="quantities"):
+    with refused_about("quantities", PolicyError, "inapplicable"):
         replace(setting(22, 2, SecureBoost(trees=1)), classes=()).run(policies=(IdLmid(xi=0.1),))
 
 
@@ -122,7 +123,7 @@ def test_id_lmid_refuses_what_it_cannot_bound() -> None:
 def test_id_lmid_refuses_rows_that_are_chosen_by_their_gradients(sampled: bool) -> None:
     """Which rows have large gradients is told before any node is: no bound on nodes covers that."""
     params = SecureBoost(trees=2, depth=2, sampling="goss")
-    with pytest.raises(PolicyError, match="'id-lmid'"):
+    with refused_about("'id-lmid'", PolicyError, "inapplicable", value="goss"):
         setting(23, 2, params).run(policies=(IdLmid(xi=0.1, sampled=sampled),))
 
 
@@ -152,5 +153,5 @@ def test_local_trees_whatever_the_labels(classes: int) -> None:
 
 
 def test_local_trees_do_nothing_for_a_forest() -> None:
-    with pytest.raises(PolicyError, match="forest"):
+    with refused_about("forest", PolicyError, "inapplicable", field="defense 'local-trees'"):
         setting(26, 2, FederatedForest(trees=2)).run(policies=(LocalTrees(count=1),))

@@ -10,6 +10,7 @@ from bounded import assert_bounded, assert_nothing_else_is_named, known_splits, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blames import refused_about
 from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import PolicyError
@@ -210,7 +211,7 @@ def test_local_trees_and_id_lmid_compose() -> None:
 
 def test_id_lmid_refuses_row_sampling() -> None:
     """The owner of a split routes the rows out of the sample itself: spaces that no sum covers."""
-    with pytest.raises(PolicyError, match=r"cannot keep its bound with row_fraction 0\.8"):
+    with refused_about("row_fraction", PolicyError, "inapplicable", value=0.8):
         setting(16, 2, SecureBoost(trees=1, depth=2, row_fraction=0.8)).run(policies=(IdLmid(xi=0.1),))
 
 

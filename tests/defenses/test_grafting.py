@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from numpy.typing import NDArray
 
+from blames import refused_about
 from labelward.defenses.grafting import Grafting
 from labelward.defenses.label_dp import LpMst, RandomizedLabels
 from labelward.errors import JobError, PolicyError
@@ -22,6 +23,7 @@ from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeMo
 from labelward.protocols.tree.predict import leaves_of, predict_active
 from labelward.protocols.tree.rows import draw_rows
 from labelward.testing.policies import finished_trees
+from refusals import refused
 from wiring import Run, Setting, joined, make_labels, make_parts, make_targets, readable_content
 
 KINDS = ["forest", "boosted"]
@@ -261,7 +263,7 @@ def test_level_by_level_a_repaired_model_does_not_predict() -> None:
     given_setting = setting(FederatedForest(trees=2, depth=3))
     run = given_setting.run(policies=(RandomizedLabels(epsilon=0.2), Grafting()))
     share = run.active.share
-    with pytest.raises(PolicyError, match="a repaired model predicts in one round only"):
+    with refused(PolicyError, "inapplicable", value="levels"):
         predict_active(alone("active", seed=1, rows=1), share, {}, 10, mode="levels")
 
 
@@ -300,20 +302,20 @@ def test_grafting_brings_breast_cancer_back() -> None:
 
 def test_grafting_goes_with_label_privacy_only() -> None:
     setup = Setup(model="forest", trees=2, classes=2, active_columns=2, passive=("left",), row_fraction=1.0)
-    with pytest.raises(PolicyError, match="'grafting' repairs what noisy labels spoiled"):
+    with refused_about("label privacy", PolicyError, "inapplicable"):
         require_points((Grafting(),), frozenset(POINTS), setup)
     chain = (LpMst(epsilon=1.0), Grafting())
     require_points(chain, frozenset(POINTS), setup)
-    with pytest.raises(PolicyError, match=r"boosted trees build on one another.*'relabel'"):
+    with refused_about("'relabel'", PolicyError, "inapplicable", field="defense 'grafting'", value="noisy"):
         require_points(chain, frozenset(POINTS), replace(setup, model="secureboost"))
 
 
 def test_boosted_trees_are_never_regrown() -> None:
-    with pytest.raises(PolicyError, match="'anew' regrows a tree that later ones were fitted to"):
+    with refused_about("regrows", PolicyError, "cannot-act", value="anew"):
         setting(SecureBoost(trees=2, depth=2)).run(policies=(Anew(nodes=frozenset({0})),))
 
 
 @pytest.mark.parametrize("unrepaired", ["clean", "", None, True])
 def test_forms_that_are_not_there(unrepaired: Any) -> None:
-    with pytest.raises(JobError, match="unrepaired must be 'noisy' or 'relabel' but got"):
+    with refused_about("unrepaired", JobError, "choice", value=unrepaired):
         Grafting(unrepaired=unrepaired)

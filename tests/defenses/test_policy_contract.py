@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from blames import refused_about
 from labelward.defenses import DEFENSES
 from labelward.defenses.discrete_sgd import DiscreteSgd
 from labelward.defenses.gradient_compression import GradientCompression
@@ -19,7 +20,7 @@ from labelward.defenses.noisy_gradients import NoisyGradients
 from labelward.defenses.ppdl import Ppdl
 from labelward.defenses.purity_threshold import PurityThreshold
 from labelward.defenses.sign_sgd import SignSgd
-from labelward.errors import JobError, PolicyError
+from labelward.errors import Code, JobError, PolicyError
 from labelward.messages.codec import decode
 from labelward.party.chain import PolicyChain, require_points
 from labelward.party.outgoing import ReturnedGradient
@@ -37,6 +38,7 @@ from labelward.party.policy import (
 from labelward.protocols.tree.params import SecureBoost
 from labelward.rng import Protection
 from labelward.testing.policies import PolicyContract
+from refusals import refused
 from wiring import Setting, make_labels, make_parts
 
 
@@ -283,15 +285,10 @@ def setting(*policies: Policy, columns: int = 2) -> Setting:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (OneAnswer(), "'one-answer' did not answer for every leaf"),
-        (Numbers(), "'numbers' did not answer for every cand"),
-        (Restless(), "'restless' repairs nodes that the tree does not have"),
-    ],
+    ("wrong", "about"), [(OneAnswer(), "every leaf"), (Numbers(), "every candidate"), (Restless(), "repairs nodes")]
 )
-def test_answers_of_a_wrong_shape_stop_the_run(wrong: Policy, message: str) -> None:
-    with pytest.raises(PolicyError, match=message):
+def test_answers_of_a_wrong_shape_stop_the_run(wrong: Policy, about: str) -> None:
+    with refused_about(about, PolicyError, "cannot-act", value=wrong.kind):
         setting(wrong).run()
 
 
@@ -344,7 +341,7 @@ def wires(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_a_point_that_is_never_reached_stops_the_run_at_set_up(wires: dict[str, Any]) -> None:
-    with pytest.raises(PolicyError, match="defense 'later' acts at before_embedding, which secureboost never reaches"):
+    with refused_about("'later'", PolicyError, "inapplicable", value=("before_embedding",)):
         setting(Later()).run()
     assert set(sent(wires)) <= {"Hello", "Begin"}  # the greeting, which says nothing of labels
 
@@ -365,7 +362,7 @@ class Broken(Policy):
 
     def _fail(self, point: str, question: Any) -> None:
         if point == self.point and getattr(question, "tree", self.tree) == self.tree:
-            raise PolicyError(f"defense 'broken' cannot act at {point}")
+            raise PolicyError(f"defense 'broken' cannot act at {point}", code="cannot-act", value=point)
 
     def schedule(self, schedule: Schedule) -> Schedule:
         self._fail("schedule", schedule)
@@ -407,7 +404,7 @@ class Broken(Policy):
 def test_a_policy_that_cannot_act_stops_the_run_before_anything_else_leaves(
     wires: dict[str, Any], point: str, last: str, tree: int
 ) -> None:
-    with pytest.raises(PolicyError, match=f"'broken' cannot act at {point}"):
+    with refused(PolicyError, "cannot-act", value=point):
         setting(Broken(point=point, tree=tree)).run()
     names = sent(wires)
     assert names[-1] == last
@@ -422,36 +419,37 @@ def test_a_policy_that_cannot_act_stops_the_run_before_anything_else_leaves(
 
 @pytest.mark.parametrize("xi", [-0.1, float("nan"), float("inf"), True, "0.1", None])
 def test_xi_that_cannot_be(xi: Any) -> None:
-    with pytest.raises(JobError, match=r"xi must be .*but got"):
+    with refused_about("xi", JobError, "range" if type(xi) is float else "type"):
         IdLmid(xi=xi)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
 def test_counts_that_cannot_be(count: Any) -> None:
-    with pytest.raises(JobError, match=r"count must be .*but got"):
+    with refused_about("count", JobError, "range" if type(count) is int else "type", value=count):
         LocalTrees(count=count)
 
 
 def test_modes_that_cannot_be() -> None:
-    with pytest.raises(JobError, match="mode must be 'replace' or 'add' but got 'swap'"):
+    with refused_about("mode", JobError, "choice", value="swap"):
         LocalTrees(mode="swap")  # type: ignore[arg-type]
 
 
 def test_the_registry_makes_and_refuses() -> None:
     assert DEFENSES.make("id-lmid", {"xi": 0.5}) == IdLmid(xi=0.5)
     assert DEFENSES.make("local-trees", {}) == LocalTrees(count=1, mode="replace")
-    for kind, params, message in (
-        ("id-lmit", {}, "unknown defense 'id-lmit' .did you mean 'id-lmid'"),
-        ("id-lmid", {}, "needs a value for 'xi'"),
-        ("id-lmid", {"xi": 1, "psi": 2}, "'psi'"),
-        ("local-trees", {"counts": 2}, "'counts'.*did you mean 'count'"),
-    ):
-        with pytest.raises(JobError, match=message):
+    wrong: list[tuple[str, dict[str, Any], Code, str, str]] = [
+        ("id-lmit", {}, "unknown", "id-lmit", "'id-lmid'"),
+        ("id-lmid", {}, "missing", "xi", "'id-lmid'"),
+        ("id-lmid", {"xi": 1, "psi": 2}, "unknown", "psi", "'id-lmid'"),
+        ("local-trees", {"counts": 2}, "unknown", "counts", "'count'"),
+    ]
+    for kind, params, code, value, about in wrong:
+        with refused_about(about, JobError, code, value=value):
             DEFENSES.make(kind, params)
 
 
 def test_local_trees_need_columns_and_trees_to_replace() -> None:
-    with pytest.raises(PolicyError, match="holds no column"):
+    with refused(PolicyError, "inapplicable", field="defense 'local-trees'", value=None):
         setting(LocalTrees(), columns=0).run()
-    with pytest.raises(PolicyError, match="3 trees cannot replace the model's 2"):
+    with refused_about("2", PolicyError, "inapplicable", field="defense 'local-trees'", value=3):
         setting(LocalTrees(count=3)).run()

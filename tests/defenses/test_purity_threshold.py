@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from blames import refused_about
 from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.local_trees import LocalTrees
 from labelward.defenses.purity_threshold import PurityThreshold
@@ -123,24 +124,24 @@ def test_it_composes() -> None:
 
 @pytest.mark.parametrize("threshold", [0, -0.5, 1.01, float("nan"), True, "0.8", None])
 def test_thresholds_that_cannot_be(threshold: Any) -> None:
-    with pytest.raises(JobError, match=r"threshold must be .*but got"):
+    with refused_about("threshold", JobError, "range" if type(threshold) in (int, float) else "type"):
         PurityThreshold(threshold=threshold)
 
 
 @pytest.mark.parametrize(
-    ("threshold", "changes", "message"),
+    ("threshold", "changes", "value", "about"),
     [
-        (0.5, {}, r"with 2 classes .* threshold of 0\.5 hides all of them"),
-        (0.25, {"classes": 4}, "with 4 classes"),
-        (0.8, {"classes": 0}, "the labels are quantities"),
-        (0.8, {"replace": True}, "rows would count several times"),
-        (0.8, {"sampling": "goss"}, "the drawn rows tell of their labels"),
+        (0.5, {}, 0.5, "2 classes"),
+        (0.25, {"classes": 4}, 0.25, "4 classes"),
+        (0.8, {"classes": 0}, None, "quantities"),
+        (0.8, {"replace": True}, None, "replace"),
+        (0.8, {"sampling": "goss"}, "goss", "sampling"),
     ],
 )
-def test_set_ups_that_make_no_sense(threshold: float, changes: dict[str, Any], message: str) -> None:
+def test_set_ups_that_make_no_sense(threshold: float, changes: dict[str, Any], value: object, about: str) -> None:
     setup = Setup(model="secureboost", trees=2, classes=2, active_columns=2, passive=("left",), row_fraction=1.0)
     PurityThreshold(threshold=0.26).check(replace(setup, classes=4))
-    with pytest.raises(PolicyError, match=message):
+    with refused_about(about, PolicyError, "inapplicable", value=value):
         PurityThreshold(threshold=threshold).check(replace(setup, **changes))
 
 

@@ -16,9 +16,11 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
-from labelward.errors import OutputError
+from labelward.errors import Code, OutputError
 from labelward.estimators import SplitNetClassifier, SplitNetRegressor
+from labelward.estimators._errors import UnfitInputError
 from labelward.messages.splitnn import BatchGradients
+from refusals import refused
 
 torch.set_num_threads(1)  # two parties already take both cores of a small machine
 
@@ -60,7 +62,7 @@ def test_a_classifier_learns_predicts_and_is_saved(cancer: tuple[pd.DataFrame, A
     assert (view.header.engine, view.header.insecure, view.rows) == ("none", (), 400)
     again = SplitNetClassifier.load(model.save(tmp_path / "model"))
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    with pytest.raises(OutputError, match="holds a saved SplitNetClassifier already"):
+    with refused(OutputError, "exists", field=str(tmp_path / "model"), value="SplitNetClassifier"):
         model.save(tmp_path / "model")
     model.save(tmp_path / "model", overwrite=True)
     embedded = model.bottom_of("telco")(torch.from_numpy(model.held_by("telco", X)).float())
@@ -77,7 +79,7 @@ def test_defenses_and_behaviors_act(cancer: tuple[pd.DataFrame, Any]) -> None:
     off = clone(plain).set_params(behaviors={"passive": {"kind": "malicious-optimizer"}}).fit(X, y)
     assert [each["kind"] for each in off.views_["passive"].applied() if each["stage"] == "behavior"]
     assert off.loss_curve_ != plain.loss_curve_
-    with pytest.raises(ValueError, match="behaviors: unknown passive party 'active'"):
+    with refused(UnfitInputError, "unknown", field="behaviors", value="active"):
         clone(plain).set_params(behaviors={"active": {"kind": "malicious-optimizer"}}).fit(X, y)
 
 
@@ -106,16 +108,16 @@ def test_modules_of_one_s_own_over_images() -> None:
     model = SplitNetClassifier(bottom=bottoms, top_model=nn.Linear(8, 2), **{**SMALL, "epochs": 20})
     assert model.fit(X, y).score(X, y) > 0.9  # of 25 draws of the modules' weights the worst gave 1.0
     assert model.held_by("telco", X).shape == (200, 1, 6, 4)
-    with pytest.raises(ValueError, match="X: the rows of active, telco are needed"):
+    with refused(UnfitInputError, "missing", field="X", value=("active",)):
         model.predict({"active": X["active"]})
-    with pytest.raises(ValueError, match="cannot be saved in a file"):
+    with refused(UnfitInputError, "type", field="bottom"):
         model.save("never")
 
 
 def test_early_stopping_needs_rows_to_watch(cancer: tuple[pd.DataFrame, Any]) -> None:
     X, y = cancer
     model = SplitNetClassifier(**{**SMALL, "patience": 1, "epochs": 30, "learning_rate": 0.5})
-    with pytest.raises(ValueError, match="patience: needs an eval_set"):
+    with refused(UnfitInputError, "missing", field="patience"):
         model.fit(X, y)
     model.fit(X[:400], y[:400], eval_set=(X[400:], y[400:]))
     losses = model.evals_result_["validation_0"]["loss"]
@@ -130,24 +132,36 @@ def test_a_regressor_learns_and_speaks_in_the_label_s_unit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "code", "field", "value", "about"),
     [
-        ({"bottom": "mlq"}, "bottom: unknown model 'mlq'"),
+        ({"bottom": "mlq"}, "unknown", "bottom", "mlq", "'mlp'"),
         (
             {"bottom": nn.Linear(15, 4)},
-            "bottom: must name a preset, or hold a module for each party, but is of type Linear",
+            "type",
+            "bottom",
+            "Linear",
+            "",
         ),
-        ({"bottom": dict.fromkeys(("active", "passive", "telco"))}, "bottom: unknown party 'telco'"),
-        ({"epochs": 0}, "epochs: must be a whole number"),
-        ({"device": "cuda:99"}, "device: 'cuda:99' is not there"),
-        ({"class_weights": [1.0, 2.0]}, "class_weights: is for loss 'weighted' only"),
-        ({"defenses": [{"kind": "id-lmid", "xi": 0.4}]}, "for tree models"),
+        ({"bottom": dict.fromkeys(("active", "passive", "telco"))}, "unknown", "bottom", "telco", ""),
+        ({"epochs": 0}, "range", "epochs", 0, ""),
+        ({"device": "cuda:99"}, "unsupported", "device", "cuda:99", "torch finds"),
+        ({"class_weights": [1.0, 2.0]}, "conflict", "class_weights", (1.0, 2.0), "'weighted'"),
+        (
+            {"defenses": [{"kind": "id-lmid", "xi": 0.4}]},
+            "inapplicable",
+            "",
+            ("before_instance_space", "split_candidates"),
+            "for tree models",
+        ),
     ],
 )
-def test_what_cannot_be_used_is_named(cancer: tuple[pd.DataFrame, Any], changes: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_used_is_named(
+    cancer: tuple[pd.DataFrame, Any], changes: dict[str, Any], code: Code, field: str, value: object, about: str
+) -> None:
     X, y = cancer
-    with pytest.raises(ValueError, match=words):
+    with refused(UnfitInputError, code, field=field, value=value) as caught:
         SplitNetClassifier(**{**SMALL, **changes}).fit(X, y)
+    assert about in caught.value.reason
 
 
 def test_trees_need_no_torch_and_networks_say_which_extra_brings_it() -> None:

@@ -11,7 +11,10 @@ import pytest
 from people_table import OPEN
 from sklearn.exceptions import NotFittedError
 
+from labelward.errors import Code
 from labelward.estimators import SecureBoostClassifier, _base
+from labelward.estimators._errors import UnfitInputError
+from refusals import refused
 
 Numbers = tuple[np.ndarray, np.ndarray]
 SMALL: dict[str, Any] = {"n_estimators": 2, "max_depth": 2, **OPEN}
@@ -27,14 +30,16 @@ def test_a_fit_that_fails_leaves_the_earlier_model(numbers: Numbers) -> None:
     before = state(model)
     other = pd.DataFrame(X[:, :3], columns=["a", "b", "c"])
     words = np.where(y == 1, "yes", "no")
-    for bad in (
-        {"X": other, "y": words, "sample_weight": -np.ones(len(X))},  # after the columns were learned
-        {"X": other, "y": words, "parties": {"a": ["a"], "b": ["none"]}},  # after the classes
-        {"X": other, "y": np.full(len(X), "yes")},
-        {"X": other, "y": words, "eval_set": (other, np.full(len(X), "yes"))},
-    ):
-        with pytest.raises(ValueError, match=r"negative|unknown column|one class|eval_set"):
-            model.fit(**bad)
+    weights, parties = -np.ones(len(X)), {"a": ["a"], "b": ["none"]}
+    refusals: list[tuple[Code, str, dict[str, Any]]] = [
+        ("range", "sample_weight", {"y": words, "sample_weight": weights}),  # after the columns were learned
+        ("unknown", "parties: 'b'", {"y": words, "parties": parties}),  # after the classes
+        ("labels", "y", {"y": np.full(len(X), "yes")}),
+        ("labels", "eval_set", {"y": words, "eval_set": (other, np.full(len(X), "yes"))}),
+    ]
+    for code, field, bad in refusals:
+        with refused(UnfitInputError, code, field=field):
+            model.fit(other, **bad)
         assert state(model) == before
     assert model.classes_.tolist() == [0, 1]
     model.fit(other, words)
@@ -66,7 +71,7 @@ def test_an_interrupted_fit_leaves_the_earlier_model(
 def test_a_first_fit_that_fails_leaves_an_unfitted_estimator(numbers: Numbers) -> None:
     X = numbers[0]
     model = SecureBoostClassifier(**SMALL)
-    with pytest.raises(ValueError, match="one class"):
+    with refused(UnfitInputError, "labels", field="y", value=0):
         model.fit(X, np.zeros(len(X), dtype=int))
     assert not hasattr(model, "classes_")
     assert not hasattr(model, "n_features_in_")

@@ -26,6 +26,7 @@ from labelward.evaluate.explained import (
 from labelward.evaluate.results import read_rows
 from labelward.job import DataSection, Job, Kind, PartySection, RunSection
 from labelward.report.page import write_report
+from refusals import refused
 
 torch.set_num_threads(1)
 
@@ -134,7 +135,7 @@ def test_the_report_draws_them(tables: Path) -> None:
 
 def test_a_damaged_file_is_named(tables: Path, tmp_path: Path) -> None:
     (tmp_path / EXPLANATIONS_FILE).write_text('{"format": 2}')
-    with pytest.raises(FileFormatError, match=EXPLANATIONS_FILE):
+    with refused(FileFormatError, "damaged", field=str(tmp_path / "explanations.json")):
         read_explanations(tmp_path)
     assert read_explanations(tables) is None
 

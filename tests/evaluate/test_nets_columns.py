@@ -17,6 +17,7 @@ from labelward.evaluate.audit import audit
 from labelward.evaluate.kinds import make_programs
 from labelward.job import DataSection, Job, Kind, LeakageSection, PartySection, RunSection
 from labelward.protocols.splitnn.models import ModelSpec, build
+from refusals import refused
 from standing import listed
 
 ROWS = 48
@@ -36,7 +37,7 @@ def test_pixels_in_columns_are_the_image() -> None:
 
 @pytest.mark.parametrize("columns", [0, 11, 13])
 def test_columns_that_are_no_image_are_refused(columns: int) -> None:
-    with pytest.raises(JobError, match="height"):
+    with refused(JobError, "conflict", field="[model] height", value=columns):
         build(_spec(inputs=(columns,)), torch.Generator(), torch.float32)
 
 
@@ -83,11 +84,11 @@ def test_what_does_not_fit_is_refused_before_training(tmp_path_factory: pytest.T
         job = _job(path, model, 2)
         make_programs(job.model).check(prepare(job, 1), [])
 
-    with pytest.raises(JobError, match="height"):
+    with refused(JobError, "missing", field="[model] height"):
         check({"bottom": "resnet-20"})
-    with pytest.raises(JobError, match="module"):
+    with refused(JobError, "choice", field="[model] bottom", value="module"):
         check({"bottom": "module"})
-    with pytest.raises(DataError, match=r"'active'.*token numbers"):
+    with refused(DataError, "values", field="party 'active'"):
         check({"bottom": "bert-small", "vocabulary": 50})
-    with pytest.raises(JobError, match="channels"):
+    with refused(JobError, "conflict", field="[model] channels", value=3):
         check({"bottom": "mlp", "channels": 3})

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from labelward.errors import FileFormatError, OutputError
+from labelward.errors import Code, FileFormatError, OutputError
 from labelward.evaluate.results import (
     RESULTS_FILE,
     Cost,
@@ -29,6 +29,7 @@ from labelward.evaluate.results import (
     run_folder,
     write_run,
 )
+from refusals import refused
 
 LMID = {"kind": "id-lmid", "xi": 0.5}
 
@@ -118,35 +119,36 @@ def with_field(name: str, value: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("line", "reason"),
+    ("line", "about"),
     [
         (b"{not json", "damaged"),
         (b"", "damaged"),
         (b"\xff\xfe", "damaged"),
         (b"[]", "damaged"),
-        (with_field("format", 2), "format 2; this version reads format 1"),
+        (with_field("format", 2), "format 2"),
         (with_field("format", "1"), "damaged"),
         (with_field("novel", 1), "novel"),
         (with_field("seed", "one"), "seed"),
         (with_field("leakage", None), "attack and leakage"),
-        (with_field("attack", {"alpha": 3}), "no model, defense or attack"),
+        (with_field("attack", {"alpha": 3}), "defense or attack"),
         (with_field("leakage", {"v_measure": 0.1, "chance": {}, "without_view": {}}), "no primary metric"),
         (with_field("utility", {"auc": None, "alone": {}, "joined": {}, "primary": "auc"}), "utility"),
-        (with_field("utility", {"auc": 0.9, "alone": {}, "joined": {}}), "utility names no primary metric"),
+        (with_field("utility", {"auc": 0.9, "alone": {}, "joined": {}}), "utility names no primary"),
         (
             with_field("utility", {"auc": 0.9, "alone": {}, "joined": {}, "primary": "f1"}),
-            "'f1' of utility has no value",
+            "'f1' of utility",
         ),
-        (msgspec.json.encode(row()), "repeats line 1"),
+        (msgspec.json.encode(row()), "line 1"),
     ],
 )
-def test_a_damaged_line_is_named(tmp_path: Path, line: bytes, reason: str) -> None:
+def test_a_damaged_line_is_named(tmp_path: Path, line: bytes, about: str) -> None:
     append_row(tmp_path, row())
     with (tmp_path / RESULTS_FILE).open("ab") as file:
         file.write(line + b"\n")
-    with pytest.raises(FileFormatError, match=r"line 2: .*") as caught:
+    code: Code = "format-version" if about == "format 2" else "damaged"
+    with refused(FileFormatError, code, field=f"{tmp_path / RESULTS_FILE}, line 2") as caught:
         read_rows(tmp_path)
-    assert reason in str(caught.value)
+    assert about in caught.value.reason
 
 
 @pytest.mark.parametrize(
@@ -175,7 +177,7 @@ def test_an_active_party_without_columns_has_no_model_alone(tmp_path: Path) -> N
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"results\.jsonl"):
+    with refused(OutputError, "unwritable", value=str(tmp_path / "absent" / "results.jsonl")):
         append_row(tmp_path / "absent", row())
 
 
@@ -188,11 +190,13 @@ def test_run_details_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("{", "damaged"), ('{"format": 7}', "format 7"), ('{"format": 1}', "damaged")]
+    ("text", "code", "value"),
+    [("{", "damaged", None), ('{"format": 7}', "format-version", 7), ('{"format": 1}', "damaged", None)],
 )
-def test_damaged_run_details(tmp_path: Path, text: str, reason: str) -> None:
-    write_run(tmp_path, details()).write_text(text)
-    with pytest.raises(FileFormatError, match=reason):
+def test_damaged_run_details(tmp_path: Path, text: str, code: Code, value: int | None) -> None:
+    path = write_run(tmp_path, details())
+    path.write_text(text)
+    with refused(FileFormatError, code, field=str(path), value=value):
         read_run(tmp_path, (LMID,), 1)
 
 

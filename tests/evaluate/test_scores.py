@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from labelward.errors import DataError
 from labelward.evaluate.scores import chance, score
+from refusals import refused
 
 ROUNDING = 1e-9  # log-gamma sums in the expectation, against sums of logarithms
 
@@ -49,10 +50,10 @@ def test_a_guess_that_knows_nothing_of_many_rows_has_hardly_any_chance():
     assert chance(guess, truth)["v_measure"] == pytest.approx(1 / 200_000 / np.log(2), rel=0.01)
 
 
-@pytest.mark.parametrize(("guess", "truth", "message"), [([], [], "no rows"), ([0, 1], [0], "2 rows .* 1 rows")])
+@pytest.mark.parametrize(("guess", "truth"), [([], []), ([0, 1], [0])])
 @pytest.mark.parametrize("function", [score, chance])
-def test_unfit_guesses_are_refused(function, guess, truth, message):
-    with pytest.raises(DataError, match=message):
+def test_unfit_guesses_are_refused(function, guess, truth):
+    with refused(DataError, "rows", value=len(guess)):
         function(np.array(guess, np.int64), np.array(truth))
 
 
@@ -89,5 +90,6 @@ def test_quantities_of_any_size_and_shift():
     assert score(guess, bins, 1e149 * np.array([1.0, 2.0, 3.0, 5.0, 8.0]))["r2"] == pytest.approx(plain)
     assert score(guess, bins, 7.0 + np.array([1.0, 2.0, 3.0, 5.0, 8.0]))["r2"] == pytest.approx(plain)
     assert score(guess, bins, np.full(5, 3.0))["r2"] == chance(guess, bins, np.full(5, 3.0))["r2"] == 0.0
-    with pytest.raises(DataError, match=r"5 rows .* 4 rows"):
+    with refused(DataError, "rows", value=5) as caught:
         score(guess, bins, np.ones(4))
+    assert "4 rows" in caught.value.reason

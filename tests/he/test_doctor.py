@@ -32,7 +32,7 @@ def test_what_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no_such_module" in first.why
     second = next(found for found in others if found.available)
     assert second.chosen
-    assert second.why == "the fastest that runs here"
+    assert "fastest" in second.why
     assert {found.why for found in others if found.available and found is not second} <= {"slower"}
 
 
@@ -46,4 +46,4 @@ def test_what_is_in_the_way_of_libgmp(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
         load.reset()
     assert (found.available, found.chosen, found.microseconds) == (False, False, {})
-    assert found.why == "libgmp: no libgmp was found"
+    assert "no libgmp" in found.why

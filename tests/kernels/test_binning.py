@@ -82,7 +82,7 @@ def test_more_distinct_values_than_codes_are_refused() -> None:
     x = np.arange(65_536.0)[:, None]
     binned = bin_columns(x[:-1], None)
     assert (binned.codes.dtype, binned.sizes[0], binned.codes.max()) == (np.uint16, 65_535, 65_534)
-    with pytest.raises(ValueError, match="column 0 has more than 65,535 distinct values"):
+    with pytest.raises(ValueError, match="column 0 has more"):
         bin_columns(x, None)
 
 
@@ -121,7 +121,7 @@ def test_columns_without_any_value_have_one_bin() -> None:
 @pytest.mark.parametrize("value", [3.0, -2.0, 0.5])
 def test_what_is_no_category_is_refused(value: float) -> None:
     x = np.array([[0.0], [value]])
-    with pytest.raises(ValueError, match="column 0 must hold categories 0 to 2"):
+    with pytest.raises(ValueError, match="categories 0 to 2"):
         bin_columns(x, 32, {0: 3})
     with pytest.raises(ValueError, match="column 0"):
         code_columns(x, (np.empty(0),), {0: 3})
@@ -214,7 +214,7 @@ def test_infinite_values_are_refused_by_place(value: float) -> None:
 
 
 def test_slots_and_shapes_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="slots must be from -1 to 1"):
+    with pytest.raises(ValueError, match="from -1 to 1"):
         node_candidates(np.zeros((2, 1)), np.array([0, 2], dtype=np.int32), 2, 32)
     with pytest.raises(ValueError, match="do not fit"):
         node_candidates(np.zeros((2, 1)), np.zeros(3, dtype=np.int32), 2, 32)

@@ -263,10 +263,10 @@ def test_rules_that_cannot_be_are_refused(name: str, value: float) -> None:
 
 def test_shapes_that_do_not_fit_are_refused() -> None:
     sums = np.zeros((2, 3, 4, 3), dtype=np.int64)
-    with pytest.raises(ValueError, match=r"allowed must have shape \(3, 2, 4\)"):
+    with pytest.raises(ValueError, match=r"shape \(3, 2, 4\)"):
         found(sums, GainRule(), allowed=np.ones((2, 3, 4), dtype=bool))
     kinds, totals = np.zeros(2, np.int8), np.zeros((3, 3), dtype=np.int64)
-    with pytest.raises(ValueError, match=r"must be \[F, S, B, 3\]"):
+    with pytest.raises(ValueError, match=r"\[F, S, B, 3\]"):
         candidates(sums[..., :2], totals, ONE, SCALES, GainRule(), kinds=kinds)
     with pytest.raises(ValueError, match="do not fit"):
         candidates(sums, totals[:2], ONE, SCALES, GainRule(), kinds=kinds)

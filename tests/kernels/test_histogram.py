@@ -81,20 +81,20 @@ def test_missing_values_and_categories_go_where_they_are_sent() -> None:
 def test_what_would_write_outside_an_array_is_refused() -> None:
     codes = np.zeros((2, 1), dtype=np.uint8)
     values = np.zeros((2, 3), dtype=np.int64)
-    with pytest.raises(ValueError, match="slots must be from -1 to 0 but one is 1"):
+    with pytest.raises(ValueError, match="but one is 1"):
         level_sums(codes, np.array([0, 1], dtype=np.int32), values, 1, 32)
     with pytest.raises(ValueError, match="one is -2"):
         level_sums(codes, np.array([0, -2], dtype=np.int32), values, 1, 32)
-    with pytest.raises(ValueError, match="codes must be below 32 but one is 40"):
+    with pytest.raises(ValueError, match="but one is 40"):
         level_sums(codes + np.uint8(40), np.zeros(2, dtype=np.int32), values, 1, 32)
-    with pytest.raises(ValueError, match="codes must be below 32 but one is 254"):
+    with pytest.raises(ValueError, match="but one is 254"):
         groups(np.array([[255], [254]], dtype=np.uint8), np.zeros(2, dtype=np.int32), 32)
-    with pytest.raises(ValueError, match="2 rows and values of 1"):
+    with pytest.raises(ValueError, match="values of 1"):
         level_sums(codes, np.zeros(2, dtype=np.int32), values[:1], 1, 32)
     with pytest.raises(ValueError, match="do not fit int32"):
         groups(codes, np.full(2, 2**26, dtype=np.int32), 32)
     for row in (-1, 2):
-        with pytest.raises(ValueError, match="rows must be from 0 to 1"):
+        with pytest.raises(ValueError, match="from 0 to 1"):
             partition(codes, np.array([row], dtype=np.int32), 0, 0)
     with pytest.raises(ValueError, match="column 1"):
         partition(codes, np.zeros(1, dtype=np.int32), 1, 0)

@@ -203,7 +203,7 @@ def test_more_starts_are_no_worse_and_a_seed_fixes_them():
 
 @pytest.mark.parametrize(
     ("weights", "starts", "message"),
-    [(np.ones(3), 5, "3"), (np.array([1.0, 0.0]), 5, "positive"), (np.ones(2), 0, "at least 1 but is 0")],
+    [(np.ones(3), 5, "3"), (np.array([1.0, 0.0]), 5, "positive"), (np.ones(2), 0, "starts .* 0")],
 )
 def test_unfit_arguments_are_refused(weights, starts, message):
     with pytest.raises(ValueError, match=message):
@@ -211,7 +211,7 @@ def test_unfit_arguments_are_refused(weights, starts, message):
 
 
 def test_a_partition_of_other_groups_is_refused():
-    with pytest.raises(ValueError, match="2 communities for 1 groups"):
+    with pytest.raises(ValueError, match="2 communities for 1"):
         modularity(merge(np.zeros((1, 3), np.int32)), np.ones(1), np.zeros(2, np.int32))
 
 

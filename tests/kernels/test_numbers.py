@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from labelward.errors import DataError
 from labelward.kernels.numbers import Numbers, Scales, bounds, choose_scales, encode_rows
+from refusals import refused
 
 SIZES = st.sampled_from([1e-30, 1e-3, 1.0, 1.5, 1e6])
 
@@ -104,7 +105,7 @@ def test_places() -> None:
 
 def test_a_training_that_diverged_is_told() -> None:
     for bad in (np.inf, -np.inf, np.nan):
-        with pytest.raises(DataError, match="diverged"):
+        with refused(DataError, "values"):
             choose_scales(np.array([[0.0], [bad]]), np.empty((2, 0)), 30, bounded=False)
 
 
@@ -112,7 +113,7 @@ def test_a_training_that_diverged_is_told() -> None:
     ("values", "message"),
     [
         ({"outputs": 0, "hessians": 1}, "outputs .* 0"),
-        ({"outputs": 1, "hessians": 1, "implied": "zero"}, "outputs must be at least 2"),
+        ({"outputs": 1, "hessians": 1, "implied": "zero"}, "outputs .* 2"),
         ({"outputs": 3, "hessians": 2}, "hessians .* 2"),
         ({"outputs": 3, "hessians": 0, "implied": "weight"}, "'weight'"),
         ({"outputs": 3, "hessians": 0, "implied": "some"}, "'some'"),

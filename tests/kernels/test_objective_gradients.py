@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
+from blames import refused_about
 from labelward.errors import DataError, JobError
 from labelward.kernels.objectives import OBJECTIVES, Objective, metric, objective, sigmoid
+from refusals import refused
 
 LAMBDA = 256.0
 """Large, so that no leaf reaches ``max_delta_step``."""
@@ -113,7 +115,7 @@ def test_auc_of_several_classes_is_the_mean_of_one_against_the_rest() -> None:
     p = own.predicted(margins)
     expected = np.mean([roc_auc_score(y == c, p[:, c], sample_weight=weights) for c in range(3)])
     assert metric("auc", own, margins, y.astype(float), weights)[0] == pytest.approx(expected, rel=1e-12)
-    with pytest.raises(DataError, match="every class"):
+    with refused(DataError, "labels"):
         metric("auc", own, margins[:2], y[:2].astype(float), weights[:2])
 
 
@@ -182,16 +184,16 @@ def test_where_training_starts() -> None:
     for name in ("multi:softprob", "gini"):
         own = objective(name, classes=3)
         assert own.start(y, weights, None).tolist() == [0.0, 0.0, 0.0]
-        with pytest.raises(JobError, match="base_score"):
+        with refused(JobError, "conflict", field="[model] base_score", value=0.5):
             own.start(y, weights, 0.5)
     for bad in (0.0, 1.0, -3.0):
-        with pytest.raises(JobError, match=f"base_score: .* {bad}"):
+        with refused(JobError, "range", field="[model] base_score", value=bad):
             made("binary:logistic", {}).start(y, weights, bad)
-    with pytest.raises(JobError, match="above 0"):
+    with refused(JobError, "range", field="[model] base_score", value=0.0):
         made("count:poisson", {}).start(y, weights, 0.0)
-    with pytest.raises(DataError, match="all labels are 0"):
+    with refused(DataError, "labels"):
         made("reg:tweedie", {}).start(0 * y, weights, None)
-    with pytest.raises(DataError, match="no weight"):
+    with refused(DataError, "rows"):
         made("reg:squarederror", {}).start(y, 0 * weights, None)
 
 
@@ -216,24 +218,25 @@ def test_margins_that_overflow_give_infinite_gradients_quietly() -> None:
 def test_labels_that_do_not_fit_are_named(name: str, bad: float) -> None:
     own = made(name, {}, 3 if name in ("multi:softprob", "gini") else 0)
     own.check(np.array([0.0, 1.0]))
-    with pytest.raises(DataError, match=f"that of row 1, counting from 0, is {bad:g}"):
+    with refused_about("row 1,", DataError, "labels") as caught:
         own.check(np.array([0.0, bad, 1.0]))
+    np.testing.assert_equal(caught.value.value, bad)
 
 
 def test_objectives_and_metrics_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(JobError, match=r"did you mean 'count:poisson'"):
+    with refused_about("'count:poisson'", JobError, "unknown", field="[model] objective", value="count:poison"):
         objective("count:poison", classes=0)
     for name in OBJECTIVES:
-        with pytest.raises(JobError, match="does not fit"):
+        with refused(JobError, "unsupported", field="[model] objective", value=name):
             objective(name, classes=0 if name in ("binary:logistic", "multi:softprob", "gini") else 2)
-    with pytest.raises(JobError, match="3 classes"):
+    with refused_about("3 classes", JobError, "unsupported", field="[model] objective"):
         objective("binary:logistic", classes=3)
-    with pytest.raises(JobError, match="tweedie_variance_power"):
+    with refused(JobError, "range", field="[model] tweedie_variance_power", value=2.0):
         objective("reg:tweedie", classes=0, variance_power=2.0)
     own, margins, y = objective("variance", classes=0), np.zeros((2, 1)), np.zeros(2)
-    with pytest.raises(JobError, match="'auc' does not fit"):
+    with refused(JobError, "conflict", field="[model] eval_metric", value="auc"):
         metric("auc", own, margins, y, np.ones(2))
-    with pytest.raises(JobError, match="unknown metric 'r2'"):
+    with refused(JobError, "unknown", field="[model] eval_metric", value="r2"):
         metric("r2", own, margins, y, np.ones(2))
     with pytest.raises(ValueError, match="do not fit"):
         own.gradients(margins, np.zeros(3))

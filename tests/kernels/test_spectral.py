@@ -98,5 +98,5 @@ def test_of_more_parts_than_dimensions_the_largest_are_taken():
 
 
 def test_no_dimension_is_refused():
-    with pytest.raises(ValueError, match="dimensions must be 1 or more but is 0"):
+    with pytest.raises(ValueError, match=r"dimensions .* 0"):
         embed(merge(np.zeros((1, 3), np.int32)), 0, rng=np.random.default_rng(1))

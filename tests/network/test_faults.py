@@ -46,10 +46,11 @@ def test_a_peer_that_is_away_too_long(tmp_path: Path, undisturbed: Undisturbed) 
         others[0].kill()
         made.processes.remove(others[0])
         said = made.ended(bank=3, shop=3)
-        away = "party 'telco': away for 15 s (last: its connection was lost) (message "
-        assert f"error: {away}" in said["bank"]
+        for party in ("bank", "shop"):
+            assert said[party].startswith("error: party 'telco': ")
+            assert "15 s" in said[party]
+        assert "(message " in said["bank"]
         assert ", step [" in said["bank"]
-        assert "error: party 'telco': away for 15 s (last: its connection was lost)" in said["shop"]
         resumed(made, undisturbed)
         assert any(each.get("resume") for each in made.events("telco"))
 
@@ -63,9 +64,11 @@ def test_an_interrupt_at_one_party(tmp_path: Path, undisturbed: Undisturbed, par
         os.killpg(processes[party].popen.pid, signal.SIGINT)  # as a terminal does
         others = {name: 3 for name in LONG.parties if name != party}
         said = made.ended(**{party: 2}, **others)
-        assert said[party] == f"interrupted: the other parties are told; {REST}"
+        assert said[party].startswith("interrupted: ")
+        assert said[party].endswith(REST)
         for other in others:
-            assert f"error: party {party!r}: failed: it was interrupted by its user (message " in said[other]
+            assert said[other].startswith(f"error: party {party!r}: ")
+            assert "by its user (message " in said[other]
         resumed(made, undisturbed)
 
 
@@ -76,7 +79,8 @@ def test_a_party_that_fails_by_itself(tmp_path: Path, undisturbed: Undisturbed) 
         made.start_all()
         said = made.ended(bank=3, telco=1, shop=3)
         for other in ("bank", "shop"):
-            assert "error: party 'telco': failed: RuntimeError (message " in said[other]
+            assert said[other].startswith("error: party 'telco': ")
+            assert "RuntimeError (message " in said[other]
             assert "c00017" not in made.told().partition("== telco")[0]
             assert "c00017" not in (made.run(other) / "log.jsonl").read_text()
         assert "c00017" not in (made.run("telco") / "log.jsonl").read_text()
@@ -95,9 +99,10 @@ def test_a_full_disk(tmp_path: Path, undisturbed: Undisturbed, party: str) -> No
         made.start(party, largest=40_000)
         said = made.ended(**{party: 2}, **others)
         assert said[party].startswith(f"error: {party}-{party}/{party}/")
-        assert said[party].endswith("cannot be written (File too large)")
+        assert "File too large" in said[party]
         for other in others:
-            assert f"error: party {party!r}: failed: it cannot write its files (message " in said[other]
+            assert said[other].startswith(f"error: party {party!r}: ")
+            assert "cannot write its files" in said[other]
         resumed(made, undisturbed)
 
 
@@ -105,18 +110,19 @@ def test_another_version(tmp_path: Path) -> None:
     with companies(tmp_path / "run", TWO, changes={"telco": ("version=9.9",)}) as made:
         made.start_all()
         said = made.ended(bank=2, telco=2)
-        assert re.fullmatch(r"error: 'bank' runs labelward \S+ and 'telco' runs 9\.9", said["bank"])
-        assert re.fullmatch(r"error: 'telco' runs labelward 9\.9 and 'bank' runs \S+", said["telco"])
+        for party in ("bank", "telco"):
+            assert re.search(r"'telco' runs (labelward )?9\.9", said[party])
+            assert "'bank' runs" in said[party]
 
 
 def test_another_version_of_the_transport(tmp_path: Path) -> None:
     with companies(tmp_path / "run", TWO, changes={"telco": ("transport=2",)}) as made:
         made.start_all()
         said = made.ended(telco=3)
-        words = "it speaks version 2 of the transport, 'bank' 1: both need the same labelward"
-        assert f"error: party 'telco': {words}" in said["telco"]
+        assert "error: party 'telco': " in said["telco"]
+        assert "it speaks version 2" in said["telco"]
         made.wait_for("bank", "refused", peer="telco")
-        assert words in made.told()
+        assert "it speaks version 2" in made.told()
 
 
 def test_jobs_that_differ(tmp_path: Path) -> None:
@@ -124,9 +130,11 @@ def test_jobs_that_differ(tmp_path: Path) -> None:
         made.edit("telco.toml", "depth = 3", "depth = 4\nlearning_rate = 0.1")
         made.start_all()
         said = made.ended(bank=2, telco=2, shop=2)
-        words = "model.depth is 3 at 'bank' and 4 at 'telco'; model.learning_rate is 0.3 at 'bank' and 0.1 at 'telco'"
         for party in ("bank", "telco", "shop"):  # whether it found out itself or was told, which is a matter of timing
-            assert f"the parties disagree on the job: {words}" in said[party]
+            for key, bank, telco in (("model.depth", 3, 4), ("model.learning_rate", 0.3, 0.1)):
+                assert key in said[party]
+                assert f" {bank} at 'bank'" in said[party]
+                assert f" {telco} at 'telco'" in said[party]
 
 
 def test_parties_that_differ(tmp_path: Path) -> None:
@@ -134,9 +142,9 @@ def test_parties_that_differ(tmp_path: Path) -> None:
         made.edit("telco.toml", "[model]", "[parties.shop]\n[model]")
         made.start_all()
         made.wait_for("bank", "refused", peer="telco")
-        runs = "train: bank (active), shop, telco; not train: bank (active), telco"
-        reason = f"'bank' refused this party: it takes part in another run ({runs})"
-        made.wait_for("telco", "disconnected", reason=reason)
+        runs = ("'bank'", "another run", "bank (active), shop, telco", "bank (active), telco")
+        made.wait_for("telco", "disconnected")
+        wait_until(lambda: any(all(each in told.get("reason", "") for each in runs) for told in made.events("telco")))
 
 
 def test_rows_that_differ(tmp_path: Path) -> None:
@@ -144,8 +152,8 @@ def test_rows_that_differ(tmp_path: Path) -> None:
         made.edit("telco.csv", "c00017", "x00017")
         made.start_all()
         said = made.ended(bank=2, telco=2, shop=2)
-        assert said["bank"].endswith("not the same row ids: at least 1 of 150 rows differ")
-        assert "at least 1 of 150 rows differ" in said["telco"]
+        for party in ("bank", "telco"):
+            assert "1 of 150 rows" in said[party]
 
 
 def test_two_processes_of_a_party(tmp_path: Path, undisturbed: Undisturbed) -> None:
@@ -155,7 +163,7 @@ def test_two_processes_of_a_party(tmp_path: Path, undisturbed: Undisturbed) -> N
         made.wait_for("telco", "waiting")
         second = made.start("telco")
         assert second.wait() == 2
-        assert "error: telco-telco is in use by another labelward (process " in second.errors
+        assert "telco-telco is in use" in second.errors
         made.start("bank")
         made.wait_for("bank", "connected", peer="telco")
 
@@ -167,7 +175,8 @@ def test_a_newer_process_takes_part(tmp_path: Path) -> None:
         made.wait_for("bank", "session", peer="telco")
         newer = made.start("telco", "--out", "other")
         assert older.wait() == 3
-        assert "error: party 'telco': a newer process of 'telco' has taken this one's place" in older.errors
+        assert "error: party 'telco': " in older.errors
+        assert "a newer process" in older.errors
         made.start("shop")
         made.ended(bank=0, shop=0)
         assert newer.wait() == 0
@@ -184,7 +193,8 @@ def test_a_message_over_the_limit(tmp_path: Path) -> None:
             said = made.ended(bank=3, telco=3)
             for party in ("bank", "telco"):
                 assert "error: party 'bank': " in said[party]
-                assert f", over the limit of 1048576 bytes (message_limit at {limited!r})" in said[party]
+                assert "1048576 bytes" in said[party]
+                assert f"(message_limit at {limited!r})" in said[party]
             made.edit(f"{limited}.toml", "message_limit = 1048576\n", "")
 
 
@@ -198,7 +208,7 @@ def test_a_run_that_has_ended_is_not_run_again(tmp_path: Path) -> None:
         made.edit("telco.toml", "depth = 3", "depth = 4")
         again = made.start("telco")
         assert again.wait() == 2
-        assert "holds a party's run of another job: model.depth differ" in again.errors
+        assert "another job: model.depth" in again.errors
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")

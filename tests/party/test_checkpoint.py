@@ -13,12 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blames import refused_about
 from labelward.errors import FileFormatError, InputError, OutputError
 from labelward.party import checkpoint
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
 from labelward.party.transcript import Header, Transcript
 from labelward.transport.inprocess import connect
+from refusals import refused
 
 
 class State(msgspec.Struct):
@@ -48,7 +50,7 @@ def test_the_newest_and_the_first_are_kept(tmp_path: Path) -> None:
         state, block = kept.load(4, State)
         assert state == State(4)
         assert [block(f"tree-{number}") for number in range(5)] == [bytes([number]) * 9 for number in range(5)]
-        with pytest.raises(FileFormatError, match="has no block 'tree-5'"):
+        with refused(FileFormatError, "damaged", value="tree-5"):
             block("tree-5")
     assert len(list((tmp_path / "c").iterdir())) == 4 + 6
 
@@ -68,7 +70,7 @@ def test_nothing_is_kept_without_a_folder() -> None:
     kept.discard(None)
     kept.purge()
     assert (kept.kept, kept.numbers(), kept.common({}), kept.damaged) == (False, (), None, ())
-    with pytest.raises(FileFormatError, match="no checkpoint 1"):
+    with refused(FileFormatError, "not-found", value=1):
         kept.load(1, State)
 
 
@@ -129,11 +131,11 @@ def test_an_attempt_forgets_what_came_after(tmp_path: Path) -> None:
     again = Checkpoints(tmp_path)
     state, block = again.load(4, State)
     assert (state.done, block("tree-4"), block("tree-1")) == (40, b"other", b"\1" * 9)
-    with pytest.raises(FileFormatError):
+    with refused(FileFormatError, "damaged", value="tree-5"):
         block("tree-5")
     again.discard(None)
     assert (again.numbers(), list(tmp_path.iterdir())) == ((), [])
-    with pytest.raises(FileFormatError, match="no checkpoint 7"):
+    with refused(FileFormatError, "not-found", value=7):
         again.discard(7)
 
 
@@ -153,7 +155,7 @@ def test_an_attempt_from_the_start_names_no_earlier_block(tmp_path: Path) -> Non
     kept = filled(tmp_path)
     kept.discard(None)
     kept.save(1, State(1))
-    with pytest.raises(FileFormatError, match="has no block"):
+    with refused(FileFormatError, "damaged", value="tree-1"):
         kept.load(1, State)[1]("tree-1")
 
 
@@ -211,7 +213,7 @@ def test_a_missing_block(tmp_path: Path) -> None:
     (tmp_path / "tree-2.lwb").unlink()
     kept = Checkpoints(tmp_path)
     assert kept.numbers() == (0, 1)
-    assert "tree-2.lwb: a part of a checkpoint cannot be read" in kept.damaged[0]
+    assert "tree-2.lwb: " in kept.damaged[0]
 
 
 def test_what_a_kill_leaves_half_written_is_removed(tmp_path: Path) -> None:
@@ -224,9 +226,9 @@ def test_what_a_kill_leaves_half_written_is_removed(tmp_path: Path) -> None:
 def test_damage_after_it_was_found(tmp_path: Path) -> None:
     kept = filled(tmp_path, 2)
     (tmp_path / "000002.lwc").write_bytes(b"torn")
-    with pytest.raises(FileFormatError, match=r"000002\.lwc: a damaged checkpoint"):
+    with refused(FileFormatError, "damaged", field=str(tmp_path / "000002.lwc")):
         kept.load(2, State)
-    with pytest.raises(FileFormatError, match=r"000001\.lwc: a damaged checkpoint"):
+    with refused(FileFormatError, "damaged", field=str(tmp_path / "000001.lwc")):
         kept.load(1, Other)
 
 
@@ -236,10 +238,7 @@ def test_damage_after_it_was_found(tmp_path: Path) -> None:
 def test_a_checkpoint_of_another_run_is_refused_by_name(tmp_path: Path) -> None:
     filled(tmp_path, 1, run={"model.trees": "5", "ids": "a"})
     assert Checkpoints(tmp_path, run={"model.trees": "5", "ids": "a"}).numbers() == (0, 1)
-    with pytest.raises(
-        InputError,
-        match=r"another run: data\.rows is absent there and 9 here; model\.trees is 5 there and 7 here",
-    ):
+    with refused(InputError, "other-run", value={"data.rows": ("absent", "9"), "model.trees": ("5", "7")}):
         Checkpoints(tmp_path, run={"model.trees": "7", "ids": "a", "data.rows": "9"})
 
 
@@ -247,7 +246,7 @@ def test_another_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patched:
         patched.setattr("labelward.party.checkpoint.FORMAT", 2)
         filled(tmp_path, 1)
-    with pytest.raises(FileFormatError, match="a checkpoint of format 2; this version reads format 1"):
+    with refused(FileFormatError, "format-version", value=2):
         Checkpoints(tmp_path)
 
 
@@ -258,7 +257,7 @@ def test_names_that_could_lead_elsewhere(tmp_path: Path, name: str) -> None:
 
 
 def test_bad_numbers(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="keep must be at least 1 but got 0"):
+    with pytest.raises(ValueError, match=r"keep .* 0"):
         Checkpoints(tmp_path, keep=0)
 
 
@@ -271,7 +270,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        with pytest.raises(OutputError, match=f"cannot be written to {tmp_path}: No space left on device"):
+        with refused_about("No space left", OutputError, "unwritable", value=tmp_path):
             kept.save(3, State(3), blocks={"tree-3": b"x"})
     assert not list(tmp_path.glob("*.partial"))
     assert kept.numbers() == Checkpoints(tmp_path).numbers() == (0, 1, 2)
@@ -281,7 +280,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(OutputError, match="a checkpoint cannot be written"):
+    with refused(OutputError, "unwritable", value=tmp_path / "file" / "c"):
         Checkpoints(tmp_path / "file" / "c").save(0, State(0))
 
 

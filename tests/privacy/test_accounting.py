@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blames import refused_about
 from labelward.errors import JobError, PolicyError
 from labelward.privacy import Budget, Spend, parallel, sequential
+from refusals import refused
 
 
 def test_disjoint_rows_cost_the_dearest_release() -> None:
@@ -22,11 +24,11 @@ def test_disjoint_rows_cost_the_dearest_release() -> None:
 def test_no_label_is_used_twice_and_a_refusal_records_nothing() -> None:
     budget = Budget(epsilon=1.0, rows=10)
     budget.spend(np.array([3, 4, 5]), 0.1)
-    with pytest.raises(PolicyError, match=r"labels of 2 rows \(such as row 4\) were used by a release before"):
+    with refused_about("row 4", PolicyError, "budget", value=2):
         budget.spend(np.array([6, 5, 4]), 0.1)
-    with pytest.raises(PolicyError, match=r"epsilon 1\.5 exceeds the budget of 1\.0"):
+    with refused(PolicyError, "budget", value=1.5):
         budget.spend(np.array([6]), 1.5)
-    with pytest.raises(JobError, match=r"epsilon must be .* but got nan"):
+    with refused_about("epsilon", JobError, "range"):
         budget.spend(np.array([6]), math.nan)
     assert (budget.spent, budget.unused) == (0.1, 7)
     budget.spend(np.array([6]), 1.0)
@@ -38,9 +40,9 @@ def test_no_label_is_used_twice_and_a_refusal_records_nothing() -> None:
         ([], "at least one"),
         ([1.0], "whole numbers"),
         ([[1]], "whole numbers"),
-        ([0, 10], "rows must be from 0 to 9 but go from 0 to 10"),
-        ([-1, 3], "rows must be from 0 to 9 but go from -1 to 3"),
-        ([3, 4, 3, 3], "row 3 is named 3 times"),
+        ([0, 10], "from 0 to 10"),
+        ([-1, 3], "from -1 to 3"),
+        ([3, 4, 3, 3], "row 3 .* 3 times"),
     ],
     ids=str,
 )
@@ -54,10 +56,10 @@ def test_rows_are_rows_of_the_table(rows: list[int], message: str) -> None:
 def test_a_budget_has_no_default_and_is_checked() -> None:
     with pytest.raises(TypeError, match="epsilon"):
         Budget(rows=3)  # type: ignore[call-arg]
-    with pytest.raises(JobError, match=r"epsilon must be .* but got inf"):
+    with refused_about("epsilon", JobError, "range", value=math.inf):
         Budget(epsilon=math.inf, rows=3)
     for rows in (0, True, 2.0):
-        with pytest.raises(JobError, match="rows must be a whole number from 1 on but got"):
+        with refused_about("rows", JobError, "range" if type(rows) is int else "type", value=rows):
             Budget(epsilon=1.0, rows=rows)  # type: ignore[arg-type]
 
 
@@ -70,5 +72,5 @@ def test_composition(epsilons: list[float]) -> None:
 
 def test_composition_checks_what_it_adds() -> None:
     for rule in (parallel, sequential):
-        with pytest.raises(JobError, match=r"epsilon must be .* but got -1"):
+        with refused_about("epsilon", JobError, "range", value=-1):
             rule([0.5, -1])

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from blames import refused_about
 from labelward.errors import JobError
 from labelward.privacy.draws import MOST_CLASSES, below, odds
 from labelward.rng import Protection
@@ -38,7 +39,7 @@ def test_odds_fit_and_large_epsilons_act_alike(epsilon: float) -> None:
 
 @pytest.mark.parametrize("epsilon", [-0.1, math.nan, math.inf, "1", None, True])
 def test_epsilon_is_a_finite_number_from_0_on(epsilon: object) -> None:
-    with pytest.raises(JobError, match="epsilon must be a finite number, at least 0, but got"):
+    with refused_about("epsilon", JobError, "range" if type(epsilon) is float else "type"):
         odds(epsilon)  # type: ignore[arg-type]
 
 
@@ -87,7 +88,7 @@ def test_large_bounds_reach_all_their_bits() -> None:
 def test_rows_draw_alike_whatever_stands_beside_them() -> None:
     assert below(np.empty(0, dtype=np.int64), Protection()).tolist() == []
     assert below(np.ones(3, dtype=np.int64), Protection()).tolist() == [0, 0, 0]
-    with pytest.raises(ValueError, match="bounds must be positive but got 0"):
+    with pytest.raises(ValueError, match=r"bounds .* 0"):
         below(np.array([3, 0]), Protection())
 
 

@@ -13,6 +13,7 @@ from labelward.errors import PolicyError
 from labelward.privacy import Budget, RandomizedResponse, RRWithPrior, mechanisms, multi_stage
 from labelward.privacy.draws import Odds
 from labelward.rng import Protection
+from refusals import refused
 
 Rows = NDArray[np.int64]
 
@@ -124,7 +125,7 @@ def test_a_second_use_of_the_labels_is_refused_before_anything_is_drawn() -> Non
     budget = Budget(epsilon=1.0, rows=4)
     stages = [np.array([0, 1]), np.array([2, 3])]
     multi_stage(np.zeros(4, dtype=np.int64), 3, stages, lean, budget=budget, protection=Protection())
-    with pytest.raises(PolicyError, match="used by a release before"):
+    with refused(PolicyError, "budget", value=2):
         multi_stage(np.zeros(4, dtype=np.int64), 3, stages, lean, budget=budget, protection=Protection())
 
 
@@ -133,7 +134,7 @@ def test_a_second_use_of_the_labels_is_refused_before_anything_is_drawn() -> Non
 )
 def test_stages_are_every_row_once(stages: list[list[int]]) -> None:
     budget = Budget(epsilon=1.0, rows=4)
-    with pytest.raises(ValueError, match="they must name each of the budget's 4 rows once"):
+    with pytest.raises(ValueError, match="4 rows once"):
         multi_stage(
             np.zeros(4, dtype=np.int64),
             3,
@@ -148,12 +149,12 @@ def test_stages_are_every_row_once(stages: list[list[int]]) -> None:
 def test_what_cannot_be_is_refused_before_it_is_spent() -> None:
     budget = Budget(epsilon=1.0, rows=2)
     stages = [np.array([0]), np.array([1])]
-    with pytest.raises(ValueError, match="the label of row 1 is no class from 0 to 2"):
+    with pytest.raises(ValueError, match="row 1 is no"):
         multi_stage(np.array([0, 3]), 3, stages, lean, budget=budget, protection=Protection())
-    with pytest.raises(ValueError, match="each stage at least one"):
+    with pytest.raises(ValueError, match="at least one"):
         multi_stage(np.array([0, 1]), 3, [*stages, np.array([])], lean, budget=budget, protection=Protection())
     assert budget.unused == 2
-    with pytest.raises(ValueError, match=r"priors must be \[1, 3\] but are \[1, 2\]"):
+    with pytest.raises(ValueError, match=r"\[1, 3\] but"):
         multi_stage(
             np.array([0, 1]), 3, stages, lambda *_: np.full((1, 2), 0.5), budget=budget, protection=Protection()
         )

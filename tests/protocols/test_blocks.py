@@ -13,6 +13,7 @@ import pytest
 from lossless import KINDS, NAMES, assert_as_joined, rich_setting
 
 import wiring
+from blames import blamed
 from interrupted import Cut, Interrupted, assert_same
 from labelward.errors import PeerError
 from labelward.he import engine as make_engine
@@ -191,7 +192,7 @@ def test_a_run_that_fails_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> N
     setting = Setting(parts, make_labels(59, parts), SecureBoost(trees=3, depth=2, bins=8), engine="paillier", bits=512)
     ahead(monkeypatch)
     monkeypatch.setattr(wiring, "Wire", lambda end, nap: Falling(end))
-    with pytest.raises(PeerError, match="fell"):
+    with blamed("left", "peer-gone", message="TreeRows", step=(1, 1)):
         setting.run()
     assert not preparing()
 
@@ -202,7 +203,7 @@ class Falling(wiring.Wire):
     def send(self, peer: str, frame: bytes) -> None:
         message, _ = decode(frame)
         if isinstance(message, TreeRows) and (message.tree, message.part) == (1, 1):
-            raise PeerError(peer, "fell")
+            raise PeerError(peer, "fell", code="peer-gone")
         super().send(peer, frame)
 
 
@@ -262,6 +263,7 @@ def test_the_sender_of_wrong_blocks_is_named(change: Any, monkeypatch: pytest.Mo
     with pytest.raises(PeerError) as caught:
         setting.run()
     assert (caught.value.peer, caught.value.message) == ("active", "TreeRows")
+    assert caught.value.code in ("peer-message", "ciphertext", "capacity", "range")
 
 
 # -- alone -------------------------------------------------------------------------------------------------------------

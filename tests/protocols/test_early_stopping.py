@@ -11,6 +11,7 @@ from lossless import KINDS, NAMES, as_reference, assert_as_joined, assert_as_ref
 from labelward.errors import JobError
 from labelward.messages.tree import OwnSplit, PredictAnswers, TrainingEnd, TreeStart
 from labelward.protocols.tree.params import SecureBoost
+from refusals import refused
 from wiring import Setting, make_parts, make_targets, with_missing
 
 BOOSTED = {name: case for name, case in KINDS.items() if "forest" not in name}
@@ -185,5 +186,5 @@ def without_route(record: list) -> list:
 
 def test_patience_needs_validation_rows() -> None:
     given = setting(111)
-    with pytest.raises(JobError, match="early_stopping_rounds"):
+    with refused(JobError, "conflict", field="[model] early_stopping_rounds"):
         given.run(validation=None, validation_labels=None, validation_weights=None, timeout=10.0)

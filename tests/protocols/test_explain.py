@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_models import Floats, Model, converse, make_model
 
-from labelward.errors import DataError, PeerError
+from blames import blamed
+from labelward.errors import DataError
 from labelward.messages.explain import ColumnsRequest, RecordColumns
 from labelward.messages.tree import PredictRequest
 from labelward.party.context import Context
@@ -30,6 +31,7 @@ from labelward.protocols.tree.explain import (
 )
 from labelward.protocols.tree.export import export_active, export_passive
 from labelward.protocols.tree.predict import predict_passive
+from refusals import refused
 
 
 def explained(
@@ -128,7 +130,7 @@ def test_a_model_that_does_not_split() -> None:
 
 def test_no_background() -> None:
     model = make_model(14, parties={"a": 2})
-    with pytest.raises(DataError, match="background: at least 1 row"):
+    with refused(DataError, "range", field="background", value=0):
         explained(model, model.table(np.random.default_rng(14), 3), 3, 0)
 
 
@@ -214,7 +216,7 @@ def test_numbers_depend_on_the_grouping_only() -> None:
 )
 def test_columns_that_cannot_be(answer: RecordColumns) -> None:
     model = make_model(18, parties={"a": 0, "b": 2}, trees=1, depth=2, fill=1.0)
-    with pytest.raises(PeerError, match=r"'b': told .*RecordColumns"):
+    with blamed("b", "peer-message", message="RecordColumns", step=(), about="told"):
         converse(
             model,
             lambda ctx: columns_active(ctx, model.active),
@@ -224,7 +226,7 @@ def test_columns_that_cannot_be(answer: RecordColumns) -> None:
 
 def test_another_model() -> None:
     model = make_model(19, parties={"a": 1, "b": 1})
-    with pytest.raises(PeerError, match=r"'a': explains model 'other'.*ColumnsRequest"):
+    with blamed("a", "peer-message", message="ColumnsRequest", step=(), value="other"):
         converse(
             model,
             lambda ctx: (ctx.send("b", ColumnsRequest("other"), ()), ctx.recv("b", RecordColumns, ())),

@@ -15,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_models import Floats, Model, converse, make_model
 
-from labelward.errors import OutputError, PeerError, PolicyError
+from blames import blamed, refused_about
+from labelward.errors import OutputError, PolicyError
 from labelward.messages.explain import ExportConsent, ExportDecision, ExportRecords, ExportRequest
 from labelward.protocols.tree.export import export_active, export_passive
 from labelward.protocols.tree.share import EVERYTHING
 from labelward.protocols.tree.xgboost_json import above
+from refusals import refused
 
 
 def exported(model: Model, folder: Path, **answer: Any) -> tuple[xgboost.Booster, Any]:
@@ -181,7 +183,7 @@ def test_nothing_is_told_or_written_without_every_consent(tmp_path: Path) -> Non
     model = make_model(6)
     path = tmp_path / "model.json"
     agreed = {"telco": True, "shop": False}
-    with pytest.raises(PolicyError, match=r"no consent of 'shop' \(for purpose 'resale'\)"):
+    with refused_about("'resale'", PolicyError, "missing", value=("shop",)):
         converse(
             model,
             lambda ctx: export_active(ctx, model.active, path, purpose="resale"),
@@ -193,18 +195,18 @@ def test_nothing_is_told_or_written_without_every_consent(tmp_path: Path) -> Non
 def test_those_who_agree_learn_who_refused_and_tell_nothing(tmp_path: Path) -> None:
     model = make_model(6)
     agreed = {"telco": True, "shop": False}
-    errors: list[str] = []
+    errors: list[PolicyError] = []
 
     def lead(ctx: Any) -> None:
         try:
             export_active(ctx, model.active, tmp_path / "model.json", purpose="resale")
         except PolicyError as error:
-            errors.append(str(error))
+            errors.append(error)
 
     out, views = converse(
         model, lead, lambda ctx: export_passive(ctx, model.shares[ctx.party], consent=agreed[ctx.party])
     )
-    assert len(errors) == 1
+    assert [error.value for error in errors] == [("shop",)]
     assert out["telco"] == out["shop"] == ("shop",)
     assert not list(views["bank"].received(ExportRecords))
     assert {each.peer: each.message.consent for each in views["bank"].received(ExportConsent)} == agreed
@@ -212,7 +214,7 @@ def test_those_who_agree_learn_who_refused_and_tell_nothing(tmp_path: Path) -> N
 
 def test_refusal_is_the_default(tmp_path: Path) -> None:
     model = make_model(7, parties={"a": 1, "b": 1})
-    with pytest.raises(PolicyError, match="no consent of 'b'"):
+    with refused(PolicyError, "missing", value=("b",)):
         converse(
             model,
             lambda ctx: export_active(ctx, model.active, tmp_path / "model.json", purpose="x"),
@@ -272,7 +274,7 @@ def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["model.ubj", "no/model.json", "."])
 def test_files_that_cannot_be_written(name: str, tmp_path: Path) -> None:
     model = make_model(12, parties={"a": 1})
-    with pytest.raises(OutputError, match="cannot be exported to"):
+    with refused(OutputError, "unwritable", value=tmp_path / name):
         converse(model, lambda ctx: export_active(ctx, model.active, tmp_path / name, purpose="x"), lambda ctx: None)
 
 
@@ -315,14 +317,14 @@ def test_records_that_cannot_be(change: dict[str, Any], tmp_path: Path) -> None:
 
     converse(model, lead, lambda ctx: follow(ctx, ExportRecords(**GOOD)))
     (tmp_path / "model.json").unlink()
-    with pytest.raises(PeerError, match=r"'b': told .*ExportRecords"):
+    with blamed("b", "peer-message", message="ExportRecords", step=(), about="told"):
         converse(model, lead, lambda ctx: follow(ctx, ExportRecords(**{**GOOD, **change})))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_consent_to_another_request(tmp_path: Path) -> None:
     model = make_model(14, parties={"a": 1, "b": 1})
-    with pytest.raises(PeerError, match=r"'b': answered another request"):
+    with blamed("b", "peer-message", message="ExportConsent", step=()):
         converse(
             model,
             lambda ctx: export_active(ctx, model.active, tmp_path / "model.json", purpose="x"),
@@ -332,7 +334,7 @@ def test_consent_to_another_request(tmp_path: Path) -> None:
 
 def test_another_model(tmp_path: Path) -> None:
     model = make_model(15, parties={"a": 1, "b": 1})
-    with pytest.raises(PeerError, match=r"'a': exports model 'other'"):
+    with blamed("a", "peer-message", message="ExportRequest", step=(), value="other"):
         converse(
             model,
             lambda ctx: (ctx.send("b", ExportRequest("other", "x"), ()), ctx.recv("b", ExportConsent, ())),

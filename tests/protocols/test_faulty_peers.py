@@ -11,6 +11,7 @@ import pytest
 from lying import Change, Liar
 
 import wiring
+from blames import blamed
 from labelward.errors import EncryptionError, HandshakeError, LabelwardError, PeerError
 from labelward.he.contract import Layout
 from labelward.messages.base import CipherDigest, Message, RowMask
@@ -32,6 +33,9 @@ from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeMo
 from wiring import Setting, make_labels, make_parts, with_missing
 
 replace = msgspec.structs.replace
+
+WRONG = ("peer-message", "malformed", "ciphertext", "key", "capacity", "range", "not-sendable")
+"""What a message that a peer sent can be."""
 
 
 @pytest.fixture
@@ -239,6 +243,7 @@ def test_a_passive_party_is_named(attempt: Any, kind: type[Message], change: Cha
     error = attempt("left", kind, change)
     assert isinstance(error, PeerError)
     assert error.peer == "left"
+    assert error.code in WRONG
 
 
 @pytest.mark.parametrize(("kind", "change"), [case[1:] for case in ACTIVE], ids=[case[0] for case in ACTIVE])
@@ -246,13 +251,13 @@ def test_the_active_party_is_named(attempt: Any, kind: type[Message], change: Ch
     error = attempt("active", kind, change)
     assert isinstance(error, PeerError)
     assert error.peer == "active"
+    assert error.code in WRONG
 
 
 def test_a_tree_that_was_not_announced_is_refused_at_once(attempt: Any) -> None:
     error = attempt("active", TreeStart, lambda m: replace(m, tree=m.tree + 7))
     assert isinstance(error, PeerError)
-    assert error.message == "TreeStart"
-    assert "starts tree 7 where 0 is due" in str(error)
+    assert (error.code, error.message, error.value) == ("peer-message", "TreeStart", 7)
 
 
 def test_a_split_of_no_leaf_is_named_with_its_step(attempt: Any) -> None:
@@ -268,9 +273,8 @@ def test_sums_below_the_agreed_depth_are_refused(monkeypatch: pytest.MonkeyPatch
     setting = Setting(parts, (np.arange(40) > 17).astype(np.int64), SecureBoost(trees=1, depth=1), timeout=10.0)
     deeper = lambda m: replace(m, build=(1, 2)) if m.depth else m  # noqa: E731
     monkeypatch.setattr(wiring, "Wire", lambda end, nap: Liar(end, "active", Level, deeper))
-    with pytest.raises(PeerError, match="asks for sums at depth 1") as caught:
+    with blamed("active", "peer-message", message="Level", step=(0, 1), value=1, about="depth 1"):
         setting.run()
-    assert (caught.value.peer, caught.value.message, caught.value.step) == ("active", "Level", (0, 1))
 
 
 FOREST = [
@@ -295,6 +299,7 @@ def test_a_party_of_a_forest_is_named(forest_attempt: Any, who: str, kind: type[
     error = forest_attempt(who, kind, change)
     assert isinstance(error, PeerError)
     assert error.peer == who
+    assert error.code in WRONG
 
 
 @pytest.mark.parametrize(
@@ -309,19 +314,20 @@ def test_a_party_of_a_forest_is_named(forest_attempt: Any, who: str, kind: type[
 def test_masks_over_other_rows_are_refused(attempt: Any, who: str, kind: type[Message], change: Change) -> None:
     error = attempt(who, kind, change)
     assert isinstance(error, PeerError)
-    assert error.peer == who
-    assert "a row mask speaks of" in str(error)
+    assert (error.peer, error.code) == (who, "malformed")
+    assert "row mask" in error.reason
 
 
 @pytest.mark.parametrize("change", [{"key": b"0" * 16}, {"kind": "rows"}, {"data": b""}], ids=["key", "kind", "data"])
 def test_ciphertexts_that_cannot_be_are_refused(attempt: Any, change: dict[str, Any]) -> None:
     error = attempt("left", LevelSums, lambda m: replace(m, sums=replace(m.sums, **change)))
     assert isinstance(error, PeerError)
-    assert error.peer == "left"
+    assert (error.peer, error.message) == ("left", "LevelSums")
     assert isinstance(error.__cause__, EncryptionError)
+    assert error.code == error.__cause__.code in ("key", "ciphertext")
 
 
 def test_a_key_that_the_job_does_not_name(attempt: Any) -> None:
     error = attempt("active", KeyOffer, lambda m: replace(m, key=replace(m.key, engine="paillier", bits=1024)))
     assert isinstance(error, HandshakeError)
-    assert "engine 'paillier' with 1024 bits" in str(error)
+    assert (error.code, error.value) == ("disagreement", ("paillier", 1024))

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lossless import GOSS, NAMES, as_reference, assert_lossless, assert_same, encrypted, rich_setting
 
-from labelward.errors import DataError, InputError
+from labelward.errors import DataError
 from labelward.messages.tree import TreeStart
 from labelward.protocols.tree.params import SecureBoost
+from refusals import refused
 from wiring import Setting, make_labels, make_parts, make_targets, with_missing
 
 
@@ -145,14 +146,14 @@ def test_directions_under_encryption() -> None:
 
 
 def test_directions_need_one_output() -> None:
-    with pytest.raises(InputError, match="'left': monotone"):
+    with refused(DataError, "unsupported", field="party 'left'"):
         replace(setting(86, "classes"), monotone={"left": {0: 1}}, timeout=10.0).run()
 
 
 def test_a_tree_for_each_class_keeps_no_directions() -> None:
     """Each tree has one output, but the margin of a class is not its probability."""
     given_setting = setting(87, "classes", multi_strategy="one_output_per_tree")
-    with pytest.raises(DataError, match="'left': monotone constraints are for boosted trees of two classes"):
+    with refused(DataError, "unsupported", field="party 'left'"):
         replace(given_setting, monotone={"left": {0: 1}}, timeout=10.0).run()
 
 

@@ -12,6 +12,7 @@ from lossless import NAMES, assert_lossless, assert_same, encrypted, rich_settin
 from labelward.errors import JobError
 from labelward.messages.tree import ChosenSplits, Level, LevelSums, OwnSplit, TreeStart
 from labelward.protocols.tree.params import SecureBoost
+from refusals import refused
 from wiring import Run, Setting, make_labels, make_parts
 
 
@@ -115,5 +116,5 @@ def test_layers_under_encryption() -> None:
 
 def test_layers_need_columns_below() -> None:
     given = replace(layered(), parts={**layered().parts, "active": np.empty((120, 0))}, test=None)
-    with pytest.raises(JobError, match="'layered' needs columns of the active party"):
+    with refused(JobError, "conflict", field="[model] mode", value="layered"):
         given.run(timeout=10.0)

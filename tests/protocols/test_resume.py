@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from blames import refused_about
 from interrupted import RUN, Cut, Ended, Fixed, Interrupted, Killed, assert_same
 from labelward.defenses import leakage_meter
 from labelward.defenses.grafting import Grafting
@@ -23,6 +24,7 @@ from labelward.errors import InputError, LabelwardError, OutputError, PolicyErro
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.policy import Policy, Targets
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
+from refusals import refused
 from wiring import Setting, make_parts, make_targets
 
 NAMES = ("active", "left", "right")
@@ -287,7 +289,7 @@ def test_a_full_disk_ends_the_run_and_it_goes_on(tmp_path: Path, monkeypatch: py
             flush(handle)
 
         monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(OutputError, match=rf"a checkpoint cannot be written to {place}: No space left"):
+        with refused_about("No space left", OutputError, "unwritable", value=Path(place)):
             run.attempt()
         monkeypatch.setattr(os, "fsync", flush)
         assert run.checkpoints(party).numbers()[-1] == 2
@@ -298,7 +300,7 @@ def test_a_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
     given, policies = CASES["boosted"]
     run = Interrupted(setting=given, folder=tmp_path, policies=policies)
     run.attempt(Cut("active", 30))
-    with pytest.raises(InputError, match="another run: run is 1 there and 2 here"):
+    with refused(InputError, "other-run", value={"run": ("1", "2")}):
         Checkpoints(tmp_path / "active" / "checkpoint", run={"run": "2"})
     assert Checkpoints(tmp_path / "active" / "checkpoint", run=RUN).numbers()
 
@@ -379,7 +381,7 @@ def test_noise_that_is_lost_is_not_drawn_again(tmp_path: Path) -> None:
     for path in (tmp_path / "active" / "checkpoint").glob("beginning.lwb"):
         path.write_bytes(b"torn")
     for _ in range(2):
-        with pytest.raises(PolicyError, match=r"'noisy' may not draw again .*beginning\.lwb: a damaged part"):
+        with refused_about("beginning.lwb", PolicyError, "cannot-act", value="noisy"):
             run.attempt()
     assert len(drawn) == 1
 
@@ -390,5 +392,5 @@ def test_errors_are_those_of_labelward(tmp_path: Path) -> None:
     run = Interrupted(setting=given, folder=tmp_path, policies=policies)
     assert run.attempt(Cut("left", 10)) is None
     run.setting = replace(given, job={"model.trees": "9"})
-    with pytest.raises(LabelwardError, match="the transcript of another run: job differ"):
+    with refused(LabelwardError, "other-run", value=("job",)):
         run.attempt()

@@ -16,10 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lossless import NAMES, rich_setting
 
-from labelward.errors import FileFormatError, OutputError, PeerError
+from blames import blamed
+from labelward.errors import FileFormatError, OutputError
 from labelward.messages.tree import PredictAnswers
 from labelward.protocols.tree.predict import unpack_answers
 from labelward.protocols.tree.share import EVERYTHING, FILE_NAME, ModelShare, Records, TreeShape
+from refusals import refused
 from wiring import Run, Setting
 
 
@@ -167,20 +169,22 @@ def test_any_altered_byte_is_found(folder: Path, tmp_path: Path) -> None:
         data = bytearray(original)
         data[at] ^= int(rng.integers(1, 256))
         (tmp_path / "altered").write_bytes(bytes(data))
-        with pytest.raises(FileFormatError):
+        with pytest.raises(FileFormatError) as caught:
             ModelShare.load(tmp_path / "altered")
+        assert caught.value.code in ("damaged", "format-version")  # the byte that says the format
+        assert caught.value.field == str(tmp_path / "altered")
 
 
 def test_any_cut_is_found(folder: Path, tmp_path: Path) -> None:
     original = (folder / "left" / FILE_NAME).read_bytes()
     for length in range(0, len(original), 7):
         (tmp_path / "cut").write_bytes(original[:length])
-        with pytest.raises(FileFormatError):
+        with refused(FileFormatError, "damaged", field=str(tmp_path / "cut")):
             ModelShare.load(tmp_path / "cut")
 
 
 def test_a_share_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(FileFormatError, match="no model share can be read"):
+    with refused(FileFormatError, "unreadable"):
         ModelShare.load(tmp_path)
 
 
@@ -188,16 +192,16 @@ def test_a_share_that_is_missing(tmp_path: Path) -> None:
 def test_other_format_versions_are_refused(run: Run, tmp_path: Path, version: int) -> None:
     """Named as such, also where the rest is unknown to this version."""
     msgspec.structs.replace(run.active.share, format=version).save(tmp_path)
-    with pytest.raises(FileFormatError, match=f"format {version}; this version reads format 1"):
+    with refused(FileFormatError, "format-version", field=str(tmp_path / FILE_NAME), value=version):
         ModelShare.load(tmp_path)
     (tmp_path / FILE_NAME).write_text(json.dumps({"sha256": "0", "share": {"format": version, "new": 1}}))
-    with pytest.raises(FileFormatError, match=f"format {version}; this version reads format 1"):
+    with refused(FileFormatError, "format-version", field=str(tmp_path / FILE_NAME), value=version):
         ModelShare.load(tmp_path)
 
 
 def test_a_folder_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(OutputError, match="cannot be written"):
+    with refused(OutputError, "unwritable", value=tmp_path / "file"):
         run.active.share.save(tmp_path / "file")
 
 
@@ -217,5 +221,5 @@ def test_a_folder_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
     ],
 )
 def test_answers_that_cannot_be(answers: PredictAnswers) -> None:
-    with pytest.raises(PeerError, match="'left'"):
+    with blamed("left", "peer-message", message="PredictAnswers"):
         unpack_answers("left", answers, 2, 4)

@@ -77,7 +77,7 @@ def test_the_model_that_was_is_not_touched() -> None:
 # -- what does not fit -------------------------------------------------------------------------------------------------
 
 
-def refused(setting: Setting, **changes: Any) -> LabelwardError:
+def error_of(setting: Setting, **changes: Any) -> LabelwardError:
     with pytest.raises(LabelwardError) as caught:
         setting.run(timeout=10.0, **changes)
     return caught.value
@@ -87,18 +87,20 @@ def test_shares_of_different_models_do_not_go_on_together() -> None:
     setting = rich_setting(125, "binary")
     shares = setting.run().shares
     shares["left"] = msgspec.structs.replace(shares["left"], model="another")
-    error = refused(setting, shares=shares)
+    error = error_of(setting, shares=shares)
     assert isinstance(error, HandshakeError)
-    assert "continues" in str(error)
+    assert error.code == "disagreement"
+    assert "continues" in error.value
 
 
 def test_all_parties_go_on_or_none() -> None:
     setting = rich_setting(126, "binary")
     shares = setting.run().shares
     del shares["right"]
-    error = refused(setting, shares=shares)
+    error = error_of(setting, shares=shares)
     assert isinstance(error, HandshakeError)
-    assert "'right'" in str(error)
+    assert error.code == "disagreement"
+    assert "right" in next(iter(error.value.values()))
 
 
 @pytest.mark.parametrize("party", ["active", "left"])
@@ -106,25 +108,28 @@ def test_columns_must_be_those_of_the_share(party: str) -> None:
     setting = rich_setting(127, "binary")
     shares = setting.run().shares
     shares[party] = msgspec.structs.replace(shares[party], columns=("x", "y", "z"))
-    error = refused(setting, shares=shares)
+    error = error_of(setting, shares=shares)
     assert isinstance(error, JobError)
-    assert party in str(error)
-    assert "columns" in str(error)
+    assert (error.code, error.field, error.value) == ("other-run", f"party {party!r}", ("x", "y", "z"))
 
 
 def test_categories_must_be_those_of_the_share() -> None:
     setting = rich_setting(128, "binary")
     shares = setting.run().shares
     categories = {"left": {2: ("other", "names", "here")}, "right": setting.categories["right"]}
-    assert "categories" in str(refused(setting, shares=shares, categories=categories))
+    error = error_of(setting, shares=shares, categories=categories)
+    assert (error.code, error.field) == ("other-run", "party 'left'")
+    assert "categories" in error.reason
 
 
 def test_kind_and_objective_must_be_those_of_the_share() -> None:
     boosted, forest = rich_setting(129, "quantities"), rich_setting(129, "quantities", kind="forest")
-    assert "kind" in str(refused(boosted, shares=forest.run().shares))
+    error = error_of(boosted, shares=forest.run().shares)
+    assert (error.code, error.field, error.value) == ("other-run", "[model] kind", "forest")
     counts = replace(boosted.params, objective="count:poisson")
     positive = abs(boosted.labels)
-    assert "objective" in str(refused(boosted, shares=boosted.run().shares, params=counts, labels=positive))
+    error = error_of(boosted, shares=boosted.run().shares, params=counts, labels=positive)
+    assert (error.code, error.field, error.value) == ("other-run", "[model] objective", "reg:squarederror")
 
 
 # -- with validation rows ----------------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from stored_audit import JOB, LOCAL, make_leakage, make_row, make_run, write_audit
 
-from labelward.errors import DependencyError, FileFormatError
+from labelward.errors import Code, DependencyError, FileFormatError
 from labelward.evaluate.results import RESULTS_FILE, EngineInfo, append_row, run_folder, write_run
 from labelward.report.page import write_report
+from refusals import refused
 
 VOID = {"meta", "br", "hr", "img", "link", "input", "use", "path"}
 
@@ -259,16 +260,19 @@ def test_damaged_input_is_refused(audit: Callable[..., Path], name: str, damage:
     folder = audit(seeds=1)
     path = run_folder(folder, LOCAL, 1) / name if name == "run.json" else folder / name
     path.write_bytes(damage)
-    with pytest.raises(FileFormatError, match=re.escape(name)):
+    with pytest.raises(FileFormatError) as caught:
         write_report(folder)
+    later = damage.startswith(b'{"') and name != "job.toml"
+    assert caught.value.code in (("format-version",) if later else ("damaged", "unreadable"))
+    assert str(path) in (caught.value.field.partition(",")[0], caught.value.value)
     assert not (folder / "report.html").exists()
 
 
-@pytest.mark.parametrize("name", ["job.toml", RESULTS_FILE])
-def test_missing_input_is_refused(audit: Callable[..., Path], name: str) -> None:
+@pytest.mark.parametrize(("name", "code"), [("job.toml", "unreadable"), (RESULTS_FILE, "incomplete")])
+def test_missing_input_is_refused(audit: Callable[..., Path], name: str, code: Code) -> None:
     folder = audit(seeds=1)
     (folder / name).unlink()
-    with pytest.raises(FileFormatError, match=r"job\.toml|no results yet"):
+    with refused(FileFormatError, code, value=str(folder / name if name == "job.toml" else folder)):
         write_report(folder)
 
 
@@ -276,5 +280,6 @@ def test_missing_input_is_refused(audit: Callable[..., Path], name: str) -> None
 def test_a_missing_library_is_named(audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, library: str) -> None:
     folder = audit(seeds=1)
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(DependencyError, match=r"labelward\[report\]"):
+    with refused(DependencyError, "dependency", value=library) as caught:
         write_report(folder)
+    assert "labelward[report]" in caught.value.reason

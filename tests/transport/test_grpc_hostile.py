@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from loopback import Log, credentials, network, networks, together
 
+from blames import blamed
 from labelward.errors import PeerError
 from labelward.transport.base import Transport
 from labelward.transport.grpc import envelope, probe, serve_relay
@@ -80,7 +81,7 @@ def test_a_peer_that_waits_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatc
         session = shop.peers["telco"].session
         assert session is not None
         assert session.backlog <= most
-        with pytest.raises(PeerError, match="'telco': sends on and on"):
+        with blamed("telco", "peer-message", about="sends on and on"):
             drain(ends["shop"])
     assert any(told["peer"] == "telco" for told in log.of("refused"))
 
@@ -92,11 +93,11 @@ def test_a_party_with_many_connections_leaves_room_for_the_others_at_a_relay() -
     try:
         for number, log in enumerate(logs):
             made.append(network("telco", parties, relay.port, listener="relay", run=f"run {number}", log=log))
-        words = "'relay' refused this party: 'telco' has 8 connections already"
         eventually(lambda: all(log.of("connected") or log.of("disconnected") for log in logs))
         assert sum(bool(log.of("connected")) for log in logs) == 8
         reasons = [log.of("disconnected")[0]["reason"] for log in logs if not log.of("connected")]
-        assert set(reasons) == {words}
+        assert len(reasons) == 22
+        assert all(word in reason for reason in reasons for word in ("'relay'", "'telco'", "8 connections"))
         mine = Log()
         made.append(network("bank", parties, relay.port, listener="relay", run="run 1", log=mine))
         eventually(lambda: mine.of("connected"))
@@ -139,7 +140,7 @@ def test_a_mistake_in_a_thread_ends_the_run(monkeypatch: pytest.MonkeyPatch, whe
             monkeypatch.setattr(link, "_connect", mistaken)
             assert link._call is not None
             link._call.cancel()
-        with pytest.raises(PeerError, match="'telco': failed: ZeroDivisionError in its network"):
+        with blamed("telco", "peer-failed", about="ZeroDivisionError"):
             drain(ends["telco"])
 
 
@@ -157,4 +158,4 @@ def test_a_listener_that_says_no_welcome() -> None:
         for each in (telco, bank):
             if each is not None:
                 each.close()
-    assert {told["reason"] for told in log.of("disconnected")} == {"the listener does not speak this protocol"}
+    assert all("this protocol" in told["reason"] for told in log.of("disconnected"))

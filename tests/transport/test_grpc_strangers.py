@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import re
 import socket
 import ssl
 import subprocess
@@ -19,12 +20,14 @@ from typing import Any
 import pytest
 from loopback import RUN, Log, authority, credentials, network, networks, together
 
-from labelward.errors import InputError, PeerError
+from blames import blamed
+from labelward.errors import InputError
 from labelward.transport.certificates import Credentials, new_authority, new_party
 from labelward.transport.grpc import Network, probe, serve_relay
 from labelward.transport.grpc.envelope import HELLO, LARGEST, pack
 from labelward.transport.grpc.hub import Register, encode_register
 from labelward.transport.grpc.rpc import METHOD, REGISTER, start
+from refusals import refused
 
 pytestmark = pytest.mark.network
 
@@ -60,7 +63,7 @@ def waiting(bank: Credentials | None = None, **changes: Any) -> Iterator[tuple[N
 OTHER = new_authority(name="another authority")
 CASES = {
     "expired": (issued("telco", days=30, now=LONG_AGO), "expired"),
-    "not yet valid": (issued("telco", now=LATER), "own certificate: valid only from.*clock"),
+    "not yet valid": (issued("telco", now=LATER), "own certificate: .*clock"),
     "unknown authority": (issued("telco", by=OTHER), "authority"),
     "of another party": (as_party(issued("shop"), "telco"), "shop"),
 }
@@ -70,9 +73,9 @@ CASES = {
 def test_a_wrong_certificate_of_who_connects(case: str) -> None:
     wrong, words = CASES[case]
     with waiting(credentials=wrong) as (_, _, telco, log):
-        with pytest.raises(PeerError, match=f"bank.*(?i:{words})") as caught:
+        with blamed("bank", "peer-gone") as caught:
             telco.attempt()
-        assert caught.value.peer == "bank"
+        assert re.search(f"(?i:{words})", caught.value.reason)
         assert not log.of("session")
 
 
@@ -87,7 +90,7 @@ LISTENERS = {
             key=elsewhere.key,
             authority=authority().certificate,
         ),
-        "bank.example, so that nobody can connect to it as '127.0.0.1'",
+        "bank.example.*'127.0.0.1'",
     ),
 }
 
@@ -96,15 +99,15 @@ LISTENERS = {
 def test_a_wrong_certificate_of_the_listener(case: str) -> None:
     wrong, words = LISTENERS[case]
     with waiting(wrong) as (_, _, telco, log):
-        with pytest.raises(PeerError, match=f"(?i:{words})"):
+        with blamed("bank", "peer-gone") as caught:
             telco.attempt()
+        assert re.search(f"(?i:{words})", caught.value.reason)
         assert not log.of("session")
 
 
 def test_a_listener_that_trusts_another_authority_says_so_to_the_one_who_connects() -> None:
     other = issued("bank", trust=OTHER)
-    words = "closed the connection when it saw the own certificate"
-    with waiting(other) as (_, _, telco, _), pytest.raises(PeerError, match=words):
+    with waiting(other) as (_, _, telco, _), blamed("bank", "peer-gone", about="the own certificate"):
         telco.attempt()
 
 
@@ -119,14 +122,15 @@ def test_a_valid_certificate_of_a_stranger_is_refused_and_logged() -> None:
         assert line["peer"] == "shop"
         assert len(line["fingerprint"]) == 64
         assert "127.0.0.1" in line["address"]
-        assert "no party that may connect" in line["reason"]
+        assert "no party" in line["reason"]
 
 
 def test_who_says_to_be_somebody_else_is_refused_and_logged() -> None:
     """A party with a certificate of its own name registers under another's."""
     with networks(THREE, log=(log := Log())) as made:
         answer = raw_call(made["bank"].port or 0, credentials("shop"), Register(1, RUN, "telco", bytes(16)))
-        assert "names 'shop', and it says to be 'telco'" in answer
+        assert "'shop'" in answer
+        assert "'telco'" in answer
         assert any("says to be 'telco'" in line["reason"] for line in log.of("refused"))
         assert None not in together(**{party: each.attempt for party, each in made.items()}).values()
 
@@ -134,10 +138,10 @@ def test_who_says_to_be_somebody_else_is_refused_and_logged() -> None:
 @pytest.mark.parametrize(
     ("register", "words"),
     [
-        (Register(9, RUN, "telco", bytes(16)), "version 9 of the transport, 'bank' 1"),
+        (Register(9, RUN, "telco", bytes(16)), "version 9 of"),
         (Register(1, "f" * 64, "telco", bytes(16)), "another run"),
         (Register(1, RUN, "telco", b"short"), "which process"),
-        (None, "nothing that this version understands"),
+        (None, "nothing that this version"),
     ],
 )
 def test_what_is_said_when_connecting_is_looked_at(register: Register | None, words: str) -> None:
@@ -152,8 +156,8 @@ def test_a_party_that_sends_in_anothers_name_is_disconnected() -> None:
         register = Register(1, RUN, "telco", b"t" * 16)
         forged = pack(HELLO, "shop", "bank", b"x")
         answer = raw_call(made["bank"].port or 0, credentials("telco"), register, forged, hold=True)
-        assert "an envelope from 'shop' to 'bank'" in answer
-        assert any("an envelope from 'shop'" in line["reason"] for line in log.of("refused"))
+        assert "from 'shop' to 'bank'" in answer
+        assert any("from 'shop' to 'bank'" in line["reason"] for line in log.of("refused"))
 
 
 def test_an_envelope_over_the_limit_closes_the_connection_with_a_reason() -> None:
@@ -299,7 +303,7 @@ def test_the_listening_party_relays_what_it_cannot_read() -> None:
 
 
 def test_two_relays_of_one_name_cannot_be() -> None:
-    with pytest.raises(InputError, match="cannot be the relay"):
+    with refused(InputError, "conflict", value="bank"):
         serve_relay("127.0.0.1:0", credentials("bank"), TWO, log=Log())
 
 
@@ -309,7 +313,7 @@ def test_parties_of_two_runs_do_not_meet_at_a_relay() -> None:
     telco = network("telco", TWO, relay.port, listener="relay", run="f" * 64, timeout=60.0)
     try:
         until(lambda: "another run" in bank._station.peers["telco"].reason)
-        with pytest.raises(PeerError, match="connected for another run"):
+        with blamed("telco", "peer-gone", value=0.2, about="another run"):
             bank.attempt()
     finally:
         telco.close()
@@ -325,7 +329,7 @@ def test_the_probe_tells_why() -> None:
         assert "'bank'" in str(probe(f"127.0.0.1:{made['bank'].port}", mine, "shop").reason)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
-        assert "does not answer within 0.3 s" in str(probe(f"127.0.0.1:{port}", mine, "bank", timeout=0.3).reason)
+        assert "within 0.3 s" in str(probe(f"127.0.0.1:{port}", mine, "bank", timeout=0.3).reason)
     assert "nobody listens" in str(probe(f"127.0.0.1:{port}", mine, "bank").reason)
     assert "is not known (DNS)" in str(probe("no-such-machine.invalid:7443", mine, "bank").reason)
     assert "expired" in str(probe("127.0.0.1:1", CASES["expired"][0], "bank").reason)

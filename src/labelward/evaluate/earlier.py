@@ -120,7 +120,7 @@ def _check_split(run: Path, before: Job, job: Job) -> None:
             "the same split",
             code="other-run",
             field=str(run),
-            value=told,
+            value=tuple(key for key, value in now.items() if was[key] != value),
         )
 
 

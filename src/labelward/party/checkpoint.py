@@ -262,10 +262,9 @@ class Checkpoints:
         there, here = stored.run, self._run
         differing = sorted(key for key in there.keys() | here.keys() if there.get(key) != here.get(key))
         if differing:
-            told = "; ".join(
-                f"{key} is {there.get(key, 'absent')} there and {here.get(key, 'absent')} here" for key in differing
-            )
-            raise InputError(f"{path} is a checkpoint of another run: {told}", code="other-run", value=tuple(differing))
+            values = {key: (there.get(key, "absent"), here.get(key, "absent")) for key in differing}
+            told = "; ".join(f"{key} is {its} there and {own} here" for key, (its, own) in values.items())
+            raise InputError(f"{path} is a checkpoint of another run: {told}", code="other-run", value=values)
 
     def _forget(self, numbers: list[int]) -> None:
         """Remove checkpoints, and the blocks that no other one has."""

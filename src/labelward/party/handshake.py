@@ -219,31 +219,33 @@ def _joined(nonce: bytes, kind: bytes, digests: Sequence[bytes]) -> bytes:
 def _compare(party: str, peer: str, mine: Hello, theirs: Hello) -> None:
     if theirs.party != peer:
         raise HandshakeError(
-            f"the peer at {peer!r} calls itself {_shown(theirs.party)!r}", code="identity", value=theirs.party
+            f"the peer at {peer!r} calls itself {_shown(theirs.party)!r}", code="identity", value=_shown(theirs.party)
         )
     if mine.version != theirs.version:
         raise HandshakeError(
             f"{party!r} runs labelward {mine.version} and {peer!r} runs {_shown(theirs.version)}",
             code="disagreement",
-            value=theirs.version,
+            value={party: mine.version, peer: _shown(theirs.version)},
         )
     differing = sorted(key for key in mine.job.keys() | theirs.job.keys() if mine.job.get(key) != theirs.job.get(key))
     if differing:
         sides = sorted([(party, mine.job), (peer, theirs.job)], key=lambda side: side[0])  # the same words at both
         (one, ones), (other, others) = sides
-        told = "; ".join(
-            f"{_shown(key)} is {_shown(ones.get(key, 'absent'))} at {one!r} and "
-            f"{_shown(others.get(key, 'absent'))} at {other!r}"
+        values = {
+            _shown(key): {one: _shown(ones.get(key, "absent")), other: _shown(others.get(key, "absent"))}
             for key in differing[:_MOST_TOLD]
+        }
+        told = "; ".join(
+            f"{key} is {found[one]} at {one!r} and {found[other]} at {other!r}" for key, found in values.items()
         )
         if len(differing) > _MOST_TOLD:
             told += f"; and {len(differing) - _MOST_TOLD} more"
-        raise HandshakeError(f"the parties disagree on the job: {told}", code="disagreement", value=tuple(differing))
+        raise HandshakeError(f"the parties disagree on the job: {told}", code="disagreement", value=values)
     if mine.rows != theirs.rows:
         raise HandshakeError(
             f"{party!r} holds {mine.rows} rows and {peer!r} {theirs.rows}; all must hold the same",
             code="disagreement",
-            value=theirs.rows,
+            value={party: mine.rows, peer: theirs.rows},
         )
 
 
@@ -271,6 +273,7 @@ def _compare_ids(party: str, peer: str, rows: int, mine: Ready, theirs: Ready) -
         raise HandshakeError(
             f"parties {party!r} and {peer!r} hold the same {rows} row ids, but not in the same order",
             code="disagreement",
+            value=rows,
         )
     # a row that one has in place of another's touches two buckets at most
     least = (differing + 1) // 2
@@ -278,5 +281,5 @@ def _compare_ids(party: str, peer: str, rows: int, mine: Ready, theirs: Ready) -
         f"parties {party!r} and {peer!r} hold {rows} rows each, but not the same row ids: at least {least} of {rows} "
         "rows differ",
         code="disagreement",
-        value=least,
+        value=(least, rows),
     )

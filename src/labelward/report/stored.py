@@ -81,7 +81,7 @@ def read_audit(folder: Path) -> StoredAudit:
             f"{folder / JOB_FILE} cannot be read: {error}", code="unreadable", value=str(folder / JOB_FILE)
         ) from error
     except JobError as error:
-        raise FileFormatError(f"damaged job: {error}", code="damaged", value=error.value) from error
+        raise error.within("damaged job").translated(FileFormatError) from error
     rows = read_rows(folder)
     if not rows:
         raise FileFormatError(f"{folder} holds no results yet", code="incomplete", value=str(folder))

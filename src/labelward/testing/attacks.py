@@ -195,5 +195,6 @@ class AttackContract:
     def test_refuses_features_of_other_rows(self) -> None:
         """The message names both numbers."""
         own = Own(features=np.zeros((self.rows - 1, 2)), columns=["a", "b"])
-        with pytest.raises(InputError, match=rf"{self.rows - 1}.*{self.rows}"):
+        with pytest.raises(InputError, match=rf"{self.rows - 1}.*{self.rows}") as caught:
             self.attack()(self.view(), own, Aux(classes=self.classes), rng=np.random.default_rng(7))
+        assert (caught.value.code, caught.value.value) == ("rows", self.rows - 1)

@@ -131,8 +131,9 @@ class LabelAttackContract(AttackContract):
         """It has the labels and receives no gradient: a guess from it would be no attack, whatever it scored."""
         view = self.view("bank")
         active = View(msgspec.structs.replace(view.header, role="active"))
-        with pytest.raises(DataError, match="'bank' is the active party"):
+        with pytest.raises(DataError) as caught:
             self.guess(active)
+        assert (caught.value.code, caught.value.value) == ("unsupported", "bank")
 
     def test_permuted_labels_score_at_chance(self) -> None:
         """The mean score over 20 permutations of the truth is within 3 standard errors of the stated chance."""
@@ -180,8 +181,9 @@ class LabelAttackContract(AttackContract):
             return
         rows = np.flatnonzero(self.truth() != self.classes - 1)[: attack.labels_needed]
         aux = Aux(classes=self.classes, known_rows=rows, known_labels=self.truth()[rows])
-        with pytest.raises(DataError, match=rf"has class {self.classes - 1}"):
+        with pytest.raises(DataError) as caught:
             self.guess(self.view(), attack, aux=aux)
+        assert (caught.value.code, caught.value.value) == ("labels", self.classes - 1)
 
     def _accuracy(self, guess: Guess, aux: Aux, truth: Labels) -> float:
         left = np.setdiff1d(np.arange(self.rows), aux.known_rows)

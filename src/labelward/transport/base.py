@@ -45,7 +45,12 @@ class Transport(ABC):
 
     @abstractmethod
     def send(self, peer: str, frame: bytes) -> None:
-        """Hand over a frame; :class:`~labelward.errors.PeerError` where the run has failed or the peer has left."""
+        """Hand over a frame.
+
+        Raises:
+            PeerError: a party has failed (as for :meth:`receive`), the peer has left (``"peer-gone"``), or is no party
+                of the run (``"unknown"``).
+        """
 
     @abstractmethod
     def receive(self, timeout: float) -> tuple[str, bytes] | None:

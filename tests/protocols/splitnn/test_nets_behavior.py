@@ -9,9 +9,10 @@ import pytest
 import torch
 from splitnets import Net, blobs
 
-from labelward.errors import JobError
+from labelward.errors import Code, JobError
 from labelward.protocols.splitnn.behavior import MaliciousOptimizer, MaliciousSGD
 from labelward.protocols.splitnn.params import SplitNet
+from refusals import refused
 
 
 def steps(how: MaliciousOptimizer, gradients: list[float]) -> list[float]:
@@ -87,8 +88,17 @@ def test_a_party_that_cheats_changes_its_own_steps_only() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"beta": 1.0}, {"beta": -0.1}, {"least": 6.0}, {"most": float("inf")}, {"reading": "literal"}], ids=str
+    ("bad", "code"),
+    [
+        ({"beta": 1.0}, "range"),
+        ({"beta": -0.1}, "range"),
+        ({"least": 6.0}, "conflict"),
+        ({"most": float("inf")}, "range"),
+        ({"reading": "literal"}, "choice"),
+    ],
+    ids=str,
 )
-def test_bad_parameters_are_named(bad: dict[str, Any]) -> None:
-    with pytest.raises(JobError, match=next(iter(bad))):
+def test_bad_parameters_are_named(bad: dict[str, Any], code: Code) -> None:
+    (name,) = bad
+    with refused(JobError, code, field=f"malicious-optimizer {name}", value=bad[name]):
         MaliciousOptimizer(**bad)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from splitnets import Net, blobs
 
+from blames import refused_about
 from labelward.errors import JobError
 from labelward.protocols.splitnn.local import seeded
 from labelward.protocols.splitnn.models import ModelSpec, build
@@ -133,5 +134,5 @@ def test_padding_changes_nothing() -> None:
 
 
 def test_rows_of_the_wrong_kind_are_refused() -> None:
-    with pytest.raises(JobError, match="'mlp' takes rows of numbers in one dimension, not of 3 x 8 x 8"):
+    with refused_about("not of 3 x", JobError, "unsupported", value=(3, 8, 8)):
         made("mlp", (3, 8, 8), 2)

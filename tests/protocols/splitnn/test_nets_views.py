@@ -25,6 +25,7 @@ from labelward.party.outgoing import OutgoingEmbedding, ReturnedGradient
 from labelward.party.policy import Policy, Setup
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.rng import Protection
+from refusals import refused
 
 
 def net(parties: int = 3, **params: Any) -> Net:
@@ -167,7 +168,7 @@ def test_a_digest_stands_for_an_array() -> None:
     assert kept.values.data == b""
     assert len(kept.values.sha256) == 32
     assert decode(encode(kept, (0, 0)))[0] == kept
-    with pytest.raises(CodecError, match="a digest only was recorded"):
+    with refused(CodecError, "incomplete", value=message.values.shape):
         kept.values.unpack()
     assert redacted(message) == message
 
