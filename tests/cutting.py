@@ -54,4 +54,4 @@ def _restarted() -> Any:
     try:
         yield
     except PeerError as error:
-        raise PeerRestarted(error.peer, "came back") from error
+        raise PeerRestarted(error.peer, "came back", code="peer-restarted") from error

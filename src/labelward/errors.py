@@ -128,7 +128,7 @@ class LabelwardError(Exception):
 
     exit_code = 1
 
-    def __init__(self, reason: str, *, code: Code | None = None, field: str = "", value: Any = None) -> None:
+    def __init__(self, reason: str, *, code: Code, field: str = "", value: Any = None) -> None:
         super().__init__(f"{field}: {reason}" if field else reason)
         self.code, self.field, self.value, self.reason = code, field, value, reason
 
@@ -219,7 +219,7 @@ class PeerError(ProtocolError):
         peer: str,
         reason: str,
         *,
-        code: Code | None = None,
+        code: Code,
         message: str | None = None,
         step: tuple[int, ...] | None = None,
         field: str = "",

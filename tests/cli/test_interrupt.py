@@ -126,7 +126,7 @@ main()
         (MemoryError(), 1, "out of memory"),
         (OSError(28, "No space left on device", "/disk/x"), 2, "the disk is full: /disk/x"),
         (PermissionError(13, "Permission denied", "/disk/x"), 2, "Permission denied: /disk/x"),
-        (PeerError("telco", "fell silent"), 3, "party 'telco': fell silent"),
+        (PeerError("telco", "fell silent", code="peer-gone"), 3, "party 'telco': fell silent"),
     ],
 )
 def test_what_the_machine_refuses(

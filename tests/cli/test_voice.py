@@ -84,4 +84,4 @@ def test_a_log_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
     with Journal(tmp_path / "log.jsonl", json_lines=False, quiet=True) as journal:
         with refused(OutputError, "unwritable", field=str(tmp_path / "log.jsonl")):
             journal("saved", {"model": "m"})
-        journal.failed(PeerError("telco", "away"))
+        journal.failed(PeerError("telco", "away", code="peer-gone"))

@@ -70,7 +70,7 @@ class Meeting:
                 self.changed.notify_all()
             assert self.changed.wait_for(lambda: self.number == mine or self.broken, PATIENCE)
             if self.number != mine:
-                raise PeerError("bank", "has ended")
+                raise PeerError("bank", "has ended", code="peer-gone")
 
     def leave(self) -> None:
         """Somebody will not come any more."""
@@ -90,7 +90,7 @@ class _Here:
     def attempt(self, *, finished: bool = False) -> Transport:
         self.meeting.gather()
         if self.meeting.number > self.meeting.last:
-            raise PeerError("bank", "away")
+            raise PeerError("bank", "away", code="peer-gone")
         party, messages = self.meeting.cut.get(self.meeting.number, ("", 0))
         end = self.meeting.ends[self.party]
         return _Cut(end, messages if party == self.party else -1)
@@ -120,7 +120,7 @@ class _Cut(Transport):
     def send(self, peer: str, frame: bytes) -> None:
         if self.left == 0:
             self.end.fail(Failure("peer-restarted", "restarted"))
-            raise PeerRestarted(peer, "came back")
+            raise PeerRestarted(peer, "came back", code="peer-restarted")
         self.left -= 1
         self._restarting(self.end.send, peer, frame)
 
@@ -132,7 +132,7 @@ class _Cut(Transport):
             return call(*given)
         except PeerError as error:
             if error.code == "peer-restarted":
-                raise PeerRestarted(self.party, "came back") from error
+                raise PeerRestarted(self.party, "came back", code="peer-restarted") from error
             raise
 
     def fail(self, failure: Failure) -> None:
@@ -345,7 +345,7 @@ def test_the_end_of_a_run_without_a_share_is_none(company: Path) -> None:
 
 def test_a_record_that_cannot_be_written_is_told(company: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(folder: Path, record: PartyRecord) -> None:
-        raise OutputError(f"{folder}: cannot be written (No space left on device)")
+        raise OutputError(f"{folder}: cannot be written (No space left on device)", code="unwritable")
 
     meeting = Meeting()
     monkeypatch.setattr("labelward.evaluate.attempts.write_party_record", full)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
+import fixed_seeds  # noqa: F401  (so that every run splits the rows alike, in whatever process)
 from interrupted import Cut, Interrupted
 from labelward import estimators
 from labelward.cli.app import app
@@ -63,9 +64,6 @@ __all__ = [
 _NOISE = 7
 """Seeds what protects, in runs of one process that a test may seed."""
 
-_FIXED: dict[str, Any] = {}
-"""What an audit, a training or a party is handed beside its job, so that every run splits the rows alike."""
-
 _PATIENCE = 120.0
 
 
@@ -74,12 +72,12 @@ _PATIENCE = 120.0
 
 def run_audit(job: Path, out: Path) -> None:
     """Audit a job file into a new folder."""
-    audit(load_job(job), out, **_FIXED)
+    audit(load_job(job), out)
 
 
 def run_training(job: Path, out: Path, *, seed: int, variant: str | None = None, earlier: Path | None = None) -> Any:
     """Train one variant into a new folder; return utility by metric and the watched values, if there are any."""
-    found = train(load_job(job), out, seed=seed, variant=variant, earlier=earlier, **_FIXED)
+    found = train(load_job(job), out, seed=seed, variant=variant, earlier=earlier)
     return {"utility": found.utility, "watched": None if found.watched is None else list(found.watched.values)}
 
 
@@ -93,7 +91,7 @@ def run_prediction(run: Path, tables: Path | Mapping[str, Path], out: Path, *, m
 
 def _prepared(job: Job, seed: int) -> Rehearsal:
     """Return all parties' data: the only place where the record splits rows by itself."""
-    return prepare(job, seed, load_source(job), **_FIXED)
+    return prepare(job, seed, load_source(job))
 
 
 @dataclass(frozen=True)
@@ -226,7 +224,7 @@ class Company:
                 self._changed.notify_all()
             assert self._changed.wait_for(lambda: self.number == mine or self._broken, _PATIENCE)
             if self.number != mine:
-                raise PeerError(self.parties[0], "has ended")
+                raise PeerError(self.parties[0], "has ended", code="peer-gone")
 
 
 class _Here:
@@ -238,7 +236,7 @@ class _Here:
     def attempt(self, *, finished: bool = False) -> Transport:
         self.company.gather()
         if self.company.number > self.company.last:
-            raise PeerError(self.company.parties[0], "away")
+            raise PeerError(self.company.parties[0], "away", code="peer-gone")
         party, messages = self.company.cut.get(self.company.number, ("", 0))
         return _Cut(self.company.ends[self.party], messages if party == self.party else -1)
 
@@ -267,7 +265,7 @@ class _Cut(Transport):
     def send(self, peer: str, frame: bytes) -> None:
         if self.left == 0:
             self.end.fail("restarted")
-            raise PeerRestarted(peer, "came back")
+            raise PeerRestarted(peer, "came back", code="peer-restarted")
         self.left -= 1
         self._restarting(self.end.send, peer, frame)
 
@@ -279,7 +277,7 @@ class _Cut(Transport):
             return call(*given)
         except PeerError as error:
             if "restarted" in str(error):
-                raise PeerRestarted(self.party, "came back") from error
+                raise PeerRestarted(self.party, "came back", code="peer-restarted") from error
             raise
 
     def fail(self, reason: str) -> None:
@@ -298,7 +296,7 @@ def run_parties(company: Company, *, seed: int, variant: str) -> dict[str, dict[
     def run(party: str, job: Job, out: Path) -> Any:
         chosen = variant if party == company.parties[0] else None
         silent = lambda event, told: None  # noqa: E731
-        return participate(job, party, out, seed=seed, join=company.join, variant=chosen, log=silent, **_FIXED)
+        return participate(job, party, out, seed=seed, join=company.join, variant=chosen, log=silent)
 
     found = company.together(run)
     records = {party: msgspec.to_builtins(each) for party, each in found.items() if isinstance(each, msgspec.Struct)}

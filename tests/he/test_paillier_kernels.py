@@ -276,7 +276,7 @@ def test_a_failing_piece_ends_the_work_and_is_told() -> None:
 
     def piece(index: int) -> None:
         if index == 1:
-            raise EncryptionError("piece 1")
+            raise EncryptionError("piece 1", code="key")
         time.sleep(0.01)
         done.append(index)
 

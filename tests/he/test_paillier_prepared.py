@@ -102,7 +102,7 @@ def test_where_preparing_fails_encrypting_does_all() -> None:
 
     def fail(count: int) -> bytes:
         failed.set()
-        raise EncryptionError("no more")
+        raise EncryptionError("no more", code="key")
 
     prepared = Prepared(4, fail)
     prepared.start(10)

@@ -596,5 +596,11 @@ def test_ids_travel_only_as_digests_under_a_fresh_key() -> None:
 
 def test_errors_have_exit_codes() -> None:
     assert issubclass(PeerError, LabelwardError)
-    assert (PeerError("a", "b").exit_code, HandshakeError("x").exit_code) == (3, 2)
-    assert (PeerRestarted("a", "b").exit_code, PeerDisagrees("a", "b").exit_code) == (3, 2)
+    assert (PeerError("a", "b", code="peer-gone").exit_code, HandshakeError("x", code="disagreement").exit_code) == (
+        3,
+        2,
+    )
+    assert (
+        PeerRestarted("a", "b", code="peer-restarted").exit_code,
+        PeerDisagrees("a", "b", code="disagreement").exit_code,
+    ) == (3, 2)

@@ -167,8 +167,7 @@ class Context:
         try:
             yield
         except (CodecError, EncryptionError) as error:
-            code = error.code or "peer-message"
-            raise PeerError(peer, str(error), code=code, value=error.value, message=name, step=step) from error
+            raise PeerError(peer, str(error), code=error.code, value=error.value, message=name, step=step) from error
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -223,7 +223,7 @@ def _ended(authority: x509.Certificate, at: datetime, what: str) -> tuple[Code, 
         check_key(authority.public_key(), what + title(authority.subject))
         check_time(authority, what + title(authority.subject), now=at)
     except CertificateError as error:
-        return error.code or "identity", str(error)
+        return error.code, str(error)
     return None
 
 

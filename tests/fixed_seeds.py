@@ -1,0 +1,20 @@
+"""Imported where whole runs must repeat: what parties draw privately is then the same in every process.
+
+``DRAWN`` is the original, which asks the operating system.
+"""
+
+from __future__ import annotations
+
+from labelward.rng import PrivateSeed, Protection
+
+__all__ = ["DRAWN", "FIXED"]
+
+FIXED = PrivateSeed(bytes(PrivateSeed.SIZE))
+DRAWN = PrivateSeed.drawn
+
+
+def _fixed(cls: type[PrivateSeed], protection: Protection | None = None) -> PrivateSeed:
+    return FIXED
+
+
+setattr(PrivateSeed, "drawn", classmethod(_fixed))  # noqa: B010
