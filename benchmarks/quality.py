@@ -45,6 +45,7 @@ from labelward.protocols.tree.columns import Columns, Splitter
 from labelward.protocols.tree.fit import fitted_objective
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from labelward.protocols.tree.rows import draw_rows
+from labelward.rng import PrivateSeed
 
 Floats = NDArray[np.float64]
 Side = tuple[Floats, float]
@@ -190,7 +191,8 @@ def bagged(params: TreeModel, table: Table) -> Side:
     answers = np.zeros((len(test), max(1, table.classes)))
     begun = time.perf_counter()
     for tree in range(params.trees):
-        drawn = draw_rows(params, np.ones(len(x)), seed=DRAWS, party=next(iter(table.train)), tree=tree)
+        party, private = next(iter(table.train)), PrivateSeed(bytes(PrivateSeed.SIZE))
+        drawn = draw_rows(params, np.ones(len(x)), seed=DRAWS, party=party, tree=tree, private=private)
         rows = np.flatnonzero(drawn.counts)
         drawn_columns = [start + one.for_tree(tree).sample for start, one in zip(starts, splitters, strict=False)]
         columns = np.concatenate(drawn_columns)

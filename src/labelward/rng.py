@@ -1,8 +1,12 @@
-"""Two kinds of randomness, both handed in and never global.
+"""Three kinds of randomness, all handed in and never global.
 
 *Learning* draws (row and column samples, k-means starts) come from :func:`learning`: a generator that is a
 pure function of seed, party, index and purpose, so that thread timing cannot change a run and a resumed run
-draws what the undisturbed one drew.
+draws what the undisturbed one drew. Every party can repeat them, so none may depend on labels or on a party's data.
+
+*Private* learning draws (which rows are set aside for testing, rows sampled by their gradients) come from a
+:class:`PrivateSeed`: a secret that one party keeps for as long as it keeps the run, so that it can repeat the draws and
+nobody else can.
 
 *Protection* draws (keys, ciphertext randomness, noise of a privacy mechanism) come from
 :class:`Protection`, which asks the operating system. A test may seed it; ``seeded`` then says so, transcripts record it
@@ -12,11 +16,13 @@ and an audit refuses it.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import secrets
+from typing import ClassVar
 
 import numpy as np
 
-__all__ = ["Protection", "learning"]
+__all__ = ["PrivateSeed", "Protection", "learning"]
 
 
 def learning(seed: int, party: str, index: int, purpose: str) -> np.random.Generator:
@@ -24,9 +30,55 @@ def learning(seed: int, party: str, index: int, purpose: str) -> np.random.Gener
 
     Different arguments give independent streams (the key is hashed with SHA-256).
     """
-    key = f"{seed}\x1f{party}\x1f{index}\x1f{purpose}".encode()
-    words = np.frombuffer(hashlib.sha256(key).digest(), dtype=np.uint32)
+    return _generator(hashlib.sha256(f"{seed}\x1f{party}\x1f{index}\x1f{purpose}".encode()).digest())
+
+
+def _generator(key: bytes) -> np.random.Generator:
+    words = np.frombuffer(key, dtype=np.uint32)
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words.tolist())))
+
+
+class PrivateSeed:
+    """A secret of 32 bytes from which one party draws what others must not be able to repeat.
+
+    Args:
+        secret: 32 bytes from the system (:meth:`drawn`), or those of an earlier run that is to be repeated.
+    """
+
+    SIZE: ClassVar[int] = 32
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) != self.SIZE:
+            raise ValueError(f"a private seed has {self.SIZE} bytes, not {len(secret)}")
+        self._secret = secret
+
+    @classmethod
+    def drawn(cls, protection: Protection | None = None) -> PrivateSeed:
+        """Return a new one from the operating system, or from ``protection``."""
+        return cls((protection or Protection()).bytes(cls.SIZE))
+
+    @classmethod
+    def from_hex(cls, text: str) -> PrivateSeed:
+        """Return what :meth:`hex` gave; ValueError for anything else."""
+        return cls(bytes.fromhex(text))
+
+    def hex(self) -> str:
+        """Return the secret as text, for its owner's files only."""
+        return self._secret.hex()
+
+    def learning(self, seed: int, index: int, purpose: str) -> np.random.Generator:
+        """Return the generator for one purpose at one tree, epoch or start of the run with a seed."""
+        key = hashlib.sha256(f"{seed}\x1f{index}\x1f{purpose}".encode()).digest()
+        return _generator(hmac.digest(self._secret, key, "sha256"))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PrivateSeed) and hmac.compare_digest(self._secret, other._secret)
+
+    def __hash__(self) -> int:
+        return hash(self._secret)
+
+    def __repr__(self) -> str:
+        return "PrivateSeed(...)"  # a log must not hold the secret
 
 
 class Protection:

@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 from labelward.data import PartyData, Rehearsal, Split, load_own, load_source, own_party, own_rehearsal, prepare
 from labelward.errors import Code, DataError, JobError
 from labelward.job import Job, parse_job
+from labelward.rng import PrivateSeed
 from refusals import refused
+
+SECRET = PrivateSeed(bytes(PrivateSeed.SIZE))
 
 MEET = {"address": "bank.example:7443"}
 
@@ -122,7 +125,7 @@ def test_alone_each_party_holds_what_it_holds_in_a_rehearsal(folder: Path, case:
         pq.write_table(table, folder / f"{name}.parquet")
     together = prepare(job_of(case, folder, ("bank", "telco")), case.seed)
     job = job_of(case, folder, ("bank",))
-    bank = own_rehearsal(job, load_own(job, "bank"), case.seed)
+    bank = own_rehearsal(job, load_own(job, "bank"), case.seed, SECRET)
     for each in fields(Rehearsal):
         if each.name != "parties":
             assert equal(getattr(bank, each.name), getattr(together, each.name)), each.name
@@ -134,7 +137,7 @@ def test_alone_each_party_holds_what_it_holds_in_a_rehearsal(folder: Path, case:
     job = job_of(case, folder, ("telco",))
     own = load_own(job, "telco")
     assert equal(own.ids, together.ids)
-    assert equal(own_party(job, own, Split.of(*bank.split.masks())), together.parties[1])
+    assert equal(own_party(job, own, Split.of(*bank.split.masks()), SECRET), together.parties[1])
 
 
 @given(st.lists(st.integers(0, 2), max_size=30))
@@ -177,7 +180,7 @@ def own_job(folder: Path, telco: dict[str, Any], **sections: Any) -> Job:
 
 def hold(job: Job, party: str = "telco") -> None:
     own = load_own(job, party)
-    own_party(job, own, Split.of(np.zeros(len(own.ids), np.bool_), np.arange(len(own.ids)) < 2))
+    own_party(job, own, Split.of(np.zeros(len(own.ids), np.bool_), np.arange(len(own.ids)) < 2), SECRET)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +280,7 @@ def test_who_cannot_take_part(tmp_path: Path) -> None:
         hold(common)
     assert "[data]" in caught.value.reason
     with refused(DataError, "missing", field="party 'telco'") as caught:
-        own_rehearsal(job, load_own(job, "telco"), 1)
+        own_rehearsal(job, load_own(job, "telco"), 1, SECRET)
     assert "label column" in caught.value.reason
 
 

@@ -16,8 +16,9 @@ from sklearn.metrics import v_measure_score
 
 from labelward.data import Source, as_table, load_source, prepare
 from labelward.data.partition import column_counts
-from labelward.errors import DataError
+from labelward.errors import DataError, JobError
 from labelward.job import DataSection, parse_job
+from labelward.rng import PrivateSeed
 from refusals import refused
 
 HALVES = {"active": 0.5, "telco": 0.5}
@@ -66,7 +67,7 @@ def test_rows_stay_together_across_parties(split):
     data = prepare(make_job({"split": split}, {"active": 0.2, "telco": 0.5, "shop": 0.3}), 4)
     assert [len(party.columns) for party in data.parties] == [6, 15, 9]
     assert sorted(name for party in data.parties for name in party.columns) == sorted(names)
-    train, test = data.train_ids.astype(int), data.test_ids.astype(int)
+    train, test = data.table_rows.train, data.table_rows.test
     assert sorted([*train, *test]) == list(range(569))
     assert len(test) == 114
     assert np.array_equal(data.train_labels, full.target[train])
@@ -87,12 +88,41 @@ def test_a_seed_is_a_draw():
     assert first.parties[1].columns != other.parties[1].columns
 
 
-def test_test_rows_are_stratified():
-    data = prepare(make_job({"test_size": 0.25}), 1)
-    share = load_breast_cancer().target.mean()
-    # stratified: each class is rounded to whole rows, so the share is off by less than one row
-    assert abs(data.test_labels.mean() - share) < 1 / len(data.test_labels)
-    assert len(data.test_labels) == 143
+def test_the_sides_of_the_rows_are_a_function_of_their_number_and_the_private_seed():
+    labels = [np.arange(40) % 2, np.arange(40) // 20, 1 - np.arange(40) % 2]
+    secret, other = PrivateSeed(bytes(32)), PrivateSeed(bytes([1] * 32))
+    job = make_job({"test_size": 0.25, "validation_size": 0.2})
+    drawn = [prepare(job, 1, rows(label=label), private={"active": secret, "telco": other}) for label in labels]
+    again = prepare(job, 1, rows(), private={"active": other, "telco": secret})
+    for each in drawn:
+        assert [len(side) for _, side in each.split.named()] == [24, 6, 10]
+        assert all(np.array_equal(a, b) for a, b in zip(each.split.masks(), drawn[0].split.masks(), strict=True))
+    assert not np.array_equal(again.split.test, drawn[0].split.test)
+
+
+def test_a_side_may_lack_a_class_but_training_rows_of_one_class_are_refused():
+    tested = prepare(make_job(), 1, rows()).table_rows.test
+    alone = np.isin(np.arange(40), tested)
+    check_refusal(make_job(), rows(label=alone + 7), "labels", "table 'rows', label column 'label'", "7", "class '7'")
+    data = prepare(make_job(), 1, rows(label=np.where(alone, 2, np.arange(40) % 2)))
+    assert data.classes == ("0", "1", "2")
+    assert set(data.train_labels) == {0, 1}
+    assert set(data.test_labels) == {2}
+
+
+def test_published_splits_cut_the_tables_before_the_parties_have_them():
+    data = prepare(make_job({"split": "reference", "validation_size": 0.2}), 1)
+    train, validation = len(data.train_labels), len(data.validation_values)
+    assert np.array_equal(np.flatnonzero(data.split.masks()[0]), np.arange(train, train + validation))
+    assert np.array_equal(np.flatnonzero(data.split.masks()[1]), np.arange(train + validation, 569))
+    assert data.ids.tolist() == [str(row) for row in range(569)]
+    assert np.array_equal(data.train_labels, load_breast_cancer().target[data.table_rows.train])
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_published_splits_are_of_common_tables_without_ids(own):
+    with refused(JobError, "conflict", field="[data] split", value="reference"):
+        DataSection(split="reference", id="who", **({} if own else {"table": "breast_cancer"}))
 
 
 def test_the_active_party_may_hold_no_column():
@@ -198,7 +228,6 @@ def test_labels_become_positions_in_the_sorted_classes(labels, classes):
         ({"label": [0.0, np.inf, *[0.0, 1.0] * 19]}, "labels", "table 'rows', label column 'label'", np.inf, "row 1"),
         ({"label": [0.0, 0.5, *[0.0, 1.0] * 19]}, "labels", "table 'rows', label column 'label'", 0.5, "row 1"),
         ({"label": [7, *[0, 1] * 19, 0]}, "labels", "table 'rows', label column 'label'", "7", ""),
-        ({"label": [7, 7, *[0, 1] * 19]}, "labels", "[data] test_size", "7", "no test row"),
         ({"a": [np.inf] * 40}, "values", "party 'telco', column 'a'", np.inf, "row 0"),
     ],
 )
@@ -213,7 +242,7 @@ def test_rows_that_cannot_be_used(columns, code, field, value, about):
         ({"label": "lable"}, HALVES, "columns", "table 'rows'", "lable", "'label'?"),
         ({"id": "who"}, HALVES, "columns", "table 'rows'", "who", ""),
         ({}, {"active": 0.9, "telco": 0.1}, "range", "[parties] telco", 0.1, "3 columns"),
-        ({"test_size": 0.01}, HALVES, "rows", "[data] test_size", 0.01, "40 rows"),
+        ({"test_size": 0.99}, HALVES, "rows", "[data] test_size", 0.99, "40 rows"),
     ],
 )
 def test_jobs_that_do_not_fit_the_table(data, parties, code, field, value, about):

@@ -176,27 +176,20 @@ def test_validation_rows_come_out_of_the_training_rows(split, task):
     data = {"split": split, "task": task}
     plain = prepare(make_job(data), 3)
     watched = prepare(make_job({**data, "validation_size": 0.25}), 3)
-    assert np.array_equal(plain.test_ids, watched.test_ids)
+    assert np.array_equal(plain.table_rows.test, watched.table_rows.test)
     assert np.array_equal(plain.test_values, watched.test_values)
-    together = np.concatenate([watched.train_ids, watched.validation_ids])
-    assert sorted(together) == sorted(plain.train_ids)
+    together = np.concatenate([watched.table_rows.train, watched.table_rows.validation])
+    assert sorted(together) == plain.table_rows.train.tolist()
     assert len(watched.validation_ids) == int(np.ceil(0.25 * len(plain.train_ids)))
     assert np.array_equal(watched.validation_ids.astype(int), np.sort(watched.validation_ids.astype(int)))
     for before, after in zip(plain.parties, watched.parties, strict=True):
         assert before.columns == after.columns
         assert np.array_equal(before.test, after.test)
-        by_id = dict(zip(plain.train_ids, before.train, strict=True))
-        assert np.array_equal(after.validation, [by_id[one] for one in watched.validation_ids])
-        assert np.array_equal(after.train, [by_id[one] for one in watched.train_ids])
+        held = dict(zip(plain.table_rows.train.tolist(), before.train, strict=True))
+        assert np.array_equal(after.validation, [held[row] for row in watched.table_rows.validation.tolist()])
+        assert np.array_equal(after.train, [held[row] for row in watched.table_rows.train.tolist()])
     other = prepare(make_job({**data, "validation_size": 0.25}), 4)
-    assert not np.array_equal(watched.validation_ids, other.validation_ids)
-
-
-def test_validation_rows_are_stratified():
-    data = prepare(make_job({"validation_size": 0.2}), 1)
-    learned, watched = np.bincount(data.train_labels), np.bincount(data.validation_values.astype(int))
-    # stratified: each class is rounded to whole rows, so it is off by less than one row
-    assert np.abs(watched - 0.2 * (learned + watched)).max() < 1
+    assert not np.array_equal(watched.table_rows.validation, other.table_rows.validation)
 
 
 @pytest.mark.parametrize(
@@ -207,8 +200,9 @@ def test_validation_rows_are_stratified():
         ([*[7] * 5, *[0, 1] * 100], 0.05, "labels", "[data] validation_size", "7", "no validation row"),
     ],
 )
-def test_validation_sides_without_a_class(label, share, code, field, value, about):
-    check_refusal(make_job({"validation_size": share}), rows(len(label), label=label), code, field, value, about)
+def test_published_sides_without_a_class(label, share, code, field, value, about):
+    job = make_job({"validation_size": share, "split": "reference"})
+    check_refusal(job, rows(len(label), label=label), code, field, value, about)
 
 
 def test_a_share_of_one_row_leaves_no_row():

@@ -22,6 +22,7 @@ from labelward.errors import (
     Code,
     DataError,
     EncryptionError,
+    FileFormatError,
     InputError,
     JobError,
     LabelwardError,
@@ -29,6 +30,7 @@ from labelward.errors import (
     PolicyError,
 )
 from labelward.evaluate.audit import audit
+from labelward.evaluate.private_seeds import PRIVATE_FILE
 from labelward.evaluate.results import ResultRow, read_rows, read_run
 from labelward.job import Job, load_job
 from labelward.messages.tree import LevelSums, TreeRows
@@ -67,7 +69,7 @@ def test_one_row_for_each_seed_variant_attacker_and_attack(finished: Finished) -
         for seed in (1, 2)
         for defense in defenses
         for party in ("telco", "shop")
-        for attack in ("clustering", "id2graph")
+        for attack in ("clustering", "id2graph", "split-posterior")
     }
     assert found == wanted
     assert len(rows) == len(wanted)
@@ -157,9 +159,11 @@ def test_details_say_what_each_party_could_have_seen(finished: Finished) -> None
     assert details.key.insecure == ("plain engine",)
     assert details.test_rows == 114
     assert {(each.party, each.attack["kind"]) for each in details.attacks} == {
-        (party, attack) for party in ("telco", "shop") for attack in ("clustering", "id2graph")
+        (party, attack) for party in ("telco", "shop") for attack in ("clustering", "id2graph", "split-posterior")
     }
-    assert all(each.auxiliary == {"classes": 2} for each in details.attacks)
+    for each in details.attacks:
+        counts = {"rows of each class": [212, 357]} if each.attack["kind"] == "split-posterior" else {}
+        assert each.auxiliary == {"classes": 2, **counts}
     defended = read_run(out, [{"kind": "id-lmid", "xi": 0.4}], 1)
     assert defended is not None
     assert {"kind": "id-lmid", "xi": 0.4}.items() <= defended.applied[0].items()
@@ -212,12 +216,53 @@ def test_a_finished_audit_is_left_as_it_is(finished: Finished, job: Jobs) -> Non
     assert snapshot(out) == before
 
 
-def test_an_audit_without_attacks_has_a_row_for_each_training(job: Jobs, tmp_path: Path) -> None:
+def test_an_audit_without_attacks_has_those_that_stand_in_every_audit(job: Jobs, tmp_path: Path) -> None:
     rows = audit(job(attack=None, defense=None), tmp_path / "out")
+    assert [(row.seed, row.party, row.attack["kind"]) for row in rows if row.attack] == [
+        (seed, party, "split-posterior") for seed in (1, 2) for party in ("telco", "shop")
+    ]
+
+
+def test_an_audit_of_quantities_without_attacks_has_a_row_for_each_training(job: Jobs, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    values = np.random.default_rng(0).normal(size=(60, 4))
+    np.savetxt(table, values, delimiter=",", header="a,b,c,label", comments="")
+    data = {"table": str(table), "label": "label", "task": "regression"}
+    parties = {"active": ["a"], "telco": ["b", "c"]}
+    rows = audit(job(data=data, parties=parties, attack=None, defense=None), tmp_path / "out")
     assert [(row.seed, row.party, row.attack, row.leakage) for row in rows] == [
         (1, None, None, None),
         (2, None, None, None),
     ]
+
+
+def test_the_sides_are_those_of_the_private_seeds_and_can_be_repeated(
+    finished: Finished, job: Jobs, tmp_path: Path
+) -> None:
+    out, _ = finished
+    one = job(attack=None, defense=None, run={"seeds": [1]})
+    text = (out / PRIVATE_FILE).read_text()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / PRIVATE_FILE).write_text(text.replace("00" * 32, "01" * 32))
+    audit(one, tmp_path / "again", repeat=[out])
+    audit(one, tmp_path / "moved", repeat=[tmp_path / "other"])
+    truth = [(folder / "data" / "1" / "truth.parquet").read_bytes() for folder in (out, tmp_path / "again")]
+    assert truth[0] == truth[1] != (tmp_path / "moved" / "data" / "1" / "truth.parquet").read_bytes()
+    assert (out / PRIVATE_FILE).stat().st_mode & 0o777 == 0o600
+    with refused(OutputError, "other-run", field=str(tmp_path / "again")):
+        audit(one, tmp_path / "again", repeat=[tmp_path / "other"])
+    with refused(FileFormatError, "not-found", field=str(tmp_path / PRIVATE_FILE)):
+        audit(one, tmp_path / "new", repeat=[tmp_path])
+
+
+def test_an_audit_of_a_version_that_told_the_labels_does_not_go_on(job: Jobs, tmp_path: Path) -> None:
+    one = job(attack=None, defense=None, run={"seeds": [1]})
+    rows = audit(one, tmp_path / "out")
+    (tmp_path / "out" / PRIVATE_FILE).unlink()
+    with refused(OutputError, "other-run", field=str(tmp_path / "out")):
+        audit(one, tmp_path / "out")
+    assert read_rows(tmp_path / "out") == rows
+    assert audit(one, tmp_path / "out", force=True)
 
 
 KILLED = """
@@ -273,7 +318,7 @@ def test_ctrl_c_passes_through_and_keeps_what_is_finished(finished: Finished, jo
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         audit(job(), out, watch=interrupt)
-    assert without_seconds(read_rows(out)) == without_seconds(finished[1][:8])
+    assert without_seconds(read_rows(out)) == without_seconds(finished[1][:12])
     assert without_seconds(audit(job(), out)) == without_seconds(finished[1])
 
 
@@ -283,7 +328,7 @@ def test_progress_counts_runs_trees_and_attacks(job: Jobs, tmp_path: Path) -> No
     assert told[0] == ("runs", 0, 1, "no defense, seed 3")
     assert told[-1] == ("runs", 1, 1, "")
     assert [news[1:3] for news in told if news[0] == "trees"] == [(0, 2), (1, 2), (2, 2)]
-    assert [news[1:3] for news in told if news[0] == "attacks"] == [(0, 4), (1, 4), (2, 4), (3, 4)]
+    assert [news[1:3] for news in told if news[0] == "attacks"] == [(done, 6) for done in range(6)]
 
 
 IN_USE = """
@@ -311,7 +356,7 @@ class TestOutputFolder:
                 command = [sys.executable, "-c", IN_USE, job_file, out, force]
                 told.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
-        assert len(audit(small, out, watch=again)) == 2
+        assert len(audit(small, out, watch=again)) == 4
         assert len(told) == 1
         assert told[0].startswith(f"locked {out} ")
         assert f"process {os.getpid()}" in told[0]
@@ -319,7 +364,7 @@ class TestOutputFolder:
 
     def test_a_lock_that_a_killed_audit_left_is_no_obstacle(self, job: Jobs, tmp_path: Path) -> None:
         (tmp_path / ".lock").write_text("1")
-        assert len(audit(job(defense=None, attack=None), tmp_path)) == 2
+        assert len(audit(job(defense=None, attack=None), tmp_path)) == 4
 
     def test_a_folder_within_another_audit_s_is_refused(self, finished: Finished, job: Jobs) -> None:
         out, _ = finished
@@ -340,7 +385,7 @@ class TestOutputFolder:
         audit(job(defense=None, attack=None), out)
         (out / "notes.txt").write_text("mine")
         rows = audit(job(defense=None, attack=None, run={"seeds": [4]}), out, force=True)
-        assert [row.seed for row in rows] == [4]
+        assert [row.seed for row in rows] == [4, 4]
         assert sorted(path.name for path in (out / "data").iterdir()) == ["4"]
         assert (out / "notes.txt").read_text() == "mine"
 
@@ -355,7 +400,7 @@ class TestOutputFolder:
         assert snapshot(tmp_path) == before
 
     def test_an_empty_folder_is_taken(self, job: Jobs, tmp_path: Path) -> None:
-        assert len(audit(job(defense=None, attack=None), tmp_path)) == 2
+        assert len(audit(job(defense=None, attack=None), tmp_path)) == 4
 
     def test_a_file_in_the_way(self, job: Jobs, tmp_path: Path) -> None:
         file = tmp_path / "file"
@@ -607,4 +652,4 @@ def test_the_largest_numbers_that_tables_let_through(job: Jobs, tmp_path: Path) 
     np.savetxt(table, rows, delimiter=",", header="a,b,c,d,label", comments="")
     data = {"table": str(table), "label": "label", "partition": "importance"}
     found = audit(job(data=data, parties={"active": 0, "telco": 1.0}, defense=None), tmp_path / "out")
-    assert len(found) == 4
+    assert len(found) == 6

@@ -15,6 +15,7 @@ from labelward.evaluate.audit import audit
 from labelward.evaluate.kinds import make_programs
 from labelward.evaluate.train import train
 from labelward.job import Job, parse_job
+from labelward.rng import PrivateSeed
 from refusals import refused
 
 
@@ -44,7 +45,7 @@ def test_no_rehearsal_without_the_data_of_all(job: Job, tmp_path: Path) -> None:
 
 def test_the_active_party_checks_for_peers_whose_data_it_has_not(job: Job) -> None:
     """Without columns of its own it can grow no local tree; with the names of its peers the rest passes."""
-    data, programs = own_rehearsal(job, load_own(job, "bank"), 1), make_programs(job.model)
+    data, programs = own_rehearsal(job, load_own(job, "bank"), 1, PrivateSeed(bytes(32))), make_programs(job.model)
     programs.check(data, (), passive=["telco"])
     with refused(PolicyError, "inapplicable", field="defense 'local-trees'"):
         programs.check(data, (LocalTrees(count=1),), passive=["telco"])

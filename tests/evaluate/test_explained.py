@@ -190,6 +190,6 @@ def test_it_can_be_left_out_and_trees_have_none(
 ) -> None:
     made = job(model={**NET, "epochs": 1}, encryption=None, defense=None, attack=None, run={"seeds": [1]})
     audit(made, tmp_path / "out", explained=False)
-    assert len(read_rows(tmp_path / "out")) == 1
+    assert len(read_rows(tmp_path / "out")) == 2
     assert not list(tmp_path.rglob(EXPLANATIONS_FILE))
     assert not list(finished[0].rglob(EXPLANATIONS_FILE))

@@ -68,8 +68,7 @@ def changed(table: Path, folder: Path, change: Callable[[pa.Table], pa.Table]) -
     [
         ({"test_size": 0.5}, ("test_size",), "0.2, not 0.5"),
         ({"validation_size": 0.25}, ("validation_size",), "0.0, not 0.25"),
-        ({"split": "reference"}, ("split",), "'random', not 'reference'"),
-        ({"split": "reference", "test_size": 0.3}, ("split", "test_size"), "0.2, not 0.3"),
+        ({"test_size": 0.3, "validation_size": 0.1}, ("test_size", "validation_size"), "0.2, not 0.3"),
     ],
 )
 def test_another_split(

@@ -155,7 +155,7 @@ def test_the_upper_bound_says_of_each_row_what_others_labels_tell():
     for signal in (0.0, 3.0):
         x = rng.normal(size=(400, 2)) + signal * labels[:, None]
         own = Own(features=x, columns=["a", "b"], untrained=bottom, outside=x[:50])
-        guess = all_labels(PassiveCompletion(), own, labels, folds=2, rng=np.random.default_rng(1))
+        guess = all_labels(PassiveCompletion(), own, labels, classes=2, folds=2, rng=np.random.default_rng(1))
         accuracies.append(np.mean(guess.values == labels))
         assert len(guess.outside.values) == 50
     assert abs(accuracies[0] - 0.5) < 0.1  # four standard errors
@@ -202,6 +202,6 @@ def test_the_upper_bound_takes_classes_of_a_single_row():
     x, labels = np.random.default_rng(1).normal(size=(60, 2)), np.arange(60) % 2
     labels[7] = 2
     own = Own(features=x, columns=["a", "b"], untrained=lambda: torch.nn.BatchNorm1d(2))
-    guess = all_labels(PassiveCompletion(), own, labels, folds=3, rng=np.random.default_rng(1))
+    guess = all_labels(PassiveCompletion(), own, labels, classes=3, folds=3, rng=np.random.default_rng(1))
     assert guess.scores.shape == (60, 3)
     assert guess.outside is None

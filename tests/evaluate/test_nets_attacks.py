@@ -31,6 +31,7 @@ from labelward.party.view import View
 from labelward.protocols.splitnn.share import NetShare
 from labelward.report.page import write_report
 from refusals import refused
+from standing import listed
 
 torch.set_num_threads(1)  # sums of several threads round differently; a rehearsal's parties share the cores
 
@@ -71,7 +72,7 @@ def leak(row: ResultRow) -> dict[str, Any]:
 
 def test_each_attack_has_a_row_with_what_it_is_compared_with(nets: Finished) -> None:
     _, rows = nets
-    assert len(rows) == 8
+    assert len(listed(rows)) == 8
     for kind in ("passive-completion", "active-completion"):
         found = leak(attacked(rows, kind))
         assert found["primary"] == "accuracy"
@@ -285,7 +286,8 @@ def test_only_the_parties_that_are_named_attack(job: Callable[..., Job], tmp_pat
     parties = {"active": 0.4, "party2": 0.3, "telco": 0.3}
     made = job(**{**JOB, "parties": parties, "defense": None, "attack": [{"kind": "active-completion", **COMPLETION}]})
     rows = audit(made, tmp_path / "out", attackers=("telco",), explained=False)
-    assert [row.party for row in rows if row.attack] == ["telco"]
+    assert [row.party for row in listed(rows)] == ["telco"]
+    assert {row.party for row in rows} == {"telco"}
     runs = {path.name for path in (tmp_path / "out" / "runs" / "none").iterdir()}
     assert runs == {"1", f"1-{SLUG}"}
 
@@ -305,7 +307,7 @@ def test_baselines_are_learned_once_for_attacks_that_know_the_same_rows(
     made = job(**{**JOB, "defense": None, "attack": attacks, "leakage": {"upper_bound": False}})
     rows = audit(made, tmp_path / "out", explained=False)
     assert learned == [10, 20]
-    first, second, third = (leak(row)["beside"]["logistic"] for row in rows)
+    first, second, third = (leak(row)["beside"]["logistic"] for row in listed(rows))
     assert first == second != third
 
 

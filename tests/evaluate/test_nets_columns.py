@@ -18,6 +18,7 @@ from labelward.evaluate.kinds import make_programs
 from labelward.job import DataSection, Job, Kind, LeakageSection, PartySection, RunSection
 from labelward.protocols.splitnn.models import ModelSpec, build
 from refusals import refused
+from standing import listed
 
 ROWS = 48
 
@@ -68,7 +69,7 @@ def test_an_audit_takes_them(
     values = draw.integers(0, int(top) + 1, (ROWS, 2 * count)).astype(np.float64)
     table = {f"c{at}": values[:, at] for at in range(2 * count)}
     pq.write_table(pa.table({**table, "label": np.arange(ROWS) % 2}), folder / "table.parquet")
-    (row,) = audit(_job(str(folder / "table.parquet"), model, count), folder / "out")
+    (row,) = listed(audit(_job(str(folder / "table.parquet"), model, count), folder / "out"))
     assert row.leakage is not None
     assert 0 <= row.leakage["accuracy"] <= 1  # type: ignore[operator]
     assert set(row.leakage["beside"]) == {"logistic", "boosted"}  # type: ignore[arg-type]

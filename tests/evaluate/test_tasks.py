@@ -27,6 +27,7 @@ from labelward.job import Job, Kind
 from labelward.party.view import View
 from labelward.protocols.tree.share import ModelShare
 from refusals import refused
+from standing import listed
 
 Make = Callable[..., Job]
 ROWS = 260
@@ -91,13 +92,13 @@ def test_an_audit_is_lossless_and_done_once(make: Make, tmp_path: Path, label: s
     assert audit(chosen, tmp_path) == rows
     best = rows[0].utility["primary"]
     assert best == ("rmse" if label in ("value", "count") else "auc")
-    for row in rows:
+    for row in listed(rows):
         metrics = {name: value for name, value in row.utility.items() if name not in ("alone", "joined", "primary")}
         assert metrics == row.utility["joined"]
         assert row.leakage is not None
         assert row.leakage["primary"] == "v_measure"
         assert ("r2" in row.leakage) == (best == "rmse")
-    clustered, attacked = (row.leakage or {} for row in rows)
+    clustered, attacked = (row.leakage or {} for row in listed(rows))
     assert {name: clustered[name] for name in ("v_measure", "ari")}.items() <= clustered["without_view"].items()  # type: ignore[union-attr]
     assert attacked["v_measure"] > attacked["without_view"]["v_measure"]  # type: ignore[call-overload,index]
 

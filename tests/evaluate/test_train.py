@@ -22,6 +22,7 @@ from labelward.data import prepare
 from labelward.errors import DataError, FileFormatError, JobError, OutputError
 from labelward.evaluate.kinds import completed, make_programs
 from labelward.evaluate.predict import predict
+from labelward.evaluate.private_seeds import PRIVATE_FILE
 from labelward.evaluate.train import TrainedModel, train
 from labelward.evaluate.utility import scores
 from labelward.job import Job
@@ -96,7 +97,9 @@ def trained(own_tables: Job, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 def test_it_leaves_views_shares_and_the_job(trained: tuple[Path, TrainedModel]) -> None:
     out, model = trained
-    assert sorted(path.name for path in out.iterdir()) == ["active", "job.toml", "telco", "training.json"]
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        ["active", "job.toml", PRIVATE_FILE, "telco", "training.json"]
+    )
     assert View.load(out / "telco" / "view").party == "telco"
     assert model.parties == ("active", "telco")
     assert (model.seed, model.variant) == (5, "none")
@@ -195,7 +198,9 @@ class TestBadInput:
         assert [path.name for path in out.parent.iterdir()] == [side.name]
         assert stat.S_IMODE(side.stat().st_mode) == 0o700
         train(own_tables, out, seed=1)
-        assert sorted(path.name for path in out.iterdir()) == ["active", "job.toml", "telco", "training.json"]
+        assert sorted(path.name for path in out.iterdir()) == sorted(
+            ["active", "job.toml", PRIVATE_FILE, "telco", "training.json"]
+        )
         assert [path.name for path in out.parent.iterdir()] == ["out"]
         assert stat.S_IMODE((out / "job.toml").stat().st_mode) == 0o600
 
@@ -221,7 +226,9 @@ class TestBadInput:
             train(other, out, seed=1, force=True)
         (out / "shop").rmdir()
         train(other, out, seed=1, force=True)
-        assert sorted(path.name for path in out.iterdir()) == ["active", "job.toml", "shop", "training.json"]
+        assert sorted(path.name for path in out.iterdir()) == sorted(
+            ["active", "job.toml", PRIVATE_FILE, "shop", "training.json"]
+        )
 
     def test_the_folder_of_an_audit_is_not_replaced(self, finished: tuple[Path, object], own_tables: Job) -> None:
         with refused(OutputError, "foreign", field=str(finished[0])):

@@ -32,6 +32,7 @@ class Own:
             part encodes the columns.
         untrained: returns a fresh copy of the same bottom model as it was before training.
         outside: the same columns of rows that the model was not trained on, which the party holds too; None: of none.
+        other_runs: what the same party saw in other runs over the same rows, such as those of other seeds.
     """
 
     features: NDArray[Any]
@@ -40,6 +41,7 @@ class Own:
     bottom: Callable[[], Any] | None = None
     untrained: Callable[[], Any] | None = None
     outside: NDArray[Any] | None = None
+    other_runs: Sequence[View] = ()
 
     def numbers(self) -> NDArray[np.float64]:
         """Return float64 [rows, wide] without gaps, for attacks that measure distances.
@@ -62,11 +64,13 @@ class Aux:
         classes: number of classes; where the labels are quantities, of the bins of like size that they are cut into.
         known_rows: int64 [k]: positions of training rows whose labels the attacker is told; none is scored.
         known_labels: int64 [k]: the class numbers of these rows.
+        class_counts: int64 [classes]: how many rows each class has, all sides together; None: not known.
     """
 
     classes: int
     known_rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     known_labels: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    class_counts: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +113,16 @@ class Attack(ABC):
     def labels_needed(self) -> int:
         """How many training rows' labels the attacker must be told."""
         return 0
+
+    @property
+    def needs_class_counts(self) -> bool:
+        """Whether the attacker must be told how many rows each class has; so it cannot guess at quantities."""
+        return False
+
+    @property
+    def reads_other_runs(self) -> bool:
+        """Whether it gains from what the party saw in other runs over the same rows."""
+        return False
 
     @property
     def reads_arrays(self) -> bool:

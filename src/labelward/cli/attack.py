@@ -34,6 +34,10 @@ def attack(
     model: Annotated[
         Path | None, typer.Option(help="The folder of the party's model share; that beside the view, if there is one.")
     ] = None,
+    other_view: Annotated[
+        list[Path] | None,
+        typer.Option(help="A view of the same party in another run over the same rows, such as one of another seed."),
+    ] = None,
     incomplete: Annotated[bool, typer.Option("--incomplete", help="Attack a view that was cut off, too.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
@@ -62,7 +66,7 @@ def attack(
         seed=seed,
         id_column=id_column,
         incomplete=incomplete,
-        told=Told(known=known, label=label, bottoms=bottoms_of(view_dir, model)),
+        told=Told(known=known, label=label, other_runs=tuple(other_view or ()), bottoms=bottoms_of(view_dir, model)),
     )
     about = {"attack": {"kind": attack} | parameters, "party": view.party, "seed": seed, "classes": classes}
     rows, _, names = (None, None, ()) if known is None else read_known(known, ids, label, id_column)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labelward.cli._guard import end, naming
+from labelward.cli._options import Repeat
 from labelward.cli._output import insecure_warning, print_json, warn
 from labelward.cli._progress import Board
 from labelward.cli._summary import as_json, print_summary
@@ -31,6 +32,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stder
 def audit(
     job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What to train, defend and attack.")],
     out: Annotated[Path, typer.Option(help="The folder for results; an unfinished run of the same job goes on there.")],
+    repeat: Repeat = None,
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -39,7 +41,7 @@ def audit(
     from labelward.job import load_job
 
     with naming(job_file):
-        _audit(load_job(job_file), out, force=force, json=json, quiet=quiet)
+        _audit(load_job(job_file), out, repeat=repeat or (), force=force, json=json, quiet=quiet)
 
 
 def demo(
@@ -81,13 +83,13 @@ def demo_job(*, small: bool) -> Job:
     return replace(job, model=model, defenses=job.defenses[:1], run=replace(job.run, seeds=job.run.seeds[:1]))
 
 
-def _audit(job: Job, out: Path, *, force: bool, json: bool, quiet: bool) -> None:
+def _audit(job: Job, out: Path, *, repeat: Sequence[Path] = (), force: bool, json: bool, quiet: bool) -> None:
     insecure_warning(insecure_reasons(job))
     from labelward.evaluate.audit import audit as run_audit
 
     try:
         with Board("starting", quiet=quiet) as board:
-            rows = run_audit(job, out, force=force, watch=board)
+            rows = run_audit(job, out, force=force, watch=board, repeat=repeat)
         page = _written(out)
     except KeyboardInterrupt:
         from labelward.evaluate.results import RESULTS_FILE

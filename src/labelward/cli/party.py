@@ -12,6 +12,7 @@ import typer
 
 from labelward.cli._events import Journal
 from labelward.cli._guard import LARGEST_SEED, end, naming, refuse_existing
+from labelward.cli._options import Repeat
 from labelward.cli._output import counted, warn
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def party(
     defense: Annotated[
         str | None, typer.Option(help="At the active party: which variant, where the job has several.")
     ] = None,
+    repeat: Repeat = None,
     force: Annotated[bool, typer.Option("--force", help="Throw away what another run left there.")] = False,
     rows: Annotated[
         Path | None,
@@ -68,7 +70,8 @@ def party(
             _predict(job, name, folder, (rows, predictions), mode, journal)
             return
         chosen = job.run.seeds[0] if seed is None else seed
-        _train(job, name, folder, journal, seed=chosen, variant=defense, force=force)
+        again = tuple(repeat or ())
+        _train(job, name, folder, journal, seed=chosen, variant=defense, repeat=again, force=force)
 
 
 def _predict(
@@ -88,7 +91,17 @@ def _predict(
     typer.echo(f"predicted {counted(number, 'row')}" if out is None else f"wrote {out}")
 
 
-def _train(job: Job, name: str, folder: Path, journal: Journal, *, seed: int, variant: str | None, force: bool) -> None:
+def _train(
+    job: Job,
+    name: str,
+    folder: Path,
+    journal: Journal,
+    *,
+    seed: int,
+    variant: str | None,
+    repeat: tuple[Path, ...],
+    force: bool,
+) -> None:
     """Take part in the training, and say what it came to."""
     from labelward.cli.audit import unless_missing
     from labelward.evaluate.network import join
@@ -102,6 +115,7 @@ def _train(job: Job, name: str, folder: Path, journal: Journal, *, seed: int, va
         seed=seed,
         join=join,
         variant=variant,
+        repeat=repeat,
         force=force,
         log=journal,
         progress=journal.progress,

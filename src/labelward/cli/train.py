@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from labelward.cli._guard import LARGEST_SEED, end, naming, refuse_existing
+from labelward.cli._options import Repeat
 from labelward.cli._output import counted, insecure_warning, warn
 from labelward.cli._progress import Board
 from labelward.cli._tables import parties_in, tables_of
@@ -34,6 +35,7 @@ def train(
         Path | None,
         typer.Option("--continue", metavar="RUN_DIR", help="Grow the job's trees on top of this trained model."),
     ] = None,
+    repeat: Repeat = None,
     force: Annotated[bool, typer.Option("--force", help="Throw away what an earlier training left there.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
 ) -> None:
@@ -57,6 +59,7 @@ def train(
                 force=force,
                 watch=board,
                 earlier=earlier,
+                repeat=repeat or (),
             )
     except KeyboardInterrupt:
         begin = f"; begin again with --force, since {out} exists" if out.exists() else ""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import DataError
 from labelward.job import Job
+from labelward.rng import PrivateSeed
 
 from . import catalogue
 from .encode import coding, encode_sides
@@ -37,6 +38,7 @@ class PartyData:
             validation rows, so that a test row may have the code -1 of a category that training never met.
         monotone: for some columns (by position) 1 or -1: predictions may only rise, or fall, with the column.
         dates: names of the columns that hold dates or times.
+        private: what it draws from where others must not be able to repeat the draw.
     """
 
     name: str
@@ -47,6 +49,7 @@ class PartyData:
     categories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     monotone: Mapping[int, int] = field(default_factory=dict)
     dates: frozenset[str] = frozenset()
+    private: PrivateSeed = field(default_factory=PrivateSeed.drawn, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,10 +73,12 @@ class Rehearsal:
         train_labels: int64[n], what attacks guess: positions in ``classes``; for regression the bin of each quantity
             among bins of equal numbers of training rows (:func:`~labelward.data.labels.label_bins`).
         test_labels: int64[m].
-        train_ids: text[n]: the ids, or the row numbers of the table counted from 0.
+        train_ids: text[n]: the ids, or the row numbers of the table counted from 0; with the published split those of
+            the cut tables, training rows first.
         validation_ids: text[v].
         test_ids: text[m].
-        split: where these rows stand among all rows in order.
+        split: where these rows stand among all rows in the order that the parties share.
+        table_rows: where they stand in the common table, or among the active party's rows sorted by id.
     """
 
     name: str
@@ -93,6 +98,7 @@ class Rehearsal:
     validation_ids: NDArray[np.str_]
     test_ids: NDArray[np.str_]
     split: Split
+    table_rows: Split
 
     @property
     def ids(self) -> NDArray[np.str_]:
@@ -145,7 +151,13 @@ def _usual_task(table: str | None) -> str:
     return "classification" if entry is None else entry.task
 
 
-def make_party(job: Job, name: str, held: tuple[pa.Table, Sequence[str], Mapping[str, int]], sides: Split) -> PartyData:
+def make_party(
+    job: Job,
+    name: str,
+    held: tuple[pa.Table, Sequence[str], Mapping[str, int]],
+    sides: Split,
+    private: PrivateSeed,
+) -> PartyData:
     """Return what a party holds of a table.
 
     Args:
@@ -153,6 +165,7 @@ def make_party(job: Job, name: str, held: tuple[pa.Table, Sequence[str], Mapping
         name: of the party.
         held: the table, the party's columns of it, and the directions of those that are constrained.
         sides: positions of rows in the table.
+        private: the party's own.
 
     Raises:
         DataError: a column or value cannot be used, a passive party holds no column at all, or a constrained column
@@ -184,6 +197,7 @@ def make_party(job: Job, name: str, held: tuple[pa.Table, Sequence[str], Mapping
         categories={known.names.index(column): names for column, names in known.categories.items()},
         monotone={known.names.index(column): direction for column, direction in directions.items()},
         dates=known.dates or frozenset(),
+        private=private,
     )
 
 
@@ -213,6 +227,10 @@ def make_rehearsal(
         if len(rows) and not weights[rows].any():
             raise DataError(f"every {name} row has weight 0", code="rows", field=named[1], value=name)
     values, bins = targets.values.astype(np.float64), targets.values
+    if targets.classes and len(np.unique(values[sides.train])) == 1:
+        only = targets.classes[int(values[sides.train][0])]
+        reason = f"every training row has class {only!r}; there is nothing to learn"
+        raise DataError(reason, code="labels", field=named[1], value=only)
     if targets.task == "regression":
         learned = values[sides.train]
         if (learned == learned[0]).all():
@@ -240,5 +258,13 @@ def make_rehearsal(
         train_ids=ids[sides.train],
         validation_ids=ids[sides.validation],
         test_ids=ids[sides.test],
-        split=sides if job.data.id is None or job.data.table is None else sides.among(ids),
+        split=_among_shared(job, ids, sides),
+        table_rows=sides,
     )
+
+
+def _among_shared(job: Job, ids: NDArray[np.str_], sides: Split) -> Split:
+    """Return where the rows of each side stand in the order that all parties share."""
+    if job.data.split == "reference":
+        return sides.in_order()
+    return sides if job.data.id is None or job.data.table is None else sides.among(ids)

@@ -1,13 +1,13 @@
 """Parties with a table each: all of them in a rehearsal, or the one whose table is here in a run over a network.
 
 What a party holds is the same either way, for the same tables and seed: rows are put in the order of their ids, the
-active party draws the sides of the rows by its labels, and each party encodes its columns by the training and
+active party draws the sides of the rows from its private seed, and each party encodes its columns by the training and
 validation rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import DataError, JobError
 from labelward.job import Job, PartySection
+from labelward.rng import PrivateSeed
 
 from .constraints import own_constraints
 from .held import PartyData, Rehearsal, make_party, make_rehearsal, read_targets
@@ -68,37 +69,41 @@ def sort_own(party: PartySection, table: pa.Table) -> OwnTable:
     return OwnTable(party=party, table=table.take(pa.array(order)), ids=ids[order])
 
 
-def own_party(job: Job, own: OwnTable, split: Split) -> PartyData:
+def own_party(job: Job, own: OwnTable, split: Split, private: PrivateSeed) -> PartyData:
     """Return what a party holds, once it knows the sides of its rows.
 
     Args:
         job: as the party has it; the tables of others play no part.
         own: its table.
         split: positions of the rows sorted by id, such as :meth:`Split.of` gives of what the active party told.
+        private: the party's own.
 
     Raises:
         DataError: names column and row of what cannot be used.
     """
     columns = own_columns(job, own.party, own.table)
     (directions,) = own_constraints([own.party], [columns])
-    return make_party(job, own.party.name, (own.table, columns, directions), split)
+    return make_party(job, own.party.name, (own.table, columns, directions), split, private)
 
 
-def own_rehearsal(job: Job, own: OwnTable, seed: int) -> Rehearsal:
+def own_rehearsal(job: Job, own: OwnTable, seed: int, private: PrivateSeed) -> Rehearsal:
     """Return what the active party knows for a seed: of all parties it holds itself alone, and it draws the sides.
 
     Args:
         job: as the active party has it.
         own: the active party's table.
         seed: of the run.
+        private: the active party's own, from which it draws the sides.
 
     Raises:
         DataError: names column and row of what cannot be used.
     """
-    return _rehearsal(job, own.name, [own], seed)
+    return _rehearsal(job, own.name, [own], seed, {own.party.name: private})
 
 
-def joint_rehearsal(job: Job, name: str, owns: Sequence[OwnTable], seed: int) -> Rehearsal:
+def joint_rehearsal(
+    job: Job, name: str, owns: Sequence[OwnTable], seed: int, private: Mapping[str, PrivateSeed]
+) -> Rehearsal:
     """Return what all parties hold for a seed.
 
     Args:
@@ -106,6 +111,7 @@ def joint_rehearsal(job: Job, name: str, owns: Sequence[OwnTable], seed: int) ->
         name: what results call the data set.
         owns: each party's table, in the order of the job's parties.
         seed: of the run.
+        private: of each party.
 
     Raises:
         DataError: parties hold different rows, or a column twice; or names what cannot be used.
@@ -116,10 +122,12 @@ def joint_rehearsal(job: Job, name: str, owns: Sequence[OwnTable], seed: int) ->
     held = [own_columns(job, own.party, own.table) for own in owns]
     refuse_overlap(job, held)
     own_constraints(job.parties, held)  # of all parties at once, so that a message names who holds a column
-    return _rehearsal(job, name, owns, seed)
+    return _rehearsal(job, name, owns, seed, private)
 
 
-def _rehearsal(job: Job, name: str, owns: Sequence[OwnTable], seed: int) -> Rehearsal:
+def _rehearsal(
+    job: Job, name: str, owns: Sequence[OwnTable], seed: int, private: Mapping[str, PrivateSeed]
+) -> Rehearsal:
     first = owns[0]
     if first.party.label is None:
         raise DataError(
@@ -129,7 +137,7 @@ def _rehearsal(job: Job, name: str, owns: Sequence[OwnTable], seed: int) -> Rehe
         )
     place = f"party {first.party.name!r}"
     targets = read_targets(job, first.table, (first.party.label, first.party.weight), place)
-    split = split_rows(job.data, seed, targets.values, targets.classes)
-    parties = tuple(own_party(job, own, split) for own in owns)
+    split = split_rows(job.data, seed, len(targets.values), private[first.party.name])
+    parties = tuple(own_party(job, own, split, private[own.party.name]) for own in owns)
     where = f"{place}, label column {first.party.label!r}"
     return make_rehearsal(job, (name, where), parties, targets, first.ids, split)

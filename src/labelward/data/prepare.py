@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -12,13 +12,14 @@ import pyarrow as pa
 from labelward.errors import JobError
 from labelward.job import Job
 from labelward.job.sections import is_path
+from labelward.rng import PrivateSeed
 
 from . import catalogue
 from .constraints import common_constraints
 from .held import Rehearsal, make_party, make_rehearsal, read_targets
 from .own import joint_rehearsal, sort_own
 from .partition import assign_columns, importance
-from .rows import split_rows
+from .rows import published_split, split_rows
 from .tables import read_ids, read_table
 
 __all__ = ["Source", "load_source", "prepare"]
@@ -61,37 +62,50 @@ def load_source(job: Job) -> Source:
     return Source(name=PurePath(job.active.table or "").stem, tables=tables)
 
 
-def prepare(job: Job, seed: int, source: Source | None = None) -> Rehearsal:
+def prepare(
+    job: Job, seed: int, source: Source | None = None, *, private: Mapping[str, PrivateSeed] | None = None
+) -> Rehearsal:
     """Return all parties' data for one seed.
 
-    ``split = "random"`` draws stratified test rows and shuffles columns from generators of the seed. ``"reference"``
-    repeats the draws of the published figures: ``train_test_split(random_state=seed)`` and Python's
-    ``random.Random(seed).sample``, whose head is the active party's.
+    ``split = "random"`` draws test rows from the label holder's private seed and shuffles columns by a generator of the
+    seed. ``"reference"`` repeats the draws of the published figures: ``train_test_split(random_state=seed)`` and
+    Python's ``random.Random(seed).sample``, whose head is the active party's; the parties' tables are then cut before
+    they get them, and their rows numbered anew.
 
     Args:
         job: the job.
-        seed: one of its seeds; a pure function of job, table and seed.
+        seed: one of its seeds; a pure function of job, table, seed and private seeds.
         source: the tables, where they are at hand already; else they are read.
+        private: by party what it draws privately from; a party that is not named draws anew.
 
     Raises:
         DataError: names table, column and what is wrong.
     """
     source = load_source(job) if source is None else source
+    own = {party.name: (private or {}).get(party.name) or PrivateSeed.drawn() for party in job.parties}
     if job.data.table is None:
         tables = zip(job.parties, source.tables, strict=True)
-        return joint_rehearsal(job, source.name, [sort_own(party, table) for party, table in tables], seed)
-    return _from_common_table(job, seed, source)
+        return joint_rehearsal(job, source.name, [sort_own(party, table) for party, table in tables], seed, own)
+    return _from_common_table(job, seed, source, own)
 
 
-def _from_common_table(job: Job, seed: int, source: Source) -> Rehearsal:
+def _from_common_table(job: Job, seed: int, source: Source, private: Mapping[str, PrivateSeed]) -> Rehearsal:
     table, place = source.tables[0], f"table {source.name!r}"
     targets = read_targets(job, table, (job.data.label or "", job.data.weight), place)
-    sides = split_rows(job.data, seed, targets.values, targets.classes)
-    if job.data.id is None:
-        ids = np.arange(table.num_rows).astype(np.str_)
+    published = job.data.split == "reference"
+    if published:
+        sides = published_split(job.data, seed, targets.values, targets.classes)
     else:
+        sides = split_rows(job.data, seed, len(targets.values), private[job.active.name])
+    if job.data.id is not None:
         ids = read_ids(table, job.data.id, place)
         sides = sides.sorted_by(ids)
+    elif published:  # nobody may know which row of the published table a row of a cut table was
+        ids = np.empty(table.num_rows, dtype=f"<U{len(str(table.num_rows))}")
+        for (_, rows), (_, numbers) in zip(sides.named(), sides.in_order().named(), strict=True):
+            ids[rows] = numbers.astype(np.str_)
+    else:
+        ids = np.arange(table.num_rows).astype(np.str_)
 
     def ranked(columns: Sequence[str]) -> list[str]:
         return importance(table, columns, sides.train, targets.values, targets.task, seed)
@@ -99,7 +113,7 @@ def _from_common_table(job: Job, seed: int, source: Source) -> Rehearsal:
     held = assign_columns(job, seed, table, ranked)
     constraints = common_constraints(job, table, held)
     parties = tuple(
-        make_party(job, party.name, (table, columns, directions), sides)
+        make_party(job, party.name, (table, columns, directions), sides, private[party.name])
         for party, columns, directions in zip(job.parties, held, constraints, strict=True)
     )
     return make_rehearsal(job, (source.name, f"{place}, label column {job.data.label!r}"), parties, targets, ids, sides)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 from labelward import rng
 from labelward.errors import DataError
 from labelward.job import DataSection
+from labelward.rng import PrivateSeed
 
-__all__ = ["Split", "split_rows"]
+__all__ = ["Split", "published_split", "split_rows"]
 
 Rows = NDArray[np.int64]
 
@@ -31,6 +33,12 @@ class Split:
         """Return the sides that two masks give, bool [rows], in the order of the rows."""
         train = ~(validation | test)
         return cls(train=np.flatnonzero(train), validation=np.flatnonzero(validation), test=np.flatnonzero(test))
+
+    def in_order(self) -> Split:
+        """Return sides of the same sizes that come one after the other, as in tables that are already cut."""
+        ends = np.cumsum([len(rows) for _, rows in self.named()])
+        train, validation, test = np.split(np.arange(ends[-1]), ends[:-1])
+        return Split(train=train, validation=validation, test=test)
 
     @property
     def total(self) -> int:
@@ -59,14 +67,38 @@ class Split:
         return (("train", self.train), ("validation", self.validation), ("test", self.test))
 
 
-def split_rows(data: DataSection, seed: int, labels: NDArray[Any], classes: Sequence[str]) -> Split:
-    """Draw the rows of each side by seed: the same share of each class, or any rows where there are no classes.
+def split_rows(data: DataSection, seed: int, rows: int, private: PrivateSeed) -> Split:
+    """Draw the rows of each side from the label holder's private seed; labels play no part.
 
-    Test rows first; validation rows from those that are left, so that asking for them changes no test row. Test rows of
-    the reference splits are those of the published figures, ``train_test_split(random_state=seed)``.
+    All parties learn the sides. A draw stratified by label would make them a function of the labels, and one from a
+    seed that all parties share would make that function public
+    (:class:`~labelward.attacks.split_posterior.SplitPosterior`). Test rows come first and validation rows next, so that
+    asking for validation rows changes no test row.
 
     Args:
-        data: shares and split.
+        data: shares of the sides.
+        seed: of the run; each seed is another draw.
+        rows: how many there are.
+        private: of the party that holds the labels.
+
+    Raises:
+        DataError: a side without rows.
+    """
+    order = private.learning(seed, 0, "sides").permutation(rows)
+    tested = _taken("test_size", data.test_size, rows)
+    watched = _taken("validation_size", data.validation_size, rows - tested) if data.validation_size else 0
+    test, validation, train = np.split(order, [tested, tested + watched])
+    return Split(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
+
+
+def published_split(data: DataSection, seed: int, labels: NDArray[Any], classes: Sequence[str]) -> Split:
+    """Return the sides with which reference figures were published: ``train_test_split(random_state=seed)``.
+
+    They are stratified by label and repeatable by all, so that a mask over the rows of the table would give the labels
+    away. They serve rehearsals only, in which the parties get tables that are already cut: see :meth:`Split.in_order`.
+
+    Args:
+        data: shares of the sides.
         seed: of the run.
         labels: of all rows: class numbers, or quantities.
         classes: names of the classes; empty for quantities.
@@ -74,12 +106,11 @@ def split_rows(data: DataSection, seed: int, labels: NDArray[Any], classes: Sequ
     Raises:
         DataError: too few rows for a side, or a side without a class.
     """
-    state = seed if data.split == "reference" else _state(seed, "rows")
     everything = np.arange(len(labels))
-    train, test = _halves("test_size", data.test_size, state, everything, labels, classes)
+    train, test = _halves("test_size", data.test_size, seed, everything, labels, classes)
     validation = train[:0]
     if data.validation_size:
-        state = _state(seed, "validation")
+        state = int(rng.learning(seed, "", 0, "validation").integers(2**31))
         train, validation = _halves("validation_size", data.validation_size, state, train, labels, classes)
     sides = Split(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
     for key, name, rows in (
@@ -98,8 +129,14 @@ def split_rows(data: DataSection, seed: int, labels: NDArray[Any], classes: Sequ
     return sides
 
 
-def _state(seed: int, purpose: str) -> int:
-    return int(rng.learning(seed, "", 0, purpose).integers(2**31))
+def _taken(key: str, share: float, rows: int) -> int:
+    """Return how many of the rows are set aside: at least the share, as scikit-learn rounds."""
+    count = math.ceil(share * rows)
+    if not 0 < count < rows:
+        raise DataError(
+            f"{share} of {rows} rows leaves none on one side", code="rows", field=f"[data] {key}", value=share
+        )
+    return count
 
 
 def _halves(

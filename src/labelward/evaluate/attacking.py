@@ -174,6 +174,10 @@ def attack_and_score(attack: Attack, view: View, data: Rehearsal, *, seed: int, 
         told["known rows of each cluster"] = guess.known_per_cluster
     if len(aux.known_rows):
         told["known labels"] = len(aux.known_rows)
+    if attack.needs_class_counts and aux.class_counts is not None:
+        told["rows of each class"] = aux.class_counts.tolist()
+    if own.other_runs:
+        told["other runs"] = len(own.other_runs)
     return Attacked(leakage=leakage, auxiliary=told, notes=guess.notes, seconds=seconds)
 
 
@@ -222,7 +226,10 @@ def score_beside(
     if folds and isinstance(attack, Completion) and own.untrained is not None:
         recipe = (view.party, folds, attack.learning_rate, attack.shrink, attack.alpha, attack.mix)  # all it depends on
         draws = rng.learning(seed, view.party, 0, "all labels")
-        made["all labels"] = recipe, partial(all_labels, attack, own, data.train_labels, folds=folds, rng=draws)
+        made["all labels"] = (
+            recipe,
+            partial(all_labels, attack, own, data.train_labels, classes=aux.classes, folds=folds, rng=draws),
+        )
     found = {}
     for name, (key, make) in made.items():
         if key not in kept:
@@ -240,9 +247,13 @@ def _held(view: View, data: Rehearsal) -> PartyData:
 
 
 def _auxiliary(attack: Attack, data: Rehearsal, seed: int) -> Aux:
-    """Return what the attacker is told: the number of classes, or of bins, and some rows' labels."""
+    """Return what the attacker is told: how many classes or bins there are, the classes' counts, and some labels."""
     rows = known_rows(data.train_labels, attack.labels_needed, seed=seed)
-    return Aux(classes=int(data.train_labels.max()) + 1, known_rows=rows, known_labels=data.train_labels[rows])
+    classes, counts = int(data.train_labels.max()) + 1, None
+    if data.classes:
+        values = np.concatenate([data.train_values, data.validation_values, data.test_values]).astype(np.int64)
+        classes, counts = len(data.classes), np.bincount(values, minlength=len(data.classes))
+    return Aux(classes=classes, known_rows=rows, known_labels=data.train_labels[rows], class_counts=counts)
 
 
 def _score(guess: Guess, data: Rehearsal, aux: Aux) -> dict[str, Any]:

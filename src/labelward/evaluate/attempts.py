@@ -26,7 +26,7 @@ from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context, Progress
 from labelward.party.handshake import Offer
 from labelward.party.transcript import Transcript, ids_digest
-from labelward.rng import Protection
+from labelward.rng import PrivateSeed, Protection
 from labelward.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -126,16 +126,20 @@ class Side:
     Attributes:
         party: its name.
         ids: of all its rows.
+        private: what it draws from where others must not be able to repeat the draw.
         policies: of the party, made anew for each attempt.
         live: greets, begins the transcript, and trains.
         defense: slug of the variant; empty at a passive party.
+        drawn: digests of what this party drew for the run, by name: its checkpoints go on with these draws only.
     """
 
     party: str
     ids: Sequence[str]
+    private: PrivateSeed
     policies: Callable[[], PolicyChain]
     live: Callable[[Run, Context], Outcome]
     defense: str = ""
+    drawn: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,6 +286,7 @@ class Run:
             transcript=Transcript(None, self.folder / VIEW, resume=True, finished=True),
             seed=self.seed,
             protection=Protection(),
+            private=self.side.private,
             policies=self.side.policies(),
             progress=self.progress,
             timeout=self.job.connection().silence,
@@ -292,7 +297,7 @@ class Run:
     @cached_property
     def _checkpoints(self) -> Checkpoints:
         """The party's own of this run, read and checked once: while it runs nobody else writes into its folder."""
-        run = self.offer().job | {"party": self.side.party, "defense": self.side.defense}
+        run = self.offer().job | {"party": self.side.party, "defense": self.side.defense} | dict(self.side.drawn)
         checkpoints = Checkpoints(self.folder / CHECKPOINT, run=run | {"rows": ids_digest(self.side.ids)})
         for sentence in checkpoints.damaged:
             self.log("damaged", {"checkpoint": sentence})

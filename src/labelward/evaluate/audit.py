@@ -37,13 +37,23 @@ from labelward.evaluate.costs.prospect import Prospect, expected, foresee
 from labelward.evaluate.deviation import Deviation, behavior_of, deviations
 from labelward.evaluate.explained import Explainer
 from labelward.evaluate.folder import check_output, claimed, store_data
-from labelward.evaluate.kinds import check_job, completed, make_attack, make_engine, make_policies, make_programs
+from labelward.evaluate.kinds import (
+    check_job,
+    completed,
+    completed_attack,
+    make_attack,
+    make_engine,
+    make_policies,
+    make_programs,
+)
 from labelward.evaluate.metering import metered, readings_of
 from labelward.evaluate.names import brief, brief_variant
 from labelward.evaluate.private import private_folder
+from labelward.evaluate.private_seeds import Seeds, keep_seeds, resolve_seeds, stored_seeds
 from labelward.evaluate.programs import Programs
 from labelward.evaluate.rehearse import MODEL, VIEW, Finished, Protections, insecurities, key_bits, key_info, rehearse
 from labelward.evaluate.results import (
+    RESULTS_FILE,
     AttackAccount,
     EngineInfo,
     ResultRow,
@@ -60,10 +70,14 @@ from labelward.evaluate.watch import Watch, silent
 from labelward.evaluate.wire import wire_flows
 from labelward.he import Engine
 from labelward.job import Job, Kind, Variant
+from labelward.party.transcript import FILE_NAME
 from labelward.party.view import View
 from labelward.rng import Protection
 
-__all__ = ["audit", "library_versions", "processor"]
+__all__ = ["STANDING", "audit", "library_versions", "processor"]
+
+STANDING = ("split-posterior",)
+"""Attacks that are part of every audit of classes, listed or not: they show that what leaked once no longer does."""
 
 
 def audit(
@@ -75,6 +89,7 @@ def audit(
     protections: Protections = Protection,
     explained: bool = True,
     attackers: Sequence[str] = (),
+    repeat: Sequence[Path] = (),
 ) -> list[ResultRow]:
     """Run what a job asks for, or what is missing of it, and return all rows.
 
@@ -85,6 +100,7 @@ def audit(
         protections: where keys come from; a seeded source is refused.
         explained: look at what the bottom models of the first seed's runs learned, where the model has any.
         attackers: the passive parties that attack; all of them where none is named.
+        repeat: folders of earlier runs whose private draws, such as which rows are tested on, are repeated.
 
     Raises:
         InputError: of any kind, before anything is written.
@@ -100,11 +116,16 @@ def audit(
     check_job(job)
     check_output(out, job, "audit", force=force)
     source = load_source(job)
-    _check_data(job, prepare(job, job.run.seeds[0], source))
+    private = resolve_seeds([party.name for party in job.parties], None if force else out, repeat)
+    first = prepare(job, job.run.seeds[0], source, private=private)
+    _check_data(job, first)
+    attacks = _with_standing(job, first)
     with claimed(out, job, force=force):
+        _check_begun(out)
+        private = keep_seeds(out, private)
         engine = make_engine(job.encryption)
         try:
-            _Audit(job, out, source, engine, watch, protections, explained, tuple(attackers)).run()
+            _Audit(job, out, source, private, attacks, engine, watch, protections, explained, tuple(attackers)).run()
         finally:
             engine.close()
         return read_rows(out)
@@ -128,13 +149,36 @@ def processor() -> str:
     return f"{name}, {cores} {'core' if cores == 1 else 'cores'}"
 
 
+def _with_standing(job: Job, data: Rehearsal) -> tuple[Kind, ...]:
+    """Return the job's attacks and those that stand beside them; none does where tables come already cut."""
+    if not data.classes or job.data.split == "reference":
+        return job.attacks
+    listed = {attack.kind for attack in job.attacks}
+    return (*job.attacks, *(completed_attack(kind) for kind in STANDING if kind not in listed))
+
+
+def _check_begun(out: Path) -> None:
+    """Refuse an audit of a version that drew the sides of the rows from the labels and the shared seed."""
+    if (out / RESULTS_FILE).exists() and not stored_seeds(out):
+        raise OutputError(
+            "this audit was begun by a version whose split gave the labels away, and cannot go on; what is there can "
+            "be reported and attacked. Choose another folder, or --force to begin anew",
+            code="other-run",
+            field=str(out),
+        )
+
+
 def _check_data(job: Job, data: Rehearsal) -> None:
     programs = make_programs(job.model)
     for variant in job.variants():
         programs.check(data, metered(job, data, make_policies(variant), seed=job.run.seeds[0]))
     for number, attack in enumerate(job.attacks, 1):
+        made = make_attack(attack)
+        if made.needs_class_counts and not data.classes:
+            reason = f"{attack.kind!r} infers classes, and the labels of this job are quantities"
+            raise JobError(reason, code="unsupported", field=f"[[attack]] {number}", value=attack.kind)
         try:
-            known_rows(data.train_labels, make_attack(attack).labels_needed, seed=job.run.seeds[0])
+            known_rows(data.train_labels, made.labels_needed, seed=job.run.seeds[0])
         except DataError as error:
             raise error.under(f"[[attack]] {number}:").translated(JobError) from error
     for party in data.parties:
@@ -206,6 +250,8 @@ class _Audit:
     job: Job
     out: Path
     source: Source
+    private: Seeds
+    attacks: tuple[Kind, ...]
     engine: Engine
     watch: Watch
     protections: Protections
@@ -216,7 +262,7 @@ class _Audit:
     def run(self) -> None:
         """Do what is missing."""
         self.done = {row.key() for row in read_rows(self.out)}
-        runs: list[Deviation | None] = [None, *deviations(self._attacking, map(make_attack, self.job.attacks))]
+        runs: list[Deviation | None] = [None, *deviations(self._attacking, map(make_attack, self.attacks))]
         units = [
             (seed, variant, each) for seed in self.job.run.seeds for variant in self.job.variants() for each in runs
         ]
@@ -260,7 +306,7 @@ class _Audit:
         """Return who attacks how, once for each row of a training; an honest run has a row at least."""
         wanted = None if deviation is None else deviation.behavior
         parties = self._attacking if deviation is None else (deviation.party,)
-        attacks = [attack for attack in self.job.attacks if behavior_of(make_attack(attack)) == wanted]
+        attacks = [attack for attack in self.attacks if behavior_of(make_attack(attack)) == wanted]
         found: list[tuple[str | None, Kind | None]] = [(party, attack) for party in parties for attack in attacks]
         return found or [(None, None)]
 
@@ -281,8 +327,8 @@ class _Audit:
         )
 
     def _prepare(self, seed: int) -> _Seed:
-        data = prepare(self.job, seed, self.source)
-        counts = {make_attack(attack).labels_needed for attack in self.job.attacks}
+        data = prepare(self.job, seed, self.source, private=self.private)
+        counts = {make_attack(attack).labels_needed for attack in self.attacks}
         store_data(self.out, data, seed, [known_rows(data.train_labels, count, seed=seed) for count in sorted(counts)])
         beside = baselines(self.programs, data, seed=seed, precision=self.job.encryption.precision)
         explainer, prospect = Explainer(self.programs, data, seed), foresee(self.job, data, self.engine, seed)
@@ -347,6 +393,8 @@ class _Audit:
                 self.watch("attacks", number, len(attackers), f"{brief(attack).label} by {party}")
                 view, made = run.views[party], make_attack(attack)
                 own = programs.own(view, at.own(party), run.folder / party / MODEL)
+                if made.reads_other_runs:
+                    own = dataclasses.replace(own, other_runs=self._other_views(run, party))
                 found = attack_and_score(made, view, at.data, seed=at.seed, own=own)
                 leakage = {**found.leakage, **at.compared(attack, made, view, own)}
                 accounts.append(
@@ -361,6 +409,14 @@ class _Audit:
             figures = {"leakage": leakage, "utility": worth, "cost": run.ended.cost, "versions": versions}
             rows.append(self._row(at.seed, run.variant, party, attack, **figures))
         return rows, accounts
+
+    def _other_views(self, run: _Run, party: str) -> tuple[View, ...]:
+        """Return the party's views of the same variant with the seeds before this one, as far as they are kept."""
+        if run.deviation is not None:
+            return ()
+        earlier = self.job.run.seeds[: self.job.run.seeds.index(run.at.seed)]
+        folders = [run_folder(self.out, run.variant.as_list(), seed) / party / VIEW for seed in earlier]
+        return tuple(View.load(folder) for folder in folders if (folder / FILE_NAME).exists())
 
     def _details(self, run: _Run, accounts: list[AttackAccount]) -> RunDetails:
         at, ended, views = run.at, run.ended, run.views

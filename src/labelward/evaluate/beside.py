@@ -38,7 +38,9 @@ def boosted(own: Own, aux: Aux) -> Guess:
     return fitted(HistGradientBoostingClassifier(min_samples_leaf=2, early_stopping=False), own, aux)
 
 
-def all_labels(attack: Completion, own: Own, truth: Labels, *, folds: int, rng: np.random.Generator) -> Guess:
+def all_labels(
+    attack: Completion, own: Own, truth: Labels, *, classes: int, folds: int, rng: np.random.Generator
+) -> Guess:
     """Return what the attacker's own network says where all labels but a row's own are known: the upper bound.
 
     The untrained bottom model and a head are trained, both, on all folds but one, and say what the rows of that one
@@ -51,13 +53,14 @@ def all_labels(attack: Completion, own: Own, truth: Labels, *, folds: int, rng: 
         attack: whose recipe is used, but for 20 epochs in batches of 64 (512 to 4,096 steps) and no unlabeled rows.
         own: with ``untrained``.
         truth: int64 [rows], class numbers; one class at least has as many rows as there are folds.
+        classes: how many there are, absent ones included.
         folds: how many, at least 2.
         rng: gives all draws.
     """
     from sklearn.model_selection import StratifiedKFold
 
     assert own.untrained is not None
-    classes, outside = int(truth.max()) + 1, own.outside if own.outside is not None else own.features[:0]
+    outside = own.outside if own.outside is not None else own.features[:0]
     scores, others = np.zeros((len(truth), classes)), np.zeros((len(outside), classes))
     cut = StratifiedKFold(folds, shuffle=True, random_state=int(rng.integers(2**31)))
     with warnings.catch_warnings():

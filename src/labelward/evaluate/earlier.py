@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from labelward.data import PartyData, Rehearsal
-from labelward.errors import DataError, JobError
+from labelward.errors import DataError, FileFormatError, JobError
+from labelward.evaluate.private_seeds import stored_seeds
 from labelward.evaluate.programs import Programs, Share
 from labelward.evaluate.record import Rows, read_record
 from labelward.evaluate.shares import load_shares, trained_job
@@ -73,6 +74,12 @@ def earlier_shares(programs: Programs[Any], run: Path, job: Job, data: Rehearsal
             f"its label was {was}; {data.label} is {now}", code="other-run", field=str(run), value=active.classes
         )
     _check_split(run, before, job)
+    if not stored_seeds(run):
+        raise FileFormatError(
+            "was trained by a version whose split gave the labels away, so it must not be repeated; train anew",
+            code="other-run",
+            field=str(run),
+        )
     _check_rows(run, data, has_ids=job.data.table is None or job.data.id is not None)
     programs.check_start(run, data, active)
     return shares

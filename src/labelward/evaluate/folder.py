@@ -17,6 +17,7 @@ from labelward.data import PartyData, Rehearsal
 from labelward.errors import OutputError
 from labelward.evaluate.party_record import PARTY_FILE
 from labelward.evaluate.private import LOCK_FILE, locked, output_errors, private_folder, replacing
+from labelward.evaluate.private_seeds import PRIVATE_FILE
 from labelward.evaluate.results import RESULTS_FILE
 from labelward.job import Job
 
@@ -325,8 +326,9 @@ def _check_parent(out: Path) -> None:
 def _owned(job: str, purpose: Purpose) -> list[str]:
     """Return what a run of this job writes into its folder beside ``job.toml``."""
     if purpose == "audit":
-        return [RESULTS_FILE, _REPORT_FILE, "data", "runs"]
+        return [RESULTS_FILE, _REPORT_FILE, PRIVATE_FILE, "data", "runs"]
     own = [PARTY_FILE, PARTY_LOG, _REPORT_FILE] if purpose == "party" else [TRAINING_FILE]
+    own.append(PRIVATE_FILE)
     with contextlib.suppress(tomllib.TOMLDecodeError):
         return [*own, *map(str, tomllib.loads(job).get("parties", {}))]
     return []

@@ -28,6 +28,7 @@ __all__ = [
     "catalogue",
     "check_job",
     "completed",
+    "completed_attack",
     "make_attack",
     "make_engine",
     "make_policies",
@@ -95,6 +96,13 @@ def completed(job: Job) -> Job:
             _complete(ATTACKS, attack, f"[[attack]] {number}:") for number, attack in enumerate(job.attacks, 1)
         ),
     )
+
+
+def completed_attack(kind: str) -> Kind:
+    """Return an attack with all its default parameters."""
+    from labelward.attacks import ATTACKS
+
+    return _complete(ATTACKS, Kind(kind), "")
 
 
 def check_job(job: Job) -> None:

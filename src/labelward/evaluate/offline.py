@@ -69,11 +69,13 @@ class Told:
     Attributes:
         known: table of row ids and labels of those training rows whose labels it was told; None: of none.
         label: the label column of that table.
+        other_runs: folders of the same party's views in other runs over the same rows.
         bottoms: what gives the trained and the untrained bottom model of the view's party; None: it has none.
     """
 
     known: Path | None = None
     label: str = "label"
+    other_runs: tuple[Path, ...] = ()
     bottoms: tuple[Callable[[], Any], Callable[[], Any]] | None = None
 
 
@@ -145,7 +147,14 @@ def attack_view(
     told = told or Told()
     bottom, untrained = told.bottoms or (None, None)
     wide = {name: len(each) for name, each in categories.items()}
-    own = Own(features=own_columns, columns=columns, categories=wide, bottom=bottom, untrained=untrained)
+    own = Own(
+        features=own_columns,
+        columns=columns,
+        categories=wide,
+        bottom=bottom,
+        untrained=untrained,
+        other_runs=tuple(_other_run(view, folder) for folder in told.other_runs),
+    )
     aux = Aux(classes=classes)
     if told.known is not None:
         rows, labels, _ = read_known(told.known, ids, told.label, id_column)
@@ -158,7 +167,18 @@ def attack_view(
             code="missing",
             value=kind,
         )
+    if attack.needs_class_counts:
+        reason = "required for a stored view: how many rows each class has, such as [212, 357]"
+        raise JobError(reason, code="missing", field=f"attack {kind!r}, class_counts")
     return ids, guess_labels(attack, view, own, aux, seed=seed)
+
+
+def _other_run(view: View, folder: Path) -> View:
+    other = View.load(folder)
+    if other.party != view.party:
+        reason = f"is a view of {other.party!r}, not of {view.party!r}"
+        raise DataError(reason, code="other-run", field=str(folder), value=other.party)
+    return other
 
 
 def read_known(

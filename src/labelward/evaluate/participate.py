@@ -7,6 +7,7 @@ checkpoint that they have in common.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +21,7 @@ from labelward.evaluate.kinds import check_job, completed, make_engine, make_pol
 from labelward.evaluate.metering import metered
 from labelward.evaluate.names import brief_variant
 from labelward.evaluate.party_record import PartyRecord, read_party_record
+from labelward.evaluate.private_seeds import keep_seeds, resolve_seeds
 from labelward.evaluate.rehearse import key_info, make_header
 from labelward.evaluate.train import variant_of
 from labelward.evaluate.utility import scores
@@ -28,6 +30,7 @@ from labelward.job import Job
 from labelward.party.chain import PolicyChain
 from labelward.party.context import Context, Progress, silent
 from labelward.party.handshake import Sides, greet_active, greet_passives
+from labelward.rng import PrivateSeed
 
 __all__ = ["participate"]
 
@@ -41,6 +44,7 @@ def participate(
     join: Join,
     variant: str | None = None,
     force: bool = False,
+    repeat: Sequence[Path] = (),
     log: Log,
     progress: Progress = silent,
 ) -> PartyRecord:
@@ -55,6 +59,7 @@ def participate(
         seed: the same at all parties.
         variant: slug of one of ``job.variants()``; at the active party, which alone defends.
         force: throw away what another run left in ``out``.
+        repeat: folders of this party's earlier runs whose private draws are repeated.
 
     Raises:
         InputError: of any kind, before anything is written.
@@ -74,9 +79,14 @@ def participate(
             value=party,
         )
     check_job(job)
-    own = load_own(job, party)
-    side = _active(job, own, seed, variant, progress) if party == job.active.name else _passive(job, party, own)
+    own, seeds = load_own(job, party), resolve_seeds([party], None if force else out, repeat)
+    private = seeds[party]
+    if party == job.active.name:
+        side = _active(job, own, seed, variant, private, progress)
+    else:
+        side = _passive(job, party, own, private)
     with claimed(out, job, "party", force=force):
+        keep_seeds(out, seeds)
         record = read_party_record(out)
         if record is not None and record.defense != side.defense:
             raise OutputError(
@@ -111,9 +121,9 @@ def _protection(job: Job, party: str, engine: Engine) -> dict[str, Any]:
     return {"party": party, "version": version("labelward"), **told}
 
 
-def _active(job: Job, own: OwnTable, seed: int, variant: str | None, progress: Progress) -> Side:
+def _active(job: Job, own: OwnTable, seed: int, variant: str | None, private: PrivateSeed, progress: Progress) -> Side:
     defended = variant_of(job, variant)
-    data, programs = own_rehearsal(job, own, seed), make_programs(job.model)
+    data, programs = own_rehearsal(job, own, seed, private), make_programs(job.model)
     passive = tuple(each.name for each in job.passive)
     programs.check(data, metered(job, data, make_policies(defended), seed=seed), passive=passive)
     validation, test = data.split.masks()
@@ -132,18 +142,26 @@ def _active(job: Job, own: OwnTable, seed: int, variant: str | None, progress: P
         return PolicyChain(metered(job, data, make_policies(defended), seed=seed, progress=progress))
 
     slug = brief_variant(defended).slug
-    return Side(party=job.active.name, ids=data.ids.tolist(), policies=policies, live=live, defense=slug)
+    return Side(
+        party=job.active.name,
+        ids=data.ids.tolist(),
+        private=private,
+        policies=policies,
+        live=live,
+        defense=slug,
+        drawn={"sides": sides.digest()},
+    )
 
 
-def _passive(job: Job, party: str, own: OwnTable) -> Side:
+def _passive(job: Job, party: str, own: OwnTable, private: PrivateSeed) -> Side:
     programs = make_programs(job.model)
 
     def live(run: Run, ctx: Context) -> Outcome:
         offer = run.offer()
         agreed = greet_active(ctx, offer)
         run.log("agreed", {"rows": sum(agreed.rows), "resume": agreed.resume})
-        held = own_party(job, own, Split.of(agreed.sides.validation, agreed.sides.test))
+        held = own_party(job, own, Split.of(agreed.sides.validation, agreed.sides.test), private)
         ctx.transcript.begin(make_header(held, offer, agreed.sides, run.engine, run.insecure()))
         return Outcome(ended=programs.passive(ctx, agreed, held, run.engine), dates=tuple(sorted(held.dates)))
 
-    return Side(party=party, ids=own.ids.tolist(), policies=PolicyChain, live=live)
+    return Side(party=party, ids=own.ids.tolist(), private=private, policies=PolicyChain, live=live)

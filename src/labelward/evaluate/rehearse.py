@@ -204,6 +204,7 @@ def rehearse(
             transcript=Transcript(header, folder / party / VIEW),
             seed=seed,
             protection=protections(),
+            private=held.private,
             policies=PolicyChain(chain if party == active else ()),
             progress=progress if party == active else silent,
             digests=job.run.record == "digests",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from labelward.evaluate.folder import check_output, finished_in
 from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
 from labelward.evaluate.metering import metered
 from labelward.evaluate.names import brief_variant
+from labelward.evaluate.private_seeds import keep_seeds, resolve_seeds, stored_seeds
 from labelward.evaluate.programs import Programs, Watched
 from labelward.evaluate.record import Rows, TrainingRecord, Validation, write_record
 from labelward.evaluate.rehearse import key_info, rehearse
@@ -64,6 +66,7 @@ def train(
     force: bool = False,
     watch: Watch = silent,
     earlier: Path | None = None,
+    repeat: Sequence[Path] = (),
 ) -> TrainedModel:
     """Train once, and write ``job.toml``, ``training.json`` and for each party ``view`` and ``model``.
 
@@ -75,7 +78,8 @@ def train(
         seed: of the learning draws and of the split.
         variant: slug of one of ``job.variants()``; None where there is only one.
         earlier: the folder of a training that is gone on with: the model has its trees, then as many as the job says.
-            Parties, kind of model, columns, classes, seed, split and rows must be the same.
+            Parties, kind of model, columns, classes, seed, split and rows must be the same, and so are private draws.
+        repeat: folders of earlier runs whose private draws, such as which rows are tested on, are repeated.
 
     Raises:
         InputError: of any kind, before anything is written.
@@ -87,12 +91,15 @@ def train(
     check_job(job)
     check_output(out, job, "train", force=force)
     source, programs = load_source(job), make_programs(job.model)
-    data = prepare(job, seed, source)
+    again = [*repeat, *([earlier] if earlier and stored_seeds(earlier) else [])]
+    private = resolve_seeds([party.name for party in job.parties], repeat=again)
+    data = prepare(job, seed, source, private=private)
     programs.check(data, metered(job, data, make_policies(defended), seed=seed))
     shares = None if earlier is None else earlier_shares(programs, earlier, job, data)
     engine = make_engine(job.encryption)
     try:
         with finished_in(out, job) as folder:
+            keep_seeds(folder, private)
             policies = metered(job, data, make_policies(defended), seed=seed)
             estimate = expected(foresee(job, data, engine, seed), policies)
             ended = rehearse(

@@ -156,7 +156,7 @@ class TreePrograms(Programs[ModelShare]):
     def pooled(self, data: Rehearsal, parties: Sequence[PartyData], *, seed: int, precision: int) -> Floats:
         """See :meth:`Programs.pooled`."""
         active = parties[0].name
-        ctx = alone(active, seed=seed, rows=len(data.train_labels))
+        ctx = alone(active, seed=seed, rows=len(data.train_labels), private=data.parties[0].private)
         held = {party.name: _held(party) for party in parties}
         trained = train_active(
             ctx,

@@ -53,7 +53,9 @@ class DataSection:
         weight: the column of row weights, if any; None where parties have their own tables.
         test_size: share of the rows that are tested on, strictly between 0 and 1.
         validation_size: share of the other rows that training watches but does not learn from, from 0 to below 1.
-        split: ``"random"``, or ``"reference"``: the splits with which reference figures were measured.
+        split: ``"random"``: drawn by the label holder from randomness that it keeps, whatever the labels are; or, in
+            rehearsals of a common table without ids, ``"reference"``: the splits of the published figures, by which
+            the table is cut before the parties get it.
         partition: ``"random"`` columns, or by ``"importance"``: passive parties get the most telling columns.
         overlap: whether one column may be given to two parties.
         categories: ``"native"``: texts are categories, which a split sends left or right in sets; ``"dummies"``: a
@@ -103,6 +105,9 @@ class DataSection:
         if self.task is not None:
             check.choice("[data] task", self.task, ("classification", "regression"))
         check.choice("[data] split", self.split, ("random", "reference"))
+        if self.split == "reference" and (self.table is None or self.id is not None):
+            reason = "'reference' cuts a common table without ids, in a rehearsal; parties of their own need 'random'"
+            raise JobError(reason, code="conflict", field="[data] split", value=self.split)
         check.choice("[data] partition", self.partition, ("random", "importance"))
         check.boolean("[data] overlap", self.overlap)
         check.choice("[data] categories", self.categories, ("native", "dummies"))

@@ -18,7 +18,7 @@ from labelward.messages.codec import decode, encode, encode_fields
 from labelward.party.chain import PolicyChain
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.transcript import Transcript
-from labelward.rng import Protection
+from labelward.rng import PrivateSeed, Protection
 from labelward.transport.base import Failure, Transport
 
 __all__ = ["Context", "Meter", "Progress", "silent"]
@@ -56,6 +56,7 @@ class Context:
         transcript: where everything is recorded.
         seed: of the learning draws; the same at all parties.
         protection: source of the protection draws.
+        private: what the party draws learning draws from that others must not be able to repeat; None: a new one.
         policies: what decides what leaves this party.
         progress: called with (what, done, total).
         timeout: seconds to wait for one message before the run ends with an error that names it; None: for ever, where
@@ -74,6 +75,7 @@ class Context:
         transcript: Transcript,
         seed: int,
         protection: Protection | None = None,
+        private: PrivateSeed | None = None,
         policies: PolicyChain | None = None,
         progress: Progress = silent,
         timeout: float | None = None,
@@ -83,6 +85,7 @@ class Context:
         self.party, self.active, self.peers = transport.party, active, peers
         self.seed = seed
         self.protection = protection or Protection()
+        self.private = private or PrivateSeed.drawn()
         self.policies = policies or PolicyChain()
         self.progress = progress
         self.meter = Meter()

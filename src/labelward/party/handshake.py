@@ -21,6 +21,7 @@ because it fixes their order, would answer such questions about all differences 
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -83,6 +84,10 @@ class Sides:
         """Return the sides of so many rows that come in this order."""
         numbers = np.repeat([0, 1, 2], [train, validation, test])
         return cls(validation=numbers == 1, test=numbers == 2)
+
+    def digest(self) -> str:
+        """Return a SHA-256 of the sides, as hex."""
+        return hashlib.sha256(np.packbits([self.validation, self.test]).tobytes()).hexdigest()
 
     @property
     def train(self) -> NDArray[np.bool_]:

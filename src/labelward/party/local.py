@@ -9,6 +9,7 @@ from typing import TypeVar
 from labelward.errors import PeerError
 from labelward.party.context import Context
 from labelward.party.transcript import FORMAT, Header, Transcript
+from labelward.rng import PrivateSeed
 from labelward.transport.base import Failure, Transport
 from labelward.transport.inprocess import connect
 
@@ -18,15 +19,17 @@ T = TypeVar("T")
 Program = Callable[[Context], T]
 
 
-def alone(party: str, *, seed: int, rows: int) -> Context:
+def alone(party: str, *, seed: int, rows: int, private: PrivateSeed | None = None) -> Context:
     """Return the context of an active party without peers or policies; what it records is not kept.
 
     Args:
         seed: of the learning draws.
         rows: how many training rows it has.
+        private: the party's own; None: a new one.
     """
     transcript = Transcript(Header(FORMAT, "", party, "active", (), (rows, 0), "none", 0, (), {}))
-    return Context(connect([party])[party], active=party, peers=(), transcript=transcript, seed=seed)
+    end = connect([party])[party]
+    return Context(end, active=party, peers=(), transcript=transcript, seed=seed, private=private)
 
 
 def run_parties(programs: Mapping[str, tuple[Callable[[Transport], Context], Program[T]]]) -> dict[str, T]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from labelward.data import OwnTable, Split, load_own, load_source, own_party, own_rehearsal, prepare
 from labelward.errors import JobError, unknown_name
-from labelward.evaluate.costs.dry import Subject
+from labelward.evaluate.costs.dry import ANY_SEED, Subject
 from labelward.evaluate.costs.prospect import subject_of
 from labelward.evaluate.kinds import make_programs
 from labelward.evaluate.metering import metered
@@ -106,7 +106,7 @@ def bring(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, ...
             raise JobError(
                 f"got {given} but all data of the job are here", code="conflict", field=f"--{name}", value=given
             )
-    data = prepare(job, seed, load_source(job))
+    data = prepare(job, seed, load_source(job), private={party.name: ANY_SEED for party in job.parties})
     chain = metered(job, data, policies, seed=seed)
     make_programs(job.model).check(data, chain)
     return Brought(
@@ -141,11 +141,11 @@ def _partly(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, .
     split = _split(job, own, elsewhere)
     for name, table in own.items():  # the active party first: it draws the sides of the rows
         if name == job.active.name:
-            data = own_rehearsal(job, table, seed)
+            data = own_rehearsal(job, table, seed, ANY_SEED)
             policies, split, subject = metered(job, data, policies, seed=seed), data.split, subject_of(data)
             labels, columns[name] = subject.labels, subject.columns[name]
         else:
-            held = own_party(job, table, split)
+            held = own_party(job, table, split, ANY_SEED)
             columns[name] = Columns(held.columns, held.train, held.categories, held.monotone)
     rng, rows = np.random.default_rng(seed), len(split.train)
     classes = _classes(job, elsewhere, rows)

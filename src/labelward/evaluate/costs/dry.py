@@ -34,15 +34,18 @@ from labelward.protocols.tree.partition import Partition, children, parent
 from labelward.protocols.tree.rows import draw_rows
 from labelward.protocols.tree.share import Records, TreeShape
 from labelward.protocols.tree.trained import Trained
-from labelward.rng import learning
+from labelward.rng import PrivateSeed, learning
 
-__all__ = ["Dry", "DryLevel", "DryTree", "Subject", "Sums", "dry_run", "may_own", "trees_of_a_round"]
+__all__ = ["ANY_SEED", "Dry", "DryLevel", "DryTree", "Subject", "Sums", "dry_run", "may_own", "trees_of_a_round"]
 
 Integers = NDArray[np.int64]
 _ROUNDS, _MOST_ROUNDS = 3, 8
 _CELLS = 6_000_000
 """Rows times columns times rounds that a dry run looks at, at most."""
 _LEAST_ROWS = 2_000
+
+ANY_SEED = PrivateSeed(bytes(PrivateSeed.SIZE))
+"""Stands for the private seeds of all parties in a plan, which trains nothing that is kept."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -193,7 +196,7 @@ def dry_run(params: TreeModel, subject: Subject, adding: Adding, *, seed: int, p
     rounds = min(params.trees, 1 if _draws(params) else several)
     seen = subject.some(max(_LEAST_ROWS, _CELLS // (width * rounds * together)), seed)
     short = replace(params, trees=rounds, early_stopping_rounds=0, eval_metric="auto")
-    ctx = alone(seen.parties[0], seed=seed, rows=seen.rows)
+    ctx = alone(seen.parties[0], seed=seed, rows=seen.rows, private=ANY_SEED)
     bin_columns(np.zeros((2, 1)), 2)  # compiled code is read once in a process, at the first use
     start = time.perf_counter()
     trained = train_active(ctx, short, seen.columns, seen.labels, None, precision=precision)
@@ -259,7 +262,7 @@ class _Replay:
             base = objective.start(labels.values, weights, params.base_score)
             g, _ = objective.gradients(np.tile(base, (len(sizes), 1)), labels.values)
             sizes, tree = np.abs(g).max(axis=1, initial=0.0) * weights, 0
-        return draw_rows(params, sizes, seed=self.seed, party=self.active, tree=tree).counts
+        return draw_rows(params, sizes, seed=self.seed, party=self.active, tree=tree, private=ANY_SEED).counts
 
 
 def _sides(shape: TreeShape, trained: Trained, subject: Subject) -> dict[int, NDArray[np.bool_]]:

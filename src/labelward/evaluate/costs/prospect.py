@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from labelward.data import Rehearsal
 from labelward.defenses.leakage_meter import LeakageMeter, Measure
 from labelward.errors import LabelwardError
-from labelward.evaluate.costs.dry import Dry, Subject, dry_run, may_own, trees_of_a_round
+from labelward.evaluate.costs.dry import ANY_SEED, Dry, Subject, dry_run, may_own, trees_of_a_round
 from labelward.evaluate.costs.estimate import Line, between, estimate
 from labelward.evaluate.costs.expected import Estimate
 from labelward.evaluate.costs.meter import groups_of, meter_seconds, reading_cost
@@ -181,7 +181,7 @@ class Prospect:
         if self.params.kind == "forest":
             return self.subject.rows
         sizes = np.ones(self.subject.rows)
-        counts = draw_rows(self.params, sizes, seed=self.seed, party=self.active, tree=0).counts
+        counts = draw_rows(self.params, sizes, seed=self.seed, party=self.active, tree=0, private=ANY_SEED).counts
         return int(np.count_nonzero(counts))
 
     @cached_property

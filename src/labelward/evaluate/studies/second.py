@@ -100,7 +100,7 @@ def ensure_second(study: Study, task: Task, job: Job, folder: Path) -> None:
     source = load_source(job)
     data = prepare(job, task.seed, source)
     quantities = encode_quantities(source.tables[0], task.table.secret, f"table {source.name!r}")
-    rows = data.train_ids.astype(np.int64)
+    rows = data.table_rows.train
     secret = np.searchsorted(label_bins(quantities[rows], 2), quantities[rows])
     attack = make_attack(kinds[0])
     run = run_folder(folder, [], task.seed) / ATTACKER

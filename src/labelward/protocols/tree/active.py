@@ -195,10 +195,7 @@ class _Trainer:
             self.forest = self.encoder.encode(g, h, self.targets.weights, np.arange(self.n), self.objective.outputs)
         encoded = self.forest
         first = len(self.state.trees)
-        drawn = [
-            draw_rows(self.params, np.ones(self.n), seed=self.ctx.seed, party=self.ctx.party, tree=first + position)
-            for position in range(len(batch))
-        ]
+        drawn = [self._sampled(np.ones(self.n), first + position) for position in range(len(batch))]
         plans = [
             self._plan(first + position, encoded, each.counts, participants, -1)
             for position, (each, participants) in enumerate(zip(drawn, batch, strict=True))
@@ -331,7 +328,11 @@ class _Trainer:
     def _drawn(self, tree: int) -> Drawn:
         """Draw the rows of a tree; by gradients once for all trees of a round, so that none tells of its own class."""
         draw = self.first if self.params.sampling == "goss" else tree
-        return draw_rows(self.params, self.sizes, seed=self.ctx.seed, party=self.ctx.party, tree=draw)
+        return self._sampled(self.sizes, draw)
+
+    def _sampled(self, sizes: Floats, tree: int) -> Drawn:
+        ctx = self.ctx
+        return draw_rows(self.params, sizes, seed=ctx.seed, party=ctx.party, tree=tree, private=ctx.private)
 
     def _clean(self, margins: Floats) -> Clean | None:
         """Return what repairs go by, where a policy may want some."""

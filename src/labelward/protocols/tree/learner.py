@@ -42,7 +42,7 @@ class OwnLearner:
     def probabilities(self, values: Floats, rows: NDArray[np.bool_]) -> Floats:
         """See :class:`labelward.party.policy.Learner`."""
         party, here = self.ctx.party, self.columns
-        ctx = alone(party, seed=self.ctx.seed, rows=len(rows))
+        ctx = alone(party, seed=self.ctx.seed, rows=len(rows), private=self.ctx.private)
         some = Columns(here.names, here.x[rows], here.categories, here.monotone)
         labels = Labels(values=values[rows], weights=self.weights[rows], classes=self.classes)
         params = replace(self.params, early_stopping_rounds=0)

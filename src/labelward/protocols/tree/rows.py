@@ -11,7 +11,7 @@ from labelward.he.contract import Layout
 from labelward.kernels.numbers import Numbers, Scales, bounds, choose_scales, encode_rows
 from labelward.kernels.objectives import Objective
 from labelward.protocols.tree.params import TreeModel
-from labelward.rng import learning
+from labelward.rng import PrivateSeed, learning
 
 __all__ = ["Drawn", "Encoded", "Encoder", "draw_rows"]
 
@@ -36,13 +36,14 @@ class Drawn:
         return weights if self.factors is None else weights * self.factors
 
 
-def draw_rows(params: TreeModel, sizes: Floats, *, seed: int, party: str, tree: int) -> Drawn:
+def draw_rows(params: TreeModel, sizes: Floats, *, seed: int, party: str, tree: int, private: PrivateSeed) -> Drawn:
     """Draw the rows of one tree.
 
     Args:
         sizes: float64 [rows]: how large the gradient of each row is.
         party: the active party, whose draw it is.
         tree: its number.
+        private: the active party's own, for draws that depend on gradients and so on labels.
 
     Reference: Ke et al., LightGBM (2017), Algorithm 2, for ``"goss"``: the rows of the largest gradients, and some of
     the others, which stand for all of them.
@@ -51,8 +52,8 @@ def draw_rows(params: TreeModel, sizes: Floats, *, seed: int, party: str, tree: 
     counts = np.zeros(n, dtype=np.int64)
     if params.sampling == "uniform" and params.row_fraction >= 1.0 and not params.replace:
         return Drawn(np.ones(n, dtype=np.int64))
-    rng = learning(seed, party, tree, "rows")
     if params.sampling == "goss":
+        rng = private.learning(seed, tree, "rows")
         order = np.argsort(-sizes, kind="stable")
         top, rest = max(1, int(params.top_rate * n)), max(1, int(params.other_rate * n))
         others = np.sort(rng.choice(order[top:], min(rest, n - top), replace=False))
@@ -60,6 +61,7 @@ def draw_rows(params: TreeModel, sizes: Floats, *, seed: int, party: str, tree: 
         factors[others] = (n - top) / max(1, len(others))
         counts[order[:top]] = counts[others] = 1
         return Drawn(counts, factors)
+    rng = learning(seed, party, tree, "rows")
     drawn = rng.choice(n, max(1, int(params.row_fraction * n)), replace=params.replace)
     np.add.at(counts, drawn, 1)
     return Drawn(counts)

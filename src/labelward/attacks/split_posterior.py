@@ -1,0 +1,353 @@
+"""Split posterior: the labels read from which rows were set aside for testing.
+
+Setting: any party that is told which rows are training, validation and test rows (``Begin``) and knows the seed of
+    the run, as all parties do. Where the sides are drawn *stratified by label from that seed*, the mask is a public
+    function of the labels: of each class it is known which of its rows, counted in the shared order, are test rows. The
+    mask is an interleaving of these sequences, and a forward and a backward pass over how many rows of each class came
+    before gives each row's posterior (:mod:`labelward.kernels.interleaving`). Every further seed is another mask over
+    the same rows. Runs of labelward before the sides were drawn without labels leak so; later ones must not, which is
+    why this attack is part of every audit.
+
+Auxiliary knowledge: how many rows each class has. The attacker's own columns, where the masks prove informative, by
+    expectation maximization: a model of the columns is fitted to the posterior, and its predictions are the prior of
+    the next pass.
+
+Exact for two classes. With more, each class is one factor (its own rows in order, all others free) of a loopy belief
+propagation. The draw is that of ``sklearn.model_selection.train_test_split(stratify=...)``.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward import rng as generators
+from labelward.attacks.contract import Attack, Aux, Guess, Own
+from labelward.errors import DataError, JobError
+from labelward.kernels.interleaving import posterior
+from labelward.messages.setup import Begin
+from labelward.party.view import View
+
+__all__ = ["SplitPosterior"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_TRAIN, _VALIDATION, _TEST = range(3)
+_SURE = 10.0  # natural logarithm of the odds from which the masks are taken to be drawn from the labels
+_SWEEPS, _DAMPING, _STILL = 30, 0.5, 1e-3  # of the belief propagation
+_FOLDS, _MOST_ROWS = 4, 20_000  # of the model of the columns
+_LEAST = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitPosterior(Attack):
+    """Infer labels from the sides of the rows, as a stratified draw from the shared seed would have dealt them.
+
+    Attributes:
+        rounds: how often own columns and masks inform each other; 0: the masks alone.
+        class_counts: rows of each class, all sides together, in the order of the classes; empty: as an audit tells.
+    """
+
+    kind: ClassVar[str] = "split-posterior"
+    primary: ClassVar[str] = "auc"
+
+    rounds: int = 5
+    class_counts: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rounds, bool) or not isinstance(self.rounds, int) or self.rounds < 0:
+            raise JobError(
+                f"must be an integer ≥ 0 but got {self.rounds!r}",
+                code="range",
+                field="attack 'split-posterior', rounds",
+                value=self.rounds,
+            )
+        counts = self.class_counts
+        if not isinstance(counts, list | tuple) or not all(
+            isinstance(count, int) and not isinstance(count, bool) and count > 0 for count in counts
+        ):
+            raise JobError(
+                f"must be a list of integers ≥ 1, one for each class, but got {counts!r}",
+                code="range",
+                field="attack 'split-posterior', class_counts",
+                value=counts,
+            )
+        object.__setattr__(self, "class_counts", tuple(counts))
+
+    @property
+    def needs_class_counts(self) -> bool:
+        """The sequences of the classes follow from their counts."""
+        return not self.class_counts
+
+    @property
+    def reads_other_runs(self) -> bool:
+        """Each seed is another mask over the same rows."""
+        return True
+
+    def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
+        """Return the likeliest class of every training row, with the posterior as scores.
+
+        Where the masks are not drawn from the labels as supposed, or tell nothing, every row gets the classes' shares.
+
+        Raises:
+            DataError: the class counts do not fit the view's rows, or another run has other rows.
+        """
+        sides = [found for each in (view, *own.other_runs) if (found := _sides(each)) is not None]
+        counts = self._counts(aux)
+        if not sides or counts is None:
+            return _guess(np.tile(_shares(counts, aux.classes), (view.rows, 1)), own, 0.0)
+        _check(view, sides, counts)
+        runs = [(each, _seed(run)) for each, run in zip(sides, _begun(view, own), strict=True)]
+        best = max((_Masks.of(runs, counts, how) for how in ("random", "reference")), key=lambda masks: masks.odds)
+        shares = np.tile(_shares(counts, aux.classes), (len(sides[0]), 1))
+        beliefs = best.beliefs(shares)
+        if best.odds > _SURE:
+            columns = _columns(own, sides[0])
+            for number in range(self.rounds):
+                prior = _fitted(columns, beliefs, shares[0], rng)
+                settled = best.beliefs(prior)
+                moved = float(np.mean(settled.argmax(axis=1) != beliefs.argmax(axis=1)))
+                beliefs = settled
+                if number and moved < _STILL:
+                    break
+        outside = beliefs[sides[0] == _TEST] if own.outside is not None else None
+        return _guess(beliefs[sides[0] == _TRAIN], own, best.odds, outside)
+
+    def _counts(self, aux: Aux) -> Integers | None:
+        return np.array(self.class_counts, np.int64) if self.class_counts else aux.class_counts
+
+
+class _Masks(NamedTuple):
+    """The masks of all runs as one symbol a row, and the symbols that the rows of each class must have.
+
+    Attributes:
+        symbols: int32 [rows].
+        sequences: for each class int32 [its rows].
+        odds: natural logarithm of how much likelier the masks are if drawn from the labels than if drawn without.
+    """
+
+    symbols: NDArray[np.int32]
+    sequences: list[NDArray[np.int32]]
+    odds: float
+
+    @classmethod
+    def of(cls, runs: Sequence[tuple[Integers, int]], counts: Integers, how: str) -> _Masks:
+        """Return the masks of runs (sides of all rows, seed) under one way of drawing."""
+        rows = len(runs[0][0])
+        found, drawn = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+        for sides, seed in runs:
+            tested, watched = (int(np.count_nonzero(sides == side)) for side in (_TEST, _VALIDATION))
+            both = np.concatenate([found * 3 + sides, drawn * 3 + _stratified(counts, tested, watched, seed, how)])
+            numbered = np.unique(both, return_inverse=True)[1]  # so that many runs do not overflow
+            found, drawn = numbered[:rows], numbered[rows:]
+        sequences = np.split(drawn.astype(np.int32), np.cumsum(counts)[:-1])
+        masks = cls(found.astype(np.int32), sequences, 0.0)
+        return masks._replace(odds=masks._odds(counts))
+
+    def beliefs(self, prior: Floats) -> Floats:
+        """Return float64 [rows, classes]: the posterior under a prior of the same shape; the prior, where the masks
+        contradict it."""
+        return self._exact(prior) if len(self.sequences) == 2 else self._propagated(prior)
+
+    def _exact(self, prior: Floats) -> Floats:
+        first, second = self.sequences
+        found = posterior(self.symbols, second, first, _within(prior[:, 1]))
+        return np.stack([1 - found.inside, found.inside], axis=1) if np.isfinite(found.evidence) else prior
+
+    def _propagated(self, prior: Floats) -> Floats:
+        """Loopy belief propagation: ``ratios`` are the messages, log P(symbol | class) of each row and class."""
+        ratios = np.log(np.maximum(self._frequencies()[:, self.symbols].T, _LEAST))
+        beliefs = prior
+        for _ in range(_SWEEPS):
+            before = ratios.copy()
+            for label, sequence in enumerate(self.sequences):
+                weights = prior * np.exp(ratios)
+                others = weights.sum(axis=1) - weights[:, label]
+                share = _within(prior[:, label] / (prior[:, label] + others))
+                found = posterior(self.symbols, sequence, None, share)
+                if not np.isfinite(found.evidence):
+                    return beliefs
+                message = np.clip(_logit(_within(found.inside)) - _logit(share), -_bound(), _bound())
+                ratios[:, label] += (1 - _DAMPING) * (message - ratios[:, label])
+            beliefs = prior * np.exp(ratios)
+            beliefs /= beliefs.sum(axis=1, keepdims=True)
+            if np.abs(ratios - before).mean() < _STILL:
+                break
+        return beliefs
+
+    def _odds(self, counts: Integers) -> float:
+        """Compare with masks that have as many rows of each symbol, in any order.
+
+        Of several classes the most telling factor is taken: one class's rows in order, all others independent.
+        """
+        rows, shares = len(self.symbols), counts / counts.sum()
+        used = np.bincount(self.symbols)
+        if len(counts) == 2:
+            found = posterior(self.symbols, self.sequences[1], self.sequences[0], np.full(rows, shares[1]))
+            null = sum(math.lgamma(each + 1) for each in used) - math.lgamma(rows + 1)
+            return found.evidence - _log_binomial(int(counts[1]), rows) - null
+        frequencies = self._frequencies()
+        null = float(np.sum(used[used > 0] * np.log(used[used > 0] / rows)))
+        best = -math.inf
+        for label, sequence in enumerate(self.sequences):
+            others = (shares @ frequencies - shares[label] * frequencies[label])[self.symbols]
+            total = shares[label] + others
+            found = posterior(self.symbols, sequence, None, _within(shares[label] / total))
+            evidence = found.evidence + float(np.log(total).sum()) - _log_binomial(int(counts[label]), rows)
+            best = max(best, evidence - null)
+        return best
+
+    def _frequencies(self) -> Floats:
+        """Return float64 [classes, symbols]: how often each symbol occurs among a class's rows."""
+        width = 1 + max(int(self.symbols.max()), *(int(each.max()) for each in self.sequences))
+        return np.stack([np.bincount(each, minlength=width) / len(each) for each in self.sequences])
+
+
+def _stratified(counts: Integers, tested: int, watched: int, seed: int, how: str) -> Integers:
+    """Return int64 [rows]: the sides of rows sorted by class, as a draw stratified by class deals them out.
+
+    How the rows of the classes are interleaved plays no part in what befalls the i-th row of a class.
+    """
+    from sklearn.model_selection import train_test_split
+
+    labels = np.repeat(np.arange(len(counts)), counts)
+    sides, train = np.zeros(len(labels), np.int64), np.arange(len(labels))
+    states = {_TEST: seed if how == "reference" else _state(seed, "rows"), _VALIDATION: _state(seed, "validation")}
+    for side, size in ((_TEST, tested), (_VALIDATION, watched)):
+        if size:
+            try:
+                train, taken = train_test_split(
+                    train, test_size=size, random_state=states[side], stratify=labels[train]
+                )
+            except ValueError:  # fewer rows on a side than classes: nobody can have drawn so
+                return np.full(len(labels), -1)
+            sides[taken] = side
+    return sides
+
+
+def _state(seed: int, purpose: str) -> int:
+    return int(generators.learning(seed, "", 0, purpose).integers(2**31))
+
+
+def _begun(view: View, own: Own) -> list[View]:
+    return [each for each in (view, *own.other_runs) if next(each.received(Begin), None) is not None]
+
+
+def _sides(view: View) -> Integers | None:
+    """Return int64 [all rows], the side of each; None where the view does not say."""
+    begun = next(view.received(Begin), None)
+    if begun is None:
+        return None
+    message, rows = begun.message, begun.message.test.total
+    return np.where(message.test.unpack(rows), _TEST, np.where(message.validation.unpack(rows), _VALIDATION, _TRAIN))
+
+
+def _seed(view: View) -> int:
+    return int(view.parameter("run.seed", 0))
+
+
+def _check(view: View, sides: Sequence[Integers], counts: Integers) -> None:
+    if counts.sum() != len(sides[0]):
+        raise DataError(
+            f"they add up to {counts.sum()}, but the view of {view.party!r} speaks of {len(sides[0])} rows",
+            code="rows",
+            field="attack 'split-posterior', class_counts",
+            value=int(counts.sum()),
+        )
+    for each in sides[1:]:
+        if len(each) != len(sides[0]):
+            raise DataError(
+                f"the views of {view.party!r} are of runs with {len(sides[0])} and {len(each)} rows", code="rows"
+            )
+
+
+def _shares(counts: Integers | None, classes: int) -> Floats:
+    """Return float64 [classes]: how frequent each class is, as far as that is known."""
+    if counts is None:
+        return np.full(classes, 1 / classes)
+    shares = np.zeros(max(classes, len(counts)))
+    shares[: len(counts)] = counts / counts.sum()
+    return shares
+
+
+def _guess(beliefs: Floats, own: Own, odds: float, outside: Floats | None = None) -> Guess:
+    beyond = None
+    if own.outside is not None:
+        rest = np.tile(beliefs.mean(axis=0), (len(own.outside), 1)) if outside is None else outside
+        beyond = Guess(values=rest.argmax(axis=1), kind="labels", scores=rest)
+    return Guess(
+        values=beliefs.argmax(axis=1),
+        kind="labels",
+        scores=beliefs,
+        outside=beyond,
+        notes={"log odds that the sides follow from the labels": max(odds, -1e9)},
+    )
+
+
+def _columns(own: Own, sides: Integers) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the party's columns of all rows, scaled, and of which rows it has any."""
+    held = sides == _TRAIN
+    features = own.features
+    if own.outside is not None and len(own.outside) == np.count_nonzero(sides == _TEST):
+        features = np.concatenate([own.features, own.outside])
+    numbers = replace(own, features=features).numbers()
+    center, scale = numbers.mean(axis=0), numbers.std(axis=0)
+    scaled = (numbers - center) / np.where(scale > 0, scale, 1.0)
+    found = np.zeros((len(sides), scaled.shape[1]))
+    found[held] = scaled[: len(own.features)]
+    if len(features) > len(own.features):
+        found[sides == _TEST] = scaled[len(own.features) :]
+        held = held | (sides == _TEST)
+    return found, held
+
+
+def _fitted(
+    columns: tuple[Floats, NDArray[np.bool_]], beliefs: Floats, shares: Floats, rng: np.random.Generator
+) -> Floats:
+    """Return float64 [rows, classes]: what the columns say of each row, by models fitted to the beliefs of other rows.
+
+    Logistic regression on beliefs as weights; rows of which the party has no column keep the classes' shares.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    values, held = columns
+    known = np.flatnonzero(held)
+    prior, classes = np.tile(shares, (len(beliefs), 1)), beliefs.shape[1]
+    fold = rng.permutation(len(known)) % _FOLDS
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for number in range(_FOLDS):
+            learned, said = known[fold != number][:_MOST_ROWS], known[fold == number]
+            model = LogisticRegression(max_iter=200)
+            weights = np.maximum(beliefs[learned].T.ravel(), 1e-6)
+            model.fit(np.tile(values[learned], (classes, 1)), np.repeat(np.arange(classes), len(learned)), weights)
+            prior[said] = model.predict_proba(values[said])
+    return np.clip(prior, 1e-6, None)
+
+
+def _within(share: Floats) -> Floats:
+    return np.clip(share, _LEAST, 1 - _LEAST)
+
+
+def _logit(share: Floats) -> Floats:
+    return np.log(share) - np.log1p(-share)
+
+
+def _bound() -> float:
+    return -math.log(_LEAST)
+
+
+def _log_binomial(count: int, rows: int) -> float:
+    """Return the logarithm of the probability of exactly so many of the rows, each with the share that is expected."""
+    from scipy.stats import binom
+
+    return float(binom.logpmf(count, rows, count / rows))

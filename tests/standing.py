@@ -1,0 +1,12 @@
+"""The rows of an audit that its job asked for, without those of the attacks that stand in every audit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from labelward.evaluate.audit import STANDING
+from labelward.evaluate.results import ResultRow
+
+
+def listed(rows: Iterable[ResultRow]) -> list[ResultRow]:
+    return [row for row in rows if row.attack is not None and row.attack["kind"] not in STANDING]
