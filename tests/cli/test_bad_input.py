@@ -95,7 +95,9 @@ def test_an_empty_table(tmp_path: Path, call: Call, text: str) -> None:
 
 def test_too_few_rows_for_a_test(tmp_path: Path, call: Call) -> None:
     write_table(tmp_path / "table.csv", rows=4, label=[0, 0, 1, 1])
-    refused(call("audit", write_job(tmp_path), "--out", tmp_path / "audit"), "test_size", "4 rows")
+    job = write_job(tmp_path)
+    job.write_text(job.read_text().replace("[data]", "[data]\ntest_size = 0.9"))
+    refused(call("audit", job, "--out", tmp_path / "audit"), "test_size", "4 rows")
 
 
 def test_parties_with_different_rows(tmp_path: Path, call: Call) -> None:

@@ -86,7 +86,7 @@ def test_an_audit_prints_figures_and_writes_all_files(tmp_path: Path, call: Call
         assert word in result.stdout
     assert (out / "report.html").stat().st_size > 10_000
     shown = {path.name for path in out.iterdir() if not path.name.startswith(".")}
-    assert shown == {"data", "job.toml", "report.html", "results.jsonl", "runs"}
+    assert shown == {"data", "job.toml", "private-seeds.json", "report.html", "results.jsonl", "runs"}
 
 
 def test_the_same_audit_again_does_nothing_new(call: Call, audited: Path) -> None:
@@ -102,15 +102,16 @@ def test_json_is_one_object_with_the_names_of_the_rows(call: Call, audited: Path
     summary = json.loads(result.stdout)
     rows = [json.loads(line) for line in (audited / "results.jsonl").read_text().splitlines()]
     assert summary["versions"] == rows[0]["versions"]
-    assert len(summary["summary"]) == 4  # two variants, two attacks
+    assert len(summary["summary"]) == 6  # two variants, three attacks
     for entry in summary["summary"]:
         mine = [row for row in rows if row["defense"] == entry["defense"] and row["attack"] == entry["attack"]]
         assert entry["seeds"] == len(mine) == 2
         assert entry.keys() - {"seeds"} == mine[0].keys() - {"seed", "format", "versions"}
         for block in ("leakage", "utility", "cost"):
             assert entry[block].keys() == mine[0][block].keys()
-        values = [row["leakage"]["v_measure"] for row in mine]
-        assert entry["leakage"]["v_measure"]["mean"] == pytest.approx(sum(values) / 2, abs=1e-15)  # one rounding
+        primary = mine[0]["leakage"]["primary"]
+        values = [row["leakage"][primary] for row in mine]
+        assert entry["leakage"][primary]["mean"] == pytest.approx(sum(values) / 2, abs=1e-15)  # one rounding
 
 
 def test_the_time_left_is_told_without_the_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,10 +179,16 @@ def test_report_tells_what_is_missing(tmp_path: Path, call: Call, audited: Path)
 
 def test_train_then_predict_in_a_new_process(tmp_path: Path, call: Call, job: Path) -> None:
     run = tmp_path / "run"
-    result = call("train", job, "--out", run, "--defense", "id-lmid-xi-0.1", "--seed", 3)
+    result = call("train", job, "--out", run, "--defense", "id-lmid-xi-0.1", "--seed", 1)
     assert result.exit_code == 0, result.output
     assert "auc  " in result.stdout
-    assert {path.name for path in run.iterdir()} == {"job.toml", "training.json", "active", "telco"}
+    assert {path.name for path in run.iterdir()} == {
+        "job.toml",
+        "private-seeds.json",
+        "training.json",
+        "active",
+        "telco",
+    }
     files = []
     for number, tables in enumerate(
         (

@@ -23,6 +23,7 @@ from labelward.evaluate.results import ResultRow
 from labelward.party.transcript import Transcript
 from labelward.party.view import View
 from refusals import refused
+from standing import listed
 
 Finished = tuple[Path, list[ResultRow]]
 
@@ -93,7 +94,7 @@ def test_other_processes_give_the_audit_s_figures_to_the_last_digit(finished: Fi
     (own / "features.parquet").write_bytes((out / "data/2/shop.parquet").read_bytes())
     python(ATTACK, own, guesses)
     found = json.loads(python(SCORE, guesses, out / "data/2/truth.parquet"))
-    for row in rows:
+    for row in listed(rows):
         if (row.seed, row.party, row.defense) == (2, "shop", ()):
             kind, inline = (row.attack or {})["kind"], row.leakage or {}
             assert found.pop(kind) == {

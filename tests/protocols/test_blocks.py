@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from interrupted import Cut, Interrupted, assert_same
 from lossless import KINDS, NAMES, assert_as_joined, rich_setting
 
 import wiring
+from interrupted import Cut, Interrupted, assert_same
 from labelward.errors import PeerError
 from labelward.he import engine as make_engine
 from labelward.he.contract import CipherBlock, Layout

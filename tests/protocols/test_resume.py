@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interrupted import RUN, Cut, Ended, Fixed, Interrupted, Killed, assert_same
 
+from interrupted import RUN, Cut, Ended, Fixed, Interrupted, Killed, assert_same
 from labelward.defenses import leakage_meter
 from labelward.defenses.grafting import Grafting
 from labelward.defenses.id_lmid import IdLmid

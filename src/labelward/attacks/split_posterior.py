@@ -34,7 +34,7 @@ from labelward.kernels.interleaving import posterior
 from labelward.messages.setup import Begin
 from labelward.party.view import View
 
-__all__ = ["SplitPosterior"]
+__all__ = ["SplitPosterior", "tells_labels_by_sides"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -122,6 +122,17 @@ class SplitPosterior(Attack):
 
     def _counts(self, aux: Aux) -> Integers | None:
         return np.array(self.class_counts, np.int64) if self.class_counts else aux.class_counts
+
+
+def tells_labels_by_sides(view: View) -> bool:
+    """Whether a view is of a version that drew the sides of rows from labels and shared seed, and says which they are.
+
+    Of quantities these draws were not stratified; a view does not say what the labels are. Sides that come one after
+    the other, as estimators are handed them, were not drawn.
+    """
+    sides = _sides(view)
+    drawn = sides is not None and bool((np.diff(sides) < 0).any())
+    return drawn and view.header.version.startswith("0.1.")
 
 
 class _Masks(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from labelward.cli._guard import end
-from labelward.cli._output import counted, insecure_warning, print_table
+from labelward.cli._output import counted, insecure_warning, print_table, warn
 from labelward.errors import FileFormatError
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def digest(folder: Folder) -> None:
 @view.command()
 def verify(folder: Folder) -> None:
     """Check the hash chain and every record; exit code 2 where anything is damaged or missing."""
+    from labelward.attacks.split_posterior import tells_labels_by_sides
     from labelward.party.view import View
 
     opened = View.load(folder)
@@ -69,6 +70,11 @@ def verify(folder: Folder) -> None:
             "no closing record; the run was killed, or records at the end are missing",
             code="incomplete",
             field=str(folder),
+        )
+    if tells_labels_by_sides(opened):
+        warn(
+            f"version {opened.header.version} drew test rows by label, from a seed that all parties know: if these are "
+            "classes, this view gives them away (labelward attack --attack split-posterior)"
         )
     typer.echo(f"whole: {records} records of {opened.party!r}, {readable} of them view content; run {opened.ended}")
 

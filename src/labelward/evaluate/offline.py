@@ -128,8 +128,9 @@ def attack_view(
     table = read_table(features, text=[id_column or "id"])
     place = f"table {str(features)!r}"
     named = id_column is not None or "id" in table.column_names
+    outside: pa.Table | None = None
     if named and table.num_rows != view.rows:
-        table = _training_rows(view, table, id_column or "id", place)
+        table, outside = _training_rows(view, table, id_column or "id", place)
     if table.num_rows != view.rows:
         raise DataError(
             f"has {table.num_rows} rows, but the view of {view.party!r} speaks of {view.rows}",
@@ -151,6 +152,7 @@ def attack_view(
         features=own_columns,
         columns=columns,
         categories=wide,
+        outside=None if outside is None else encode_as(outside, columns, categories, place),
         bottom=bottom,
         untrained=untrained,
         other_runs=tuple(_other_run(view, folder) for folder in told.other_runs),
@@ -386,10 +388,7 @@ def _ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:
 
 def _view_order(view: View, ids: Sequence[str], place: str) -> Sequence[int]:
     """Return the order in which the table's rows are those of the view: as they stand, or sorted as an audit sorts."""
-    orders: list[Sequence[int]] = [range(len(ids)), sorted(range(len(ids)), key=ids.__getitem__)]
-    if all(name.isdecimal() for name in ids):  # rows without ids are numbered
-        orders.append(sorted(range(len(ids)), key=lambda row: int(ids[row])))
-    for order in orders:
+    for order in _orders(ids):
         if ids_digest(ids[row] for row in order) == view.header.ids:
             return order
     raise DataError(
@@ -400,14 +399,25 @@ def _view_order(view: View, ids: Sequence[str], place: str) -> Sequence[int]:
     )
 
 
-def _training_rows(view: View, table: pa.Table, column: str, place: str) -> pa.Table:
-    """Return the training rows of a table of all rows of a run, sorted by id, if it is one: the view says which."""
+def _orders(ids: Sequence[str]) -> list[Sequence[int]]:
+    """Return the orders in which rows may be shared: as they stand, sorted by id, or by number, as rows without ids."""
+    orders: list[Sequence[int]] = [range(len(ids)), sorted(range(len(ids)), key=ids.__getitem__)]
+    if all(name.isdecimal() for name in ids):
+        orders.append(sorted(range(len(ids)), key=lambda row: int(ids[row])))
+    return orders
+
+
+def _training_rows(view: View, table: pa.Table, column: str, place: str) -> tuple[pa.Table, pa.Table | None]:
+    """Return the training rows and the test rows of a table of all rows of a run, if it is one: the view says which."""
     began = next(view.received(Begin), None)
     if began is None or began.message.test.total != table.num_rows:
-        return table
-    begin = began.message
+        return table, None
+    begin, ids = began.message, read_ids(table, column, place).tolist()
     split = Split.of(begin.validation.unpack(table.num_rows), begin.test.unpack(table.num_rows))
-    return table.take(pa.array(np.argsort(read_ids(table, column, place))[split.train]))
+    for order in map(np.array, _orders(ids)):
+        if ids_digest(ids[row] for row in order[split.train]) == view.header.ids:
+            return table.take(pa.array(order[split.train])), table.take(pa.array(order[split.test]))
+    return table.take(pa.array(np.argsort(ids)[split.train])), None
 
 
 def _check_model(attack: Attack, view: View) -> None:
