@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from labelward.errors import JobError, LabelwardError, PeerError
+from labelward.errors import InputError, JobError, LabelwardError, PeerError
 from refusals import refused
 
 
@@ -34,6 +34,26 @@ def test_a_place_is_put_before_the_text_and_nothing_else_changes():
     assert str(moved) == "job.toml: [data] label: is required"
     assert (moved.code, moved.field, moved.reason) == (error.code, error.field, error.reason)
     assert str(error) == "[data] label: is required"
+
+
+@pytest.mark.parametrize(
+    ("error", "field", "text"),
+    [
+        (JobError("is required", code="missing", field="kind"), "[[attack]] 1 kind", "[[attack]] 1: kind: is required"),
+        (JobError("unknown key 'x'", code="unknown", value="x"), "[[attack]] 1", "[[attack]] 1: unknown key 'x'"),
+    ],
+)
+def test_an_error_is_put_into_a_section(error: JobError, field: str, text: str):
+    moved = error.under("[[attack]] 1:")
+    assert (moved.field, str(moved)) == (field, text)
+    assert (moved.code, moved.value, moved.reason) == (error.code, error.value, error.reason)
+
+
+def test_an_error_of_another_class_says_the_same():
+    error = InputError("is too large", code="range", field="eta", value=2).within("attack 'x'")
+    turned = error.translated(JobError)
+    assert type(turned) is JobError
+    assert (str(turned), turned.__dict__) == (str(error), error.__dict__)
 
 
 @pytest.mark.parametrize(
