@@ -37,7 +37,7 @@ from labelward.party.view import View
 from labelward.protocols.tree.params import SecureBoost
 from labelward.report.study import StudyReport, write_study
 from labelward.rng import Protection
-from labelward.transport.base import Transport
+from labelward.transport.base import Failure, Transport
 from labelward.transport.inprocess import connect
 from wiring import Setting, make_parts, make_targets
 
@@ -264,7 +264,7 @@ class _Cut(Transport):
 
     def send(self, peer: str, frame: bytes) -> None:
         if self.left == 0:
-            self.end.fail("restarted")
+            self.end.fail(Failure("peer-restarted", "restarted"))
             raise PeerRestarted(peer, "came back", code="peer-restarted")
         self.left -= 1
         self._restarting(self.end.send, peer, frame)
@@ -280,8 +280,8 @@ class _Cut(Transport):
                 raise PeerRestarted(self.party, "came back", code="peer-restarted") from error
             raise
 
-    def fail(self, reason: str) -> None:
-        self.end.fail(reason)
+    def fail(self, failure: Failure) -> None:
+        self.end.fail(failure)
 
     def close(self) -> None:
         self.end.close()
