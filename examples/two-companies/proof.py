@@ -124,7 +124,8 @@ def all_twice(out: Path) -> tuple[float, float]:
     together({party: (out / party, ("party", "job.toml", "--as", party, "--out", "run")) for party in PARTIES})
     between = time.monotonic()
     print("\nThe same job in one process ...", flush=True)
-    labelward("train", "in-process.toml", "--out", "in-process", "--quiet", folder=out)
+    again = (f"--repeat={out / party / 'run'}" for party in PARTIES)  # what each party drew privately
+    labelward("train", "in-process.toml", "--out", "in-process", "--quiet", *again, folder=out)
     ended = time.monotonic()
     print("\nPredictions of all rows, over the network and in one process:", flush=True)
     asked = ("--out", "run", "--predict", "table.csv", "--quiet")

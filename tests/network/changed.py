@@ -18,6 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parent.parent))
+
+import fixed_seeds  # noqa: F401  (companies draw privately what the undisturbed run draws)
+
 TWICE, LATE, LOST = 0.05, 0.05, 0.02
 LATER = 3  # envelopes that overtake the late one
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from reference_numbers import Bounds, Floats, Numbers, Sums, encode, first_direction, gain_of
 
+from fixed_seeds import FIXED
 from labelward.kernels.binning import bin_columns, node_candidates
 from labelward.kernels.objectives import Objective, metric, objective
 from labelward.protocols.tree.params import TreeModel
@@ -205,6 +206,7 @@ def draw_rows(setting: Setting, tree: int, sizes: Floats) -> tuple[list[int], li
     factors = np.ones(n)
     rng = learning(setting.seed, setting.active, tree, "rows")
     if params.sampling == "goss":
+        rng = FIXED.learning(setting.seed, tree, "rows")
         order = sorted(range(n), key=lambda row: (-sizes[row], row))
         top, rest = max(1, int(params.top_rate * n)), max(1, int(params.other_rate * n))
         others = [int(row) for row in rng.choice(order[top:], min(rest, n - top), replace=False)] if top < n else []
