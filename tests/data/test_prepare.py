@@ -16,6 +16,7 @@ from sklearn.metrics import v_measure_score
 
 from labelward.data import Source, as_table, load_source, prepare
 from labelward.data.partition import column_counts
+from labelward.data.rows import check_split
 from labelward.errors import DataError, JobError
 from labelward.job import DataSection, parse_job
 from labelward.rng import PrivateSeed
@@ -122,7 +123,7 @@ def test_published_splits_cut_the_tables_before_the_parties_have_them():
 @pytest.mark.parametrize("own", [False, True])
 def test_published_splits_are_of_common_tables_without_ids(own):
     with refused(JobError, "conflict", field="[data] split", value="reference"):
-        DataSection(split="reference", id="who", **({} if own else {"table": "breast_cancer"}))
+        check_split(DataSection(split="reference", id="who", **({} if own else {"table": "breast_cancer"})))
 
 
 def test_the_active_party_may_hold_no_column():

@@ -19,7 +19,7 @@ from .constraints import common_constraints
 from .held import Rehearsal, make_party, make_rehearsal, read_targets
 from .own import joint_rehearsal, sort_own
 from .partition import assign_columns, importance
-from .rows import published_split, split_rows
+from .rows import check_split, published_split, split_rows
 from .tables import read_ids, read_table
 
 __all__ = ["Source", "load_source", "prepare"]
@@ -80,7 +80,9 @@ def prepare(
 
     Raises:
         DataError: names table, column and what is wrong.
+        JobError: published splits of tables of the parties' own, or of rows with ids.
     """
+    check_split(job.data)
     source = load_source(job) if source is None else source
     own = {party.name: (private or {}).get(party.name) or PrivateSeed.drawn() for party in job.parties}
     if job.data.table is None:

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward import rng
-from labelward.errors import DataError
+from labelward.errors import DataError, JobError
 from labelward.job import DataSection
 from labelward.rng import PrivateSeed
 
-__all__ = ["Split", "published_split", "split_rows"]
+__all__ = ["Split", "check_split", "published_split", "split_rows"]
 
 Rows = NDArray[np.int64]
 
@@ -65,6 +65,16 @@ class Split:
     def named(self) -> tuple[tuple[str, Rows], ...]:
         """Return the three with their names."""
         return (("train", self.train), ("validation", self.validation), ("test", self.test))
+
+
+def check_split(data: DataSection) -> None:
+    """Refuse published splits where they would be drawn over rows that a party can tell apart; :class:`JobError`.
+
+    Not in the section itself, since jobs that an earlier version ran must still be read.
+    """
+    if data.split == "reference" and (data.table is None or data.id is not None):
+        reason = "'reference' cuts a common table without ids, in a rehearsal; all other tables need 'random'"
+        raise JobError(reason, code="conflict", field="[data] split", value=data.split)
 
 
 def split_rows(data: DataSection, seed: int, rows: int, private: PrivateSeed) -> Split:

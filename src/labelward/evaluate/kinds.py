@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from labelward.attacks.contract import Attack
+from labelward.data.rows import check_split
 from labelward.errors import EncryptionError, InputError, JobError, unknown_name
 from labelward.evaluate.programs import Programs
 from labelward.evaluate.unencrypted import NoEngine
@@ -113,6 +114,7 @@ def check_job(job: Job) -> None:
             cannot read the views of such a model.
         EncryptionError: the engine does not offer the key's size.
     """
+    check_split(job.data)
     programs = make_programs(job.model)
     if job.run.record != "full" and not programs.bulky:
         raise JobError(

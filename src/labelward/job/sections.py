@@ -105,9 +105,6 @@ class DataSection:
         if self.task is not None:
             check.choice("[data] task", self.task, ("classification", "regression"))
         check.choice("[data] split", self.split, ("random", "reference"))
-        if self.split == "reference" and (self.table is None or self.id is not None):
-            reason = "'reference' cuts a common table without ids, in a rehearsal; parties of their own need 'random'"
-            raise JobError(reason, code="conflict", field="[data] split", value=self.split)
         check.choice("[data] partition", self.partition, ("random", "importance"))
         check.boolean("[data] overlap", self.overlap)
         check.choice("[data] categories", self.categories, ("native", "dummies"))

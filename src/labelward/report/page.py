@@ -25,6 +25,7 @@ from labelward.report.sentences import (
     headline,
     insecure_warning,
     missing_details_warning,
+    published_split_notice,
     reading_hint,
     reads_view,
     spoken_of,
@@ -166,7 +167,11 @@ def _subject(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Subj
     beside = beside_table(table)
     return Subject(
         title=f"{first.dataset} · {first.model['kind']}{'' if engine == 'none' else f' · {engine}'}",
-        sentences=(*headline(table, audit.training_rows), *budget_notice(audit.budget)),
+        sentences=(
+            *headline(table, audit.training_rows),
+            *budget_notice(audit.budget),
+            *published_split_notice(audit.split),
+        ),
         hint=reading_hint(primary, quantities=_quantities(rows)) if primary else "",
         cards=tuple(_cards(table)),
         plots=tuple(plots),

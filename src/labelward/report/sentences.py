@@ -16,6 +16,7 @@ __all__ = [
     "headline",
     "insecure_warning",
     "missing_details_warning",
+    "published_split_notice",
     "reading_hint",
     "reads_view",
     "spoken_of",
@@ -121,6 +122,16 @@ def insecure_warning(reasons: Sequence[str]) -> str | None:
     return (
         f"This run was made with {words}; do not use it between companies: it is a rehearsal, and whoever sees "
         "the messages could read what encryption should hide."
+    )
+
+
+def published_split_notice(split: str) -> tuple[str, ...]:
+    """Return what an audit says that split its rows as published figures were; nothing for any other."""
+    if split != "reference":
+        return ()
+    return (
+        "The rows were split as in published experiments, stratified by label, before the parties got their tables: "
+        "this is a rehearsal, and a run between companies cannot be split so.",
     )
 
 

@@ -38,6 +38,7 @@ class StoredAudit:
         missing: of the finished ones, how many have no details.
         cut_off: whether the last row was lost to a kill.
         budget: the leakage budget of the job, if it has one.
+        split: how its rows were split.
         explained: what the models of runs learned, by run in words, where it was looked at: undefended runs first, and
             of those with the same defense the honest one.
     """
@@ -50,6 +51,7 @@ class StoredAudit:
     missing: int
     cut_off: bool
     budget: float | None = None
+    split: str = "random"
     deviating: tuple[RunDetails, ...] = ()
     explained: dict[str, Explanations] = field(default_factory=dict)
 
@@ -102,6 +104,7 @@ def read_audit(folder: Path) -> StoredAudit:
         expected=len(job.variants()) * len(job.run.seeds),
         cut_off=has_cut_off_row(folder),
         budget=job.leakage.budget,
+        split=job.data.split,
         deviating=_deviating(folder, rows),
         explained=_explained(folder, rows),
     )
