@@ -282,19 +282,19 @@ append, written = module.append_row, []
 def append_and_die(out, row):
     append(out, row)
     written.append(row)
-    if when == "rows" and len(written) == 6:
+    if when == "rows" and len(written) == 8:
         kill()
-    if when == "line" and len(written) == 7:
+    if when == "line" and len(written) == 9:
         with (out / "results.jsonl").open("ab") as file:
             file.write(b'{"format": 1, "data')
         kill()
 module.append_row = append_and_die
-module.audit(load_job(sys.argv[3]), folder, watch=watch)
+module.audit(load_job(sys.argv[3]), folder, watch=watch, repeat=[Path(sys.argv[4])])
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("when", "survive"), [("training", 4), ("rows", 6), ("line", 7)])
+@pytest.mark.parametrize(("when", "survive"), [("training", 6), ("rows", 8), ("line", 9)])
 def test_a_killed_audit_goes_on_to_the_same_rows(
     when: str, survive: int, finished: Finished, job: Jobs, tmp_path: Path
 ) -> None:
@@ -302,7 +302,8 @@ def test_a_killed_audit_goes_on_to_the_same_rows(
     out, script, job_file = tmp_path / "out", tmp_path / "killed.py", tmp_path / "job.toml"
     script.write_text(KILLED)
     job_file.write_text(job().to_toml())
-    dead = subprocess.run([sys.executable, script, when, out, job_file], capture_output=True, check=False)
+    command = [sys.executable, script, when, out, job_file, undisturbed]
+    dead = subprocess.run(command, capture_output=True, check=False)
     assert dead.returncode == -signal.SIGKILL, dead.stderr.decode()
     assert len(read_rows(out)) == survive
     assert without_seconds(audit(job(), out)) == without_seconds(rows)
