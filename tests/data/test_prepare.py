@@ -101,14 +101,15 @@ def test_the_sides_of_the_rows_are_a_function_of_their_number_and_the_private_se
     assert not np.array_equal(again.split.test, drawn[0].split.test)
 
 
-def test_a_side_may_lack_a_class_but_training_rows_of_one_class_are_refused():
-    tested = prepare(make_job(), 1, rows()).table_rows.test
-    alone = np.isin(np.arange(40), tested)
-    check_refusal(make_job(), rows(label=alone + 7), "labels", "table 'rows', label column 'label'", "7", "class '7'")
-    data = prepare(make_job(), 1, rows(label=np.where(alone, 2, np.arange(40) % 2)))
-    assert data.classes == ("0", "1", "2")
-    assert set(data.train_labels) == {0, 1}
-    assert set(data.test_labels) == {2}
+def test_a_draw_in_which_a_side_lacks_a_class_is_refused():
+    job = make_job({"validation_size": 0.25})
+    split = prepare(job, 1, rows()).table_rows
+    for side, key in (("train", "test_size"), ("validation", "validation_size"), ("test", "test_size")):
+        label = np.arange(40) % 2
+        label[getattr(split, side)] = 0
+        others = np.setdiff1d(np.arange(40), getattr(split, side))
+        label[others] = np.arange(len(others)) % 2
+        check_refusal(job, rows(label=label), "labels", f"[data] {key}", "1", "row has class")
 
 
 def test_published_splits_cut_the_tables_before_the_parties_have_them():

@@ -207,7 +207,7 @@ def draw_rows(setting: Setting, tree: int, sizes: Floats) -> tuple[list[int], li
     rng = learning(setting.seed, setting.active, tree, "rows")
     if params.sampling == "goss":
         rng = FIXED.learning(setting.seed, tree, "rows")
-        order = sorted(range(n), key=lambda row: (-sizes[row], row))
+        order = sorted(rng.permutation(n).tolist(), key=lambda row: -sizes[row])
         top, rest = max(1, int(params.top_rate * n)), max(1, int(params.other_rate * n))
         others = [int(row) for row in rng.choice(order[top:], min(rest, n - top), replace=False)] if top < n else []
         factors[others] = (n - top) / max(1, len(others))

@@ -137,6 +137,10 @@ class Attack(ABC):
         """
         return None
 
+    def check_class_counts(self, rows: int, classes: int) -> None:
+        """Refuse parameters that do not fit the number of rows or of classes; :class:`~labelward.errors.JobError`."""
+        return
+
     def check_model(self, model: Mapping[str, Any]) -> None:
         """Refuse a model whose views the attack cannot read, before anything is trained.
 

@@ -19,7 +19,7 @@ __all__ = ["as_json", "print_summary"]
 
 def print_summary(rows: Sequence[ResultRow], budget: float | None = None) -> None:
     """Print a table of figures for each (data set, model, engine), and what they mean (under a budget)."""
-    from labelward.report.sentences import budget_notice, headline
+    from labelward.report.sentences import budget_notice, headline, sides_notice, without_standing
     from labelward.report.summary import summary_table
 
     subjects: dict[tuple[str, ...], list[SummaryRow]] = {}
@@ -30,8 +30,8 @@ def print_summary(rows: Sequence[ResultRow], budget: float | None = None) -> Non
         bits = f" {first.engine.bits} bits" if first.engine.bits else ""
         engine = "" if first.engine.name == "none" else f", {first.engine.name}{bits}"
         title = f"{first.dataset}, {first.model['kind']}{engine}"
-        print_table(title, *_cells(table), words=3, spare=("on the wire", "training", "chance"))
-        for sentence in (*headline(table, None), *budget_notice(budget)):
+        print_table(title, *_cells(without_standing(table)), words=3, spare=("on the wire", "training", "chance"))
+        for sentence in (*headline(table, None), *budget_notice(budget), *sides_notice(table)):
             typer.echo(sentence)
 
 

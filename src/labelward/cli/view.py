@@ -74,7 +74,7 @@ def verify(folder: Folder) -> None:
     if tells_labels_by_sides(opened):
         warn(
             f"version {opened.header.version} drew test rows by label, from a seed that all parties know: if these are "
-            "classes, this view gives them away (labelward attack --attack split-posterior)"
+            "classes, this view gives them away (attack it with split-posterior and --param class_counts=[...])"
         )
     typer.echo(f"whole: {records} records of {opened.party!r}, {readable} of them view content; run {opened.ended}")
 

@@ -227,10 +227,7 @@ def make_rehearsal(
         if len(rows) and not weights[rows].any():
             raise DataError(f"every {name} row has weight 0", code="rows", field=named[1], value=name)
     values, bins = targets.values.astype(np.float64), targets.values
-    if targets.classes and len(np.unique(values[sides.train])) == 1:
-        only = targets.classes[int(values[sides.train][0])]
-        reason = f"every training row has class {only!r}; there is nothing to learn"
-        raise DataError(reason, code="labels", field=named[1], value=only)
+    _refuse_absent_classes(job, targets, sides)
     if targets.task == "regression":
         learned = values[sides.train]
         if (learned == learned[0]).all():
@@ -261,6 +258,24 @@ def make_rehearsal(
         split=_among_shared(job, ids, sides),
         table_rows=sides,
     )
+
+
+def _refuse_absent_classes(job: Job, targets: Targets, sides: Split) -> None:
+    """Refuse a draw in which a side lacks a class, before anything leaves: it could not be learned, or not scored."""
+    for name, key, rows in (
+        ("training", "test_size", sides.train),
+        ("validation", "validation_size", sides.validation),
+        ("test", "test_size", sides.test),
+    ):
+        absent = np.setdiff1d(np.arange(len(targets.classes)), targets.values[rows])
+        if len(rows) and len(absent):
+            raise DataError(
+                f"in this draw no {name} row has class {targets.classes[int(absent[0])]!r}; "
+                "choose another share, or begin again, which draws anew",
+                code="labels",
+                field=f"[data] {key}",
+                value=targets.classes[int(absent[0])],
+            )
 
 
 def _among_shared(job: Job, ids: NDArray[np.str_], sides: Split) -> Split:

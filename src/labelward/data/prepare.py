@@ -102,7 +102,7 @@ def _from_common_table(job: Job, seed: int, source: Source, private: Mapping[str
     if job.data.id is not None:
         ids = read_ids(table, job.data.id, place)
         sides = sides.sorted_by(ids)
-    elif published:  # nobody may know which row of the published table a row of a cut table was
+    elif published:  # as in tables that are cut already: no number tells where a row stood in the published table
         ids = np.empty(table.num_rows, dtype=f"<U{len(str(table.num_rows))}")
         for (_, rows), (_, numbers) in zip(sides.named(), sides.in_order().named(), strict=True):
             ids[rows] = numbers.astype(np.str_)

@@ -49,7 +49,7 @@ from labelward.evaluate.kinds import (
 from labelward.evaluate.metering import metered, readings_of
 from labelward.evaluate.names import brief, brief_variant
 from labelward.evaluate.private import private_folder
-from labelward.evaluate.private_seeds import Seeds, keep_seeds, resolve_seeds, stored_seeds
+from labelward.evaluate.private_seeds import PRIVATE_FILE, Seeds, keep_seeds, resolve_seeds, stored_seeds
 from labelward.evaluate.programs import Programs
 from labelward.evaluate.rehearse import MODEL, VIEW, Finished, Protections, insecurities, key_bits, key_info, rehearse
 from labelward.evaluate.results import (
@@ -119,6 +119,8 @@ def audit(
     private = resolve_seeds([party.name for party in job.parties], None if force else out, repeat)
     first = prepare(job, job.run.seeds[0], source, private=private)
     _check_data(job, first)
+    for seed in job.run.seeds[1:]:  # a draw that cannot be used is refused before anything is written, or kept
+        prepare(job, seed, source, private=private)
     attacks = _with_standing(job, first)
     with claimed(out, job, force=force):
         _check_begun(out)
@@ -160,12 +162,14 @@ def _with_standing(job: Job, data: Rehearsal) -> tuple[Kind, ...]:
 def _check_begun(out: Path) -> None:
     """Refuse an audit of a version that drew the sides of the rows from the labels and the shared seed."""
     if (out / RESULTS_FILE).exists() and not stored_seeds(out):
-        raise OutputError(
-            "this audit was begun by a version whose split gave the labels away, and cannot go on; what is there can "
-            "be reported and attacked. Choose another folder, or --force to begin anew",
-            code="other-run",
-            field=str(out),
-        )
+        if any(row.versions.get("labelward", "").startswith("0.1.") for row in read_rows(out)):
+            reason = (
+                "this audit was begun by a version whose split gave the labels away, and cannot go on; what is there "
+                "can be reported and attacked. Choose another folder, or --force to begin anew"
+            )
+        else:
+            reason = f"{PRIVATE_FILE} of this audit is missing; put it back, or begin anew in another folder"
+        raise OutputError(reason, code="other-run", field=str(out))
 
 
 def _check_data(job: Job, data: Rehearsal) -> None:
@@ -174,6 +178,7 @@ def _check_data(job: Job, data: Rehearsal) -> None:
         programs.check(data, metered(job, data, make_policies(variant), seed=job.run.seeds[0]))
     for number, attack in enumerate(job.attacks, 1):
         made = make_attack(attack)
+        made.check_class_counts(len(data.ids), len(data.classes))
         if made.needs_class_counts and not data.classes:
             reason = f"{attack.kind!r} infers classes, and the labels of this job are quantities"
             raise JobError(reason, code="unsupported", field=f"[[attack]] {number}", value=attack.kind)

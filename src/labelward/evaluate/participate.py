@@ -21,7 +21,7 @@ from labelward.evaluate.kinds import check_job, completed, make_engine, make_pol
 from labelward.evaluate.metering import metered
 from labelward.evaluate.names import brief_variant
 from labelward.evaluate.party_record import PartyRecord, read_party_record
-from labelward.evaluate.private_seeds import keep_seeds, resolve_seeds
+from labelward.evaluate.private_seeds import PRIVATE_FILE, keep_seeds, resolve_seeds, stored_seeds
 from labelward.evaluate.rehearse import key_info, make_header
 from labelward.evaluate.train import variant_of
 from labelward.evaluate.utility import scores
@@ -86,8 +86,11 @@ def participate(
     else:
         side = _passive(job, party, own, private)
     with claimed(out, job, "party", force=force):
-        keep_seeds(out, seeds)
         record = read_party_record(out)
+        if record is None:
+            keep_seeds(out, seeds)
+        elif record.stage in ("running", "saved") and not stored_seeds(out):
+            _refuse_without_seeds(out, record)
         if record is not None and record.defense != side.defense:
             raise OutputError(
                 f"holds a run that is defended by {record.defense}, not {side.defense}; choose another folder, "
@@ -112,6 +115,15 @@ def participate(
                 network.close()
         finally:
             engine.close()
+
+
+def _refuse_without_seeds(out: Path, record: PartyRecord) -> None:
+    """Refuse to go on with a run whose private seed is not there: it would draw otherwise."""
+    if record.versions.get("labelward", "").startswith("0.1."):
+        reason = "this run was begun by a version whose split gave the labels away; begin anew with --force"
+    else:
+        reason = f"{PRIVATE_FILE} of this run is missing; put it back, or begin anew with --force"
+    raise OutputError(reason, code="other-run", field=str(out))
 
 
 def _protection(job: Job, party: str, engine: Engine) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def resolve_seeds(parties: Iterable[str], folder: Path | None = None, repeat: Se
         repeat: folders of earlier runs, or of parties of one, whose draws are to be repeated.
 
     Raises:
-        FileFormatError: a folder to repeat holds no seeds, or a file is damaged.
+        FileFormatError: a folder to repeat holds no seeds, or of other parties; or a file is damaged or incomplete.
         OutputError: the run in ``folder`` draws otherwise than one that is to be repeated.
     """
     found: dict[str, PrivateSeed] = {}
@@ -73,7 +73,14 @@ def resolve_seeds(parties: Iterable[str], folder: Path | None = None, repeat: Se
                 field=str(each / PRIVATE_FILE),
             )
         found = {**earlier, **found}
-    own = {} if folder is None else stored_seeds(folder)
+    own, wanted = {} if folder is None else stored_seeds(folder), list(parties)
+    if repeat and not found.keys() & set(wanted):
+        reason = f"hold no private seed of {', '.join(wanted)}, but of {', '.join(found)}"
+        raise FileFormatError(reason, code="other-run", field=", ".join(map(str, repeat)))
+    if own and not set(wanted) <= own.keys():
+        missing = sorted(set(wanted) - own.keys())
+        reason = f"holds no private seed of {', '.join(missing)}"
+        raise FileFormatError(reason, code="damaged", field=str(folder), value=missing)
     for party, seed in own.items():
         if party in found and found[party] != seed:
             raise OutputError(
@@ -82,7 +89,7 @@ def resolve_seeds(parties: Iterable[str], folder: Path | None = None, repeat: Se
                 field=str(folder),
             )
     found |= own
-    return {party: found.get(party) or PrivateSeed.drawn() for party in parties}
+    return {party: found.get(party) or PrivateSeed.drawn() for party in wanted}
 
 
 def keep_seeds(folder: Path, seeds: Seeds) -> Seeds:

@@ -39,27 +39,25 @@ def scores(programs: Programs[Any], margins: Floats, data: Rehearsal) -> dict[st
 def class_scores(ranks: Floats, predicted: Floats, labels: Labels, weights: Floats | None = None) -> dict[str, float]:
     """Return ``auc``, ``accuracy``, ``f1`` and ``logloss``; the first class of the largest probability is predicted.
 
-    With two classes AUC and F1 are those of the second; with more the plain means over the classes that occur, each
-    against the rest. An AUC is .5 where no class has both kinds of rows: sides are drawn whatever the labels are, so
-    that a rare class may be absent from a small one.
+    With two classes AUC and F1 are those of the second; with more the plain means over the classes, each against the
+    rest.
 
     Args:
         ranks: float64 [rows, classes], what orders the rows for each class; [rows, 1] for the second of two.
         predicted: float64 [rows, classes], probabilities.
-        labels: int64 [rows], class numbers.
+        labels: int64 [rows], class numbers, all present.
         weights: float64 [rows] of the rows; None: all alike.
     """
     from sklearn.metrics import accuracy_score, f1_score, log_loss, roc_auc_score
 
     classes = predicted.shape[1]
-    asked = [1] if classes == 2 else np.unique(labels).tolist()
-    mixed = [c for c in asked if 0 < np.count_nonzero(labels == c) < len(labels)]
-    areas = [roc_auc_score(labels == c, ranks[:, c % ranks.shape[1]], sample_weight=weights) for c in mixed]
+    asked = [1] if classes == 2 else list(range(classes))
+    areas = [roc_auc_score(labels == c, ranks[:, c % ranks.shape[1]], sample_weight=weights) for c in asked]
     guess, bounded = predicted.argmax(axis=1), np.clip(predicted, _LEAST_PROBABILITY, 1.0)
     bounded /= bounded.sum(axis=1, keepdims=True)
     per_class = f1_score(labels, guess, labels=asked, average=None, zero_division=0.0, sample_weight=weights)
     return {
-        "auc": float(np.mean(areas)) if areas else 0.5,
+        "auc": float(np.mean(areas)),
         "accuracy": float(accuracy_score(labels, guess, sample_weight=weights)),
         "f1": float(np.mean(per_class)),
         "logloss": float(log_loss(labels, bounded, labels=list(range(classes)), sample_weight=weights)),

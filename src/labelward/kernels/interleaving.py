@@ -5,8 +5,8 @@ of that class are found by a forward and a backward pass over *how many rows of 
 of all other rows known as well (two classes) the pass is exact; without them (one of several classes) only the class's
 own rows are constrained, and :func:`posterior` is one factor of a loopy belief propagation over the classes.
 
-Work is rows × width, where the width is that of the band of counts whose probability exceeds 1e-20 of the likeliest:
-about ten standard deviations, which grow with the square root of the rows. Memory is that of two bands of √rows rows.
+Work is rows × width, where the width is that of the band of counts whose probability is 1e-20 or more: about ten
+standard deviations, which grow with the square root of the rows. Memory is that of two bands of √rows rows.
 """
 
 from __future__ import annotations
@@ -41,15 +41,23 @@ class Posterior(NamedTuple):
 
 
 class _Chain(NamedTuple):
-    """The sequences: symbols of all rows, of the class's rows, of all others (none: any), and each row's share."""
+    """The sequences: symbols of all rows, of the class's rows, of all others (none: any), and each row's share.
+
+    ``others`` is how many rows are of no such class at most; ``ends`` says whether all rows of the class must have come
+    by the last row.
+    """
 
     symbols: Symbols
     inside: Symbols
     outside: Symbols
     share: Floats
+    others: int
+    ends: bool
 
 
-def posterior(symbols: Symbols, inside: Symbols, outside: Symbols | None, share: Floats) -> Posterior:
+def posterior(
+    symbols: Symbols, inside: Symbols, outside: Symbols | None, share: Floats, *, ends: bool = True
+) -> Posterior:
     """Return how likely each row is one of the class.
 
     Args:
@@ -58,15 +66,16 @@ def posterior(symbols: Symbols, inside: Symbols, outside: Symbols | None, share:
         outside: int32 [rows - k], of all others in their order; None: they may be anything.
         share: float64 [rows]: the probability of being one of the class before the symbols are looked at; strictly
             between 0 and 1.
+        ends: whether the rows are all; without, they are the first of more, and so are the sequences' symbols.
 
     Raises:
         ValueError: lengths do not fit.
     """
     rows, k = len(symbols), len(inside)
-    if len(share) != rows or k > rows or (outside is not None and len(outside) != rows - k):
+    if len(share) != rows or (ends and (k > rows or (outside is not None and len(outside) != rows - k))):
         raise ValueError(f"{rows} rows, {k} of them inside, and sequences or shares of other lengths")
     free = np.empty(0, np.int32) if outside is None else outside
-    chain = _Chain(symbols, inside, free, share)
+    chain = _Chain(symbols, inside, free, share, len(free) if outside is not None else rows, ends)
     if not rows:
         return Posterior(np.empty(0), 0.0)
     length = max(1, math.isqrt(rows))
@@ -79,7 +88,7 @@ def posterior(symbols: Symbols, inside: Symbols, outside: Symbols | None, share:
         if not np.isfinite(evidence):
             return Posterior(share.copy(), -math.inf)
     found, later = np.empty(rows), np.zeros(k + 2)
-    later[k] = 1.0
+    later[k if ends else slice(None)] = 1.0
     for start, first in zip(range(0, rows, length)[::-1], starts[::-1], strict=True):
         stop = min(start + length, rows)
         _backward(chain, _bands(chain, first, low, high, start, stop), later, low, high, start, found)
@@ -90,7 +99,7 @@ def posterior(symbols: Symbols, inside: Symbols, outside: Symbols | None, share:
 def _step(chain: _Chain, band: Floats, low: int, high: int, row: int, new: Floats) -> float:
     """Write the probabilities of the counts after a row into ``new[low : high + 1]``; return their sum."""
     symbol, share, total = chain.symbols[row], chain.share[row], 0.0
-    k, others = len(chain.inside), len(chain.symbols) - len(chain.inside)
+    k, others = len(chain.inside), chain.others
     constrained = len(chain.outside) > 0 or others == 0
     for count in range(low, high + 1):
         value = 0.0
@@ -119,16 +128,16 @@ def _forward(
             return -np.inf
         evidence += np.log(total)
         top += 1
-        while bottom < top - 1 and (new[bottom] <= _NEGLIGIBLE * total or k - bottom > rows - row - 1):
+        while bottom < top - 1 and (new[bottom] <= _NEGLIGIBLE * total or (chain.ends and k - bottom > rows - row - 1)):
             bottom += 1
         while top > bottom + 1 and (new[top - 1] <= _NEGLIGIBLE * total or top - 1 > k):
             top -= 1
         low[row + 1], high[row + 1] = bottom, top
         for count in range(bottom, top):
             band[count] = new[count] / total
-    if stop == rows and not (low[rows] <= k < high[rows] and band[k] > 0.0):
+    if stop == rows and chain.ends and not (low[rows] <= k < high[rows] and band[k] > 0.0):
         return -np.inf
-    return evidence + (np.log(band[k]) if stop == rows else 0.0)
+    return evidence + (np.log(band[k]) if stop == rows and chain.ends else 0.0)
 
 
 @jit
@@ -162,7 +171,7 @@ def _backward(
 ) -> None:
     """Go back over the rows of ``bands``: ``later`` is the backward probability after its last row, then before its
     first; write how likely each row is inside."""
-    k, others = len(chain.inside), len(chain.symbols) - len(chain.inside)
+    k, others = len(chain.inside), chain.others
     constrained = len(chain.outside) > 0 or others == 0
     for row in range(start + len(bands) - 1, start - 1, -1):
         symbol, share = chain.symbols[row], chain.share[row]

@@ -28,6 +28,7 @@ from labelward.report.sentences import (
     published_split_notice,
     reading_hint,
     reads_view,
+    sides_notice,
     spoken_of,
     strongest,
     unfinished_warning,
@@ -170,6 +171,7 @@ def _subject(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Subj
         sentences=(
             *headline(table, audit.training_rows),
             *budget_notice(audit.budget),
+            *sides_notice(table),
             *published_split_notice(audit.split),
         ),
         hint=reading_hint(primary, quantities=_quantities(rows)) if primary else "",

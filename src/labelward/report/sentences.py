@@ -19,12 +19,16 @@ __all__ = [
     "published_split_notice",
     "reading_hint",
     "reads_view",
+    "sides_notice",
     "spoken_of",
     "strongest",
     "unfinished_warning",
+    "without_standing",
 ]
 
 UNDEFENDED = defense_label(())
+_TOLD_BY_SIDES = 0.1
+"""How far from .5 the AUC of the sides is beyond chance; with 455 rows, its standard error is .03."""
 _GROUPING = ("v_measure", "ari")
 _BLIND = ("clustering",)
 """Kinds of attack that never open the view."""
@@ -123,6 +127,26 @@ def insecure_warning(reasons: Sequence[str]) -> str | None:
         f"This run was made with {words}; do not use it between companies: it is a rehearsal, and whoever sees "
         "the messages could read what encryption should hide."
     )
+
+
+def sides_notice(rows: Sequence[SummaryRow]) -> tuple[str, ...]:
+    """Return what the sides of the rows tell of the labels, where the standing attack looked."""
+    areas = [row.leakage["auc"].mean for row in rows if _is_standing(row) and "auc" in row.leakage]
+    if not areas:
+        return ()
+    worst = max(areas, key=lambda area: abs(area - 0.5))
+    if abs(worst - 0.5) > _TOLD_BY_SIDES:
+        return (f"Which rows are test rows tells labels: split-posterior ranks them with an AUC of {worst:.2f}.",)
+    return (f"Which rows are test rows tells nothing of the labels (split-posterior: AUC {worst:.2f}).",)
+
+
+def without_standing(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
+    """Return the rows but for those of attacks that stand in every audit, unless there are no others."""
+    return [row for row in rows if not _is_standing(row)] or list(rows)
+
+
+def _is_standing(row: SummaryRow) -> bool:
+    return row.attack is not None and row.attack.partition(" ")[0] == "split-posterior"
 
 
 def published_split_notice(split: str) -> tuple[str, ...]:

@@ -54,7 +54,8 @@ def draw_rows(params: TreeModel, sizes: Floats, *, seed: int, party: str, tree: 
         return Drawn(np.ones(n, dtype=np.int64))
     if params.sampling == "goss":
         rng = private.learning(seed, tree, "rows")
-        order = np.argsort(-sizes, kind="stable")
+        mixed = rng.permutation(n)  # rows of like size in no order that others know
+        order = mixed[np.argsort(-sizes[mixed], kind="stable")]
         top, rest = max(1, int(params.top_rate * n)), max(1, int(params.other_rate * n))
         others = np.sort(rng.choice(order[top:], min(rest, n - top), replace=False))
         factors = np.ones(n)
