@@ -2,8 +2,8 @@
 
 *Learning* draws (row and column samples, k-means starts) come from :func:`learning`: a generator that is a
 pure function of seed, party, index and purpose, so that thread timing cannot change a run and a resumed run
-draws what the undisturbed one drew. Every party can repeat them, so none may depend on labels or on a party's data (but where a
-rehearsal deals out columns by importance).
+draws what the undisturbed one drew. Every party can repeat them, so none may depend on labels or on a party's
+data, but where a rehearsal deals out columns by importance.
 
 *Private* learning draws (which rows are set aside for testing, rows sampled by their gradients) come from a
 :class:`PrivateSeed`: a secret that one party keeps for as long as it keeps the run, so that it can repeat the draws and

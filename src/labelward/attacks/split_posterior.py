@@ -12,9 +12,9 @@ Auxiliary knowledge: how many rows each class has. The attacker's own columns, w
     expectation maximization: a model of the columns is fitted to the posterior, and its predictions are the prior of
     the next pass.
 
-Exact for two classes, but for counts of a probability below 1e-20. With more, each class is one factor (its own rows in
-order, all others free) of a loopy belief propagation over the first 5,000 rows; later rows keep the classes' shares. The
-draw is that of ``sklearn.model_selection.train_test_split(stratify=...)``.
+Exact for two classes, but for counts of a probability below 1e-20. With more, each class is one factor (its own rows
+in order, all others free) of a loopy belief propagation over the first 5,000 rows; later rows keep the classes' shares.
+The draw is that of ``sklearn.model_selection.train_test_split(stratify=...)``.
 """
 
 from __future__ import annotations
