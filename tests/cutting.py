@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from labelward.errors import PeerError, PeerRestarted
@@ -47,6 +48,41 @@ class CutEnd(Transport):
         if self._passed[self.party] == self._at:
             raise Killed
         self._passed[self.party] += 1
+
+
+class RestartingEnd(Transport):
+    """An end whose party comes back as a new process after some sent messages; the others hear of it at once.
+
+    Args:
+        left: how many messages it sends before that; -1: it does not come back.
+    """
+
+    def __init__(self, end: Transport, left: int) -> None:
+        self.end, self.left, self.party = end, left, end.party
+
+    def send(self, peer: str, frame: bytes) -> None:
+        if self.left == 0:
+            self.end.fail(Failure("peer-restarted", "restarted"))
+            raise PeerRestarted(peer, "came back", code="peer-restarted")
+        self.left -= 1
+        self._restarting(self.end.send, peer, frame)
+
+    def receive(self, timeout: float) -> tuple[str, bytes] | None:
+        return self._restarting(self.end.receive, timeout)
+
+    def _restarting(self, call: Callable[..., Any], *given: Any) -> Any:
+        try:
+            return call(*given)
+        except PeerError as error:
+            if error.code == "peer-restarted":
+                raise PeerRestarted(self.party, "came back", code="peer-restarted") from error
+            raise
+
+    def fail(self, failure: Failure) -> None:
+        self.end.fail(failure)
+
+    def close(self) -> None:
+        self.end.close()
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from cutting import RestartingEnd
 from labelward.errors import (
     Code,
     DataError,
@@ -24,7 +25,6 @@ from labelward.errors import (
     LabelwardError,
     OutputError,
     PeerError,
-    PeerRestarted,
 )
 from labelward.evaluate.kinds import make_engine
 from labelward.evaluate.names import brief_variant
@@ -37,7 +37,7 @@ from labelward.job import Job, load_job
 from labelward.party.view import View
 from labelward.protocols.tree.share import ModelShare
 from labelward.report.party import write_party_report
-from labelward.transport.base import Failure, Transport
+from labelward.transport.base import Transport
 from labelward.transport.inprocess import connect
 from refusals import refused
 
@@ -93,7 +93,7 @@ class _Here:
             raise PeerError("bank", "away", code="peer-gone")
         party, messages = self.meeting.cut.get(self.meeting.number, ("", 0))
         end = self.meeting.ends[self.party]
-        return _Cut(end, messages if party == self.party else -1)
+        return RestartingEnd(end, messages if party == self.party else -1)
 
     def conclude(self, mark: Callable[[], None]) -> None:
         mark()
@@ -109,37 +109,6 @@ class _Here:
 
     def close(self) -> None:
         pass
-
-
-class _Cut(Transport):
-    """An end that is interrupted after some messages; the others hear of it."""
-
-    def __init__(self, end: Transport, left: int) -> None:
-        self.end, self.left, self.party = end, left, end.party
-
-    def send(self, peer: str, frame: bytes) -> None:
-        if self.left == 0:
-            self.end.fail(Failure("peer-restarted", "restarted"))
-            raise PeerRestarted(peer, "came back", code="peer-restarted")
-        self.left -= 1
-        self._restarting(self.end.send, peer, frame)
-
-    def receive(self, timeout: float) -> tuple[str, bytes] | None:
-        return self._restarting(self.end.receive, timeout)
-
-    def _restarting(self, call: Callable[..., Any], *given: Any) -> Any:
-        try:
-            return call(*given)
-        except PeerError as error:
-            if error.code == "peer-restarted":
-                raise PeerRestarted(self.party, "came back", code="peer-restarted") from error
-            raise
-
-    def fail(self, failure: Failure) -> None:
-        self.end.fail(failure)
-
-    def close(self) -> None:
-        self.end.close()
 
 
 @pytest.fixture

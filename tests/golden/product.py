@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 import fixed_seeds  # noqa: F401  (so that every run splits the rows alike, in whatever process)
+from cutting import RestartingEnd
 from interrupted import Cut, Interrupted
 from labelward import estimators
 from labelward.cli.app import app
 from labelward.data import Rehearsal, load_source, prepare
-from labelward.errors import LabelwardError, PeerError, PeerRestarted
+from labelward.errors import LabelwardError, PeerError
 from labelward.evaluate.audit import audit
 from labelward.evaluate.kinds import completed, make_engine, make_policies
 from labelward.evaluate.names import brief_variant
@@ -37,7 +38,7 @@ from labelward.party.view import View
 from labelward.protocols.tree.params import SecureBoost
 from labelward.report.study import StudyReport, write_study
 from labelward.rng import Protection
-from labelward.transport.base import Failure, Transport
+from labelward.transport.base import Transport
 from labelward.transport.inprocess import connect
 from wiring import Setting, make_parts, make_targets
 
@@ -238,7 +239,7 @@ class _Here:
         if self.company.number > self.company.last:
             raise PeerError(self.company.parties[0], "away", code="peer-gone")
         party, messages = self.company.cut.get(self.company.number, ("", 0))
-        return _Cut(self.company.ends[self.party], messages if party == self.party else -1)
+        return RestartingEnd(self.company.ends[self.party], messages if party == self.party else -1)
 
     def conclude(self, mark: Callable[[], None]) -> None:
         mark()
@@ -254,37 +255,6 @@ class _Here:
 
     def close(self) -> None:
         pass
-
-
-class _Cut(Transport):
-    """An end that is cut off after some messages; the others hear that its party came back."""
-
-    def __init__(self, end: Transport, left: int) -> None:
-        self.end, self.left, self.party = end, left, end.party
-
-    def send(self, peer: str, frame: bytes) -> None:
-        if self.left == 0:
-            self.end.fail(Failure("peer-restarted", "restarted"))
-            raise PeerRestarted(peer, "came back", code="peer-restarted")
-        self.left -= 1
-        self._restarting(self.end.send, peer, frame)
-
-    def receive(self, timeout: float) -> tuple[str, bytes] | None:
-        return self._restarting(self.end.receive, timeout)
-
-    def _restarting(self, call: Callable[..., Any], *given: Any) -> Any:
-        try:
-            return call(*given)
-        except PeerError as error:
-            if "restarted" in str(error):
-                raise PeerRestarted(self.party, "came back", code="peer-restarted") from error
-            raise
-
-    def fail(self, failure: Failure) -> None:
-        self.end.fail(failure)
-
-    def close(self) -> None:
-        self.end.close()
 
 
 def run_parties(company: Company, *, seed: int, variant: str) -> dict[str, dict[str, Any]]:

@@ -112,14 +112,15 @@ class SplitPosterior(Attack):
             JobError: the class counts do not fit the classes or the view's rows.
             DataError: another run has other rows.
         """
-        sides = [found for each in (view, *own.other_runs) if (found := _sides(each)) is not None]
+        told = [(_sides(each), _seed(each)) for each in (view, *own.other_runs)]
+        runs = [(each, seed) for each, seed in told if each is not None]
+        sides = [each for each, _ in runs]
         counts = self._counts(aux)
         if sides:
             self.check_class_counts(len(sides[0]), aux.classes)
         if not sides or counts is None:
             return _guess(np.tile(_shares(counts, aux.classes), (view.rows, 1)), own, 0.0)
         _check(view, sides)
-        runs = [(each, _seed(run)) for each, run in zip(sides, _begun(view, own), strict=True)]
         best = max((_Masks.of(runs, counts, how) for how in ("random", "reference")), key=lambda masks: masks.odds)
         shares = np.tile(_shares(counts, aux.classes), (len(sides[0]), 1))
         beliefs = best.beliefs(shares) if best.odds > 0 else shares
@@ -270,10 +271,6 @@ def _stratified(counts: Integers, tested: int, watched: int, seed: int, how: str
 
 def _state(seed: int, purpose: str) -> int:
     return int(generators.learning(seed, "", 0, purpose).integers(2**31))
-
-
-def _begun(view: View, own: Own) -> list[View]:
-    return [each for each in (view, *own.other_runs) if next(each.received(Begin), None) is not None]
 
 
 def _sides(view: View) -> Integers | None:
