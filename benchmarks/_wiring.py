@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from labelward.he.contract import Engine
 from labelward.he.paillier.kernel import choose
 from labelward.party.context import Context, Meter
-from labelward.party.handshake import Offer, Sides, greet_active, greet_passives
-from labelward.party.local import run_parties
+from labelward.party.handshake import Proposal, RowMasks, handshake_active, handshake_passive
+from labelward.party.in_process import run_parties
 from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.protocols.tree.columns import Columns, Labels
 from labelward.protocols.tree.params import TreeModel
@@ -56,7 +56,7 @@ def train(
     active, n = names[0], len(labels.values)
     rows = (n, len(test_columns[active]))
     insecure = not engine.secure
-    offer = Offer(
+    offer = Proposal(
         parties=names,
         job={},
         ids=[str(i) for i in range(sum(rows))],
@@ -64,7 +64,7 @@ def train(
         precision=precision,
         insecure=insecure,
     )
-    sides = Sides.in_order(n, 0, rows[1])
+    sides = RowMasks.in_order(n, 0, rows[1])
     meters: dict[str, Meter] = {}
 
     def context(name: str) -> Callable[[Transport], Context]:
@@ -83,9 +83,9 @@ def train(
 
     def program(ctx: Context) -> ActiveOutcome | PassiveOutcome:
         if ctx.party == active:
-            task = Task(params=params, agreed=greet_passives(ctx, offer, sides))
+            task = Task(params=params, agreed=handshake_active(ctx, offer, sides))
             return run_active(ctx, task, held[active], labels, engine)
-        return run_passive(ctx, Task(params=params, agreed=greet_active(ctx, offer)), held[ctx.party], engine)
+        return run_passive(ctx, Task(params=params, agreed=handshake_passive(ctx, offer)), held[ctx.party], engine)
 
     start = time.perf_counter()
     outcomes = run_parties({name: (context(name), program) for name in names})

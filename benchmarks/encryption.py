@@ -34,7 +34,7 @@ from labelward.he.paillier.joint import plan, present
 from labelward.he.paillier.kernel import KERNELS, choose, obstacle
 from labelward.he.paillier.numbers import read, write
 from labelward.he.paillier.rooms import Rooms
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 
 COLUMNS, BINS, RUNS = 11, 32, 5
 Figures = dict[str, float]
@@ -50,8 +50,8 @@ def draw(rows: int) -> tuple[np.ndarray, np.ndarray, Layout]:
 
 def keys(engine: PaillierEngine, bits: int) -> tuple[PrivateKey, PublicKey]:
     """Make a key, and what a peer makes of it."""
-    private = engine.generate(bits, protection=Protection())
-    return private, engine.public(private.public.material(), protection=Protection())
+    private = engine.generate(bits, protection=SecureRandom())
+    return private, engine.public(private.public.material(), protection=SecureRandom())
 
 
 def median(action: Callable[[], object], operations: int) -> float:

@@ -65,17 +65,17 @@ def _visible(tree: Any, features: NDArray[np.float64]) -> NDArray[np.int32]:
 
 def measure(rows: int, model: str) -> dict[str, Any]:
     """Return seconds and peak of one attack, compiled before."""
-    from labelward.attacks.contract import Aux, Own
+    from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
     from labelward.attacks.id2graph import ID2Graph
+    from labelward.kernels.leaf_signatures import merge_identical_rows
     from labelward.kernels.louvain import louvain
-    from labelward.kernels.signatures import merge
     from labelward.testing.attacks import planted_view
 
     def attack(count: int) -> dict[str, float]:
         view = planted_view(leaves[:, :count], model=model)
-        own = Own(features=features[:count], columns=[str(column) for column in range(features.shape[1])])
+        own = AttackerData(features=features[:count], columns=[str(column) for column in range(features.shape[1])])
         begin, used = time.perf_counter(), time.process_time()
-        guess = ID2Graph(starts=5)(view, own, Aux(classes=2), rng=np.random.default_rng(1))
+        guess = ID2Graph(starts=5)(view, own, AuxiliaryKnowledge(classes=2), rng=np.random.default_rng(1))
         seconds = {"seconds": time.perf_counter() - begin, "processor": time.process_time() - used}
         return guess.notes | seconds
 
@@ -85,7 +85,7 @@ def measure(rows: int, model: str) -> dict[str, Any]:
     found = attack(rows)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     begin = time.perf_counter()
-    signatures = merge(leaves)
+    signatures = merge_identical_rows(leaves)
     weights = np.power(1.0 if model == "forest" else 0.6, np.arange(TREES, dtype=np.float64))
     louvain(signatures, weights, rng=np.random.default_rng(1), starts=1)
     graph = time.perf_counter() - begin

@@ -25,9 +25,9 @@ from _wiring import report
 from id2graph import planted
 from numpy.typing import NDArray
 
-from labelward.attacks.contract import Aux, Guess, Own
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.instance_clustering import InstanceClustering
-from labelward.evaluate.scores import score
+from labelward.metrics.leakage import score_clusters
 from labelward.testing.attacks import planted_view
 
 SIZES = (10_000, 30_000, 100_000, 1_000_000)
@@ -35,10 +35,12 @@ SECONDS, BYTES, AGREEMENT = 60.0, 3e9, 0.99
 SAMPLED, SAMPLE, SAMPLES, CLASSES = 30_000, 2_000, 3, (2, 3)
 
 
-def attack(leaves: NDArray[np.int32], classes: int) -> Guess:
+def attack(leaves: NDArray[np.int32], classes: int) -> LabelGuess:
     """Cluster rows by their leaves."""
-    own = Own(features=np.empty((leaves.shape[1], 0)), columns=[])
-    return InstanceClustering()(planted_view(leaves), own, Aux(classes=classes), rng=np.random.default_rng(1))
+    own = AttackerData(features=np.empty((leaves.shape[1], 0)), columns=[])
+    return InstanceClustering()(
+        planted_view(leaves), own, AuxiliaryKnowledge(classes=classes), rng=np.random.default_rng(1)
+    )
 
 
 def measure(rows: int, model: str) -> dict[str, Any]:
@@ -50,7 +52,7 @@ def measure(rows: int, model: str) -> dict[str, Any]:
     guess = attack(leaves, 2)
     took = {"seconds": time.perf_counter() - begin, "processor": time.process_time() - used}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    found = score(guess.values, labels, known_per_cluster=1)
+    found = score_clusters(guess.values, labels, known_per_cluster=1)
     rounded = {name: round(value, 4) for name, value in (took | found).items()}
     return {"rows": rows, "groups": int(guess.notes["groups"]), "before": before, "peak": peak, **rounded}
 
@@ -71,7 +73,7 @@ def agreement(model: str) -> dict[str, Any]:
                 warnings.simplefilter("ignore", UserWarning)  # rows in no leaf are not connected
                 model_ = SpectralClustering(classes, affinity="precomputed", random_state=0).fit(shares)
             seconds += time.perf_counter() - begin
-            found.append(round(score(attack(few, classes).values, model_.labels_)["ari"], 4))
+            found.append(round(score_clusters(attack(few, classes).values, model_.labels_)["ari"], 4))
     return {"rows": SAMPLE, "adjusted_rand": found, "seconds": round(seconds / len(found), 2)}
 
 

@@ -55,7 +55,7 @@ from labelward.he.doctor import examine
 from labelward.he.paillier import PaillierEngine, joint, sums
 from labelward.he.paillier.joint import Plan
 from labelward.he.paillier.kernel import KERNELS, choose, obstacle
-from labelward.kernels.binning import bin_columns, code_columns
+from labelward.kernels.binning import bin_codes, bin_columns
 from labelward.protocols.tree import passive
 from labelward.protocols.tree.cells import Told
 from labelward.protocols.tree.params import SecureBoost
@@ -255,7 +255,7 @@ def joined(job: Job, x: Floats, y: NDArray[np.int64], test: Floats, truth: NDArr
         "nthread": WORKERS,
     }
     matrix = xgboost.QuantileDMatrix(binned.codes.astype(np.float64), y, max_bin=params.bins)
-    codes = xgboost.DMatrix(code_columns(test, binned.edges).astype(np.float64))
+    codes = xgboost.DMatrix(bin_codes(test, binned.edges).astype(np.float64))
     return float(roc_auc_score(truth, xgboost.train(same, matrix, params.trees).predict(codes, output_margin=True)))
 
 

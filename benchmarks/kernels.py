@@ -20,17 +20,17 @@ from _wiring import report
 from numpy.typing import NDArray
 
 from labelward.kernels.binning import bin_columns, node_candidates, presort
-from labelward.kernels.candidates import candidates
 from labelward.kernels.gain import GainRule, best_splits
 from labelward.kernels.histogram import groups, level_sums
 from labelward.kernels.information import node_bound
-from labelward.kernels.numbers import Numbers, Scales, encode_rows
 from labelward.kernels.objectives import objective
+from labelward.kernels.row_layout import FixedPointScales, RowLayout, encode_rows
+from labelward.kernels.split_candidates import candidates
 
 Floats = NDArray[np.float64]
 
 BINS, DEPTH, TREES, REPEATS = 32, 6, 5, 5
-ONE = Scales(2.0**30, 2.0**30)
+ONE = FixedPointScales(2.0**30, 2.0**30)
 
 
 def xgboost_hist(x: Floats, y: Floats, matrix: type[xgboost.DMatrix]) -> None:
@@ -48,7 +48,7 @@ def jobs(x: Floats, y: Floats) -> dict[str, Callable[[], object]]:
     codes = [bin_columns(half, BINS).codes for half in halves]
     rng = np.random.default_rng(0)
     slots = {nodes: np.asarray(rng.integers(0, nodes, n), dtype=np.int32) for nodes in (1, 32)}
-    logistic, numbers, scales = objective("binary:logistic", classes=2), Numbers(outputs=1, hessians=1), ONE
+    logistic, numbers, scales = objective("binary:logistic", classes=2), RowLayout(outputs=1, hessians=1), ONE
     values = encode_rows(numbers, *logistic.gradients(np.zeros((n, 1)), y), None, scales)
     own = level_sums(codes[0], slots[32], values, 32, BINS)
     totals = np.array([n - y.sum(), y.sum()])

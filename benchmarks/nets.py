@@ -27,17 +27,17 @@ from _wiring import interleaved, median, report, spread
 from numpy.typing import NDArray
 
 from labelward.party.context import Context
-from labelward.party.handshake import Agreed, Sides
-from labelward.party.local import run_parties
+from labelward.party.handshake import Agreement, RowMasks
+from labelward.party.in_process import run_parties
 from labelward.party.transcript import FORMAT, Header, Transcript
-from labelward.protocols.splitnn.active import joined
-from labelward.protocols.splitnn.cores import shared_cores
-from labelward.protocols.splitnn.held import Held, Labels
-from labelward.protocols.splitnn.local import batches, epoch_order, make_bottom, seeded
+from labelward.protocols.splitnn.active import combine_outputs
+from labelward.protocols.splitnn.bottom_model import batches, epoch_order, make_bottom, torch_generator
+from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 from labelward.protocols.splitnn.losses import objective_of
-from labelward.protocols.splitnn.models import ModelSpec, build
+from labelward.protocols.splitnn.models.presets import ModelSpec, build
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.roles import Task, run_active, run_passive
+from labelward.protocols.splitnn.session import NetTask, run_active_net, run_passive_net
+from labelward.protocols.splitnn.thread_limits import share_threads
 from labelward.transport.base import Transport
 
 Rows = NDArray[Any]
@@ -60,21 +60,21 @@ class Clock:
         return self.at[-1] - self.at[1]
 
 
-def split(params: SplitNet, parts: Mapping[str, Rows], labels: Labels, losses: list[float]) -> float:
+def split(params: SplitNet, parts: Mapping[str, Rows], labels: NetLabels, losses: list[float]) -> float:
     """Train with two parties, views on disk; return the seconds of the epochs after the first."""
     clock, rows = Clock(), len(labels.values)
-    agreed = Agreed(
+    agreed = Agreement(
         parties=PARTIES,
         job={},
-        sides=Sides.in_order(rows, 0, 1),
+        sides=RowMasks.in_order(rows, 0, 1),
         rows=(rows, 1),
         bits=0,
         precision=30,
         insecure=True,
         resume=None,
     )
-    task = Task(params=params, agreed=agreed)
-    held = {party: Held(train=x, test=x[:1]) for party, x in parts.items()}
+    task = NetTask(params=params, agreed=agreed)
+    held = {party: NetInputs(train=x, test=x[:1]) for party, x in parts.items()}
     with tempfile.TemporaryDirectory() as folder:
 
         def context(party: str) -> Callable[[Transport], Context]:
@@ -96,26 +96,26 @@ def split(params: SplitNet, parts: Mapping[str, Rows], labels: Labels, losses: l
             return make
 
         def lead(ctx: Context) -> Any:
-            return run_active(ctx, task, held[ctx.party], labels)
+            return run_active_net(ctx, task, held[ctx.party], labels)
 
         def follow(ctx: Context) -> Any:
-            return run_passive(ctx, task, held[ctx.party])
+            return run_passive_net(ctx, task, held[ctx.party])
 
-        with shared_cores(len(PARTIES)):
+        with share_threads(len(PARTIES)):
             out = run_parties({party: (context(party), lead if party == PARTIES[0] else follow) for party in PARTIES})
     losses.append(out[PARTIES[0]].history[-1].train.loss)
     return clock.seconds
 
 
-def one_module(params: SplitNet, parts: Mapping[str, Rows], labels: Labels, losses: list[float]) -> float:
+def one_module(params: SplitNet, parts: Mapping[str, Rows], labels: NetLabels, losses: list[float]) -> float:
     """Train the same network as one module; return the seconds of the epochs after the first."""
     rows, dtype = len(labels.values), getattr(torch, params.dtype)
     objective = objective_of(params, labels, rows)
     wanted = params.bottom_outputs(objective.outputs)
-    held = {party: Held(train=x, test=x[:1]) for party, x in parts.items()}
+    held = {party: NetInputs(train=x, test=x[:1]) for party, x in parts.items()}
     bottoms = [make_bottom(party, held[party], params, wanted, seed=SEED).module for party in PARTIES]
     spec = ModelSpec(preset=f"top {params.top_model}", inputs=(2 * wanted,), outputs=objective.outputs)
-    top = build(spec, seeded(SEED, PARTIES[0], "top"), dtype)
+    top = build(spec, torch_generator(SEED, PARTIES[0], "top"), dtype)
     weights = [weight for module in (*bottoms, top) for weight in module.parameters()]
     optimizer = torch.optim.SGD(weights, lr=params.learning_rate, momentum=params.momentum)
     xs = [torch.from_numpy(x.astype(params.dtype)) for x in parts.values()]
@@ -127,7 +127,7 @@ def one_module(params: SplitNet, parts: Mapping[str, Rows], labels: Labels, loss
         order, total = torch.from_numpy(epoch_order(SEED, epoch, rows)).long(), 0.0
         for piece in batches(rows, params.batch_size):
             places = order[piece]
-            out = joined([m(x.index_select(0, places)) for m, x in zip(bottoms, xs, strict=True)], top)
+            out = combine_outputs([m(x.index_select(0, places)) for m, x in zip(bottoms, xs, strict=True)], top)
             loss = torch.nn.functional.cross_entropy(out, y[places])
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -137,10 +137,10 @@ def one_module(params: SplitNet, parts: Mapping[str, Rows], labels: Labels, loss
     return time.perf_counter() - start
 
 
-def check(params: SplitNet, parts: Mapping[str, Rows], labels: Labels) -> None:
+def check(params: SplitNet, parts: Mapping[str, Rows], labels: NetLabels) -> None:
     """Require equal losses of some batches in float64; in float32 sums in another order drift apart in a ResNet."""
     rows = 8 * params.batch_size
-    first = Labels(values=labels.values[:rows], weights=labels.weights[:rows], classes=labels.classes)
+    first = NetLabels(values=labels.values[:rows], weights=labels.weights[:rows], classes=labels.classes)
     exact, some = replace(params, dtype="float64", epochs=2), {party: x[:rows] for party, x in parts.items()}
     ours: list[float] = []
     theirs: list[float] = []
@@ -150,7 +150,7 @@ def check(params: SplitNet, parts: Mapping[str, Rows], labels: Labels) -> None:
         raise SystemExit(f"not the same network: losses {ours[-1]} and {theirs[-1]}")
 
 
-def compare(params: SplitNet, parts: Mapping[str, Rows], labels: Labels, limit: float) -> dict[str, Any]:
+def compare(params: SplitNet, parts: Mapping[str, Rows], labels: NetLabels, limit: float) -> dict[str, Any]:
     """Time both sides in turn, once they are known to be the same network."""
     check(params, parts, labels)
     ours: list[float] = []
@@ -170,7 +170,7 @@ def mlp() -> dict[str, Any]:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 50_000)
     x = rng.normal(size=(50_000, 40)) + 0.3 * y[:, None]
-    labels = Labels(values=y.astype(np.float64), weights=np.ones(len(y)), classes=("0", "1"))
+    labels = NetLabels(values=y.astype(np.float64), weights=np.ones(len(y)), classes=("0", "1"))
     params = SplitNet(epochs=4, batch_size=256, learning_rate=0.01)
     parts = {"bank": np.ascontiguousarray(x[:, :20]), "telco": np.ascontiguousarray(x[:, 20:])}
     return {"shape": "50,000 x (20 + 20), batch 256, 3 epochs", **compare(params, parts, labels, 2.0)}
@@ -181,7 +181,7 @@ def resnet() -> dict[str, Any]:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10, 1_600)
     x = rng.normal(size=(1_600, 1, 28, 28)) + 0.1 * y[:, None, None, None]
-    labels = Labels(values=y.astype(np.float64), weights=np.ones(len(y)), classes=tuple("0123456789"))
+    labels = NetLabels(values=y.astype(np.float64), weights=np.ones(len(y)), classes=tuple("0123456789"))
     params = SplitNet(epochs=2, batch_size=32, bottom="resnet-20", learning_rate=0.01)
     parts = {"bank": np.ascontiguousarray(x[..., :14]), "telco": np.ascontiguousarray(x[..., 14:])}
     return {"shape": "1,600 x 28 x (14 + 14), batch 32, 1 epoch", **compare(params, parts, labels, 1.2)}

@@ -26,10 +26,10 @@ from jobs import BITS, JOBS, TEST, WORKERS
 from jobs import Job as Shape
 
 from labelward.evaluate.plan import plan
-from labelward.evaluate.record import read_record
-from labelward.evaluate.train import train
+from labelward.federation.train import train_variant
 from labelward.he.paillier.kernel import VARIABLE
 from labelward.job import Job, parse_job
+from labelward.runs.training_record import read_record
 
 LIMIT = 0.25
 
@@ -57,7 +57,7 @@ def compare(shape: Shape) -> dict[str, Any]:
         start = time.perf_counter()
         found = plan(job)
         planned = time.perf_counter() - start
-        train(job, Path(folder) / "out", seed=1)
+        train_variant(job, Path(folder) / "out", seed=1)
         record = read_record(Path(folder) / "out")
     told, phases = found.estimate, {}
     for party, expected in told.phases.items():

@@ -37,10 +37,10 @@ from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from labelward.data import prepare
-from labelward.evaluate.utility import class_scores, quantity_scores
 from labelward.he import engine
 from labelward.job import parse_job
-from labelward.kernels.binning import bin_columns, code_columns, missing_code
+from labelward.kernels.binning import bin_codes, bin_columns, missing_code
+from labelward.metrics.utility import class_scores, quantity_scores
 from labelward.protocols.tree.columns import Columns, Splitter
 from labelward.protocols.tree.fit import fitted_objective
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
@@ -174,7 +174,7 @@ def boosted(params: TreeModel, table: Table, base: tuple[float, ...]) -> Side:
     begun = time.perf_counter()
     model = xgboost.train(given, xgboost.DMatrix(_numbers(binned.codes), table.values, **shape), params.trees)
     seconds = time.perf_counter() - begun
-    new = xgboost.DMatrix(_numbers(code_columns(test, binned.edges, categories)), **shape)
+    new = xgboost.DMatrix(_numbers(bin_codes(test, binned.edges, categories)), **shape)
     margins = model.predict(new, output_margin=True, strict_shape=True)
     return margins.astype(np.float64), seconds
 

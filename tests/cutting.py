@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from labelward.errors import PeerError, PeerRestarted
+from labelward.errors import PeerError, PeerRestartedError
 from labelward.transport.base import Failure, Transport
 
 
@@ -63,7 +63,7 @@ class RestartingEnd(Transport):
     def send(self, peer: str, frame: bytes) -> None:
         if self.left == 0:
             self.end.fail(Failure("peer-restarted", "restarted"))
-            raise PeerRestarted(peer, "came back", code="peer-restarted")
+            raise PeerRestartedError(peer, "came back", code="peer-restarted")
         self.left -= 1
         self._restarting(self.end.send, peer, frame)
 
@@ -75,7 +75,7 @@ class RestartingEnd(Transport):
             return call(*given)
         except PeerError as error:
             if error.code == "peer-restarted":
-                raise PeerRestarted(self.party, "came back", code="peer-restarted") from error
+                raise PeerRestartedError(self.party, "came back", code="peer-restarted") from error
             raise
 
     def fail(self, failure: Failure) -> None:
@@ -90,4 +90,4 @@ def _restarted() -> Any:
     try:
         yield
     except PeerError as error:
-        raise PeerRestarted(error.peer, "came back", code="peer-restarted") from error
+        raise PeerRestartedError(error.peer, "came back", code="peer-restarted") from error

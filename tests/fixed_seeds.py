@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from labelward.rng import PrivateSeed, Protection
+from labelward.rng import PrivateSeed, SecureRandom
 
 __all__ = ["DRAWN", "FIXED"]
 
@@ -13,7 +13,7 @@ FIXED = PrivateSeed(bytes(PrivateSeed.SIZE))
 DRAWN = PrivateSeed.drawn
 
 
-def _fixed(cls: type[PrivateSeed], protection: Protection | None = None) -> PrivateSeed:
+def _fixed(cls: type[PrivateSeed], protection: SecureRandom | None = None) -> PrivateSeed:
     return FIXED
 
 

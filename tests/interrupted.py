@@ -15,14 +15,14 @@ import numpy as np
 from cutting import CutEnd, Killed
 from labelward.he import engine as make_engine
 from labelward.messages.base import Array
-from labelward.party.chain import PolicyChain
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
-from labelward.party.handshake import Sides, greet_active, greet_passives
-from labelward.party.local import run_parties
-from labelward.party.policy import Policy, Targets
+from labelward.party.handshake import RowMasks, handshake_active, handshake_passive
+from labelward.party.in_process import run_parties
 from labelward.party.transcript import FILE_NAME, Transcript
 from labelward.party.view import View
+from labelward.policy.base import Policy, TrainingTargets
+from labelward.policy.chain import PolicyChain
 from labelward.protocols.tree.beginning import Beginning
 from labelward.protocols.tree.roles import Held, Task, run_active, run_passive
 from labelward.transport.base import Transport
@@ -124,14 +124,14 @@ class Interrupted:
 
     def _lead(self, engine: Any, ctx: Context) -> Any:
         setting = self.setting
-        agreed = greet_passives(ctx, offer(setting, ctx.party), Sides.in_order(*setting.rows))
+        agreed = handshake_active(ctx, offer(setting, ctx.party), RowMasks.in_order(*setting.rows))
         share = (setting.shares or {}).get(ctx.party)
         task = Task(params=setting.params, agreed=agreed)
         return run_active(ctx, task, self._held(ctx.party), setting.targets(), engine, share=share)
 
     def _follow(self, engine: Any, ctx: Context) -> Any:
         setting = self.setting
-        task = Task(params=setting.params, agreed=greet_active(ctx, offer(setting, ctx.party)))
+        task = Task(params=setting.params, agreed=handshake_passive(ctx, offer(setting, ctx.party)))
         share = (setting.shares or {}).get(ctx.party)
         return run_passive(ctx, task, self._held(ctx.party), engine, share=share)
 
@@ -162,5 +162,5 @@ class Fixed(Policy):
     def __init__(self, values: Array) -> None:
         self.values = values.unpack().astype(np.float64)
 
-    def before_targets(self, targets: Targets) -> Targets:
+    def before_targets(self, targets: TrainingTargets) -> TrainingTargets:
         return replace(targets, values=self.values)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from labelward.evaluate.audit import STANDING
-from labelward.evaluate.results import ResultRow
+from labelward.auditing.audit import STANDING
+from labelward.runs.schema import ResultRow
 
 
 def listed(rows: Iterable[ResultRow]) -> list[ResultRow]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from labelward import errors
-from labelward.estimators._errors import UnfitInputError
+from labelward.estimators._errors import InvalidInputError
 
 SOURCE = Path(errors.__file__).parent
 TESTS = Path(__file__).parent
@@ -31,7 +31,7 @@ SUBJECTS = ("str(caught.value)", "str(raised.value)", "str(error)", "caught.valu
 
 KINDS = {
     name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.LabelwardError)
-} | {UnfitInputError.__name__}
+} | {InvalidInputError.__name__}
 
 
 def modules(base: Path, names: tuple[str, ...]) -> list[Path]:

@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 
 from labelward.he import engine as make_engine
 from labelward.messages.base import CipherDigest
-from labelward.party.chain import PolicyChain
 from labelward.party.context import Context, Meter
-from labelward.party.handshake import Offer, Sides, continuing, greet_active, greet_passives
-from labelward.party.local import run_parties
-from labelward.party.policy import Policy
+from labelward.party.handshake import Proposal, RowMasks, continued_model, handshake_active, handshake_passive
+from labelward.party.in_process import run_parties
 from labelward.party.transcript import Header, Transcript, ids_digest
 from labelward.party.view import View
+from labelward.policy.base import Policy
+from labelward.policy.chain import PolicyChain
 from labelward.protocols.tree.active import train_active
 from labelward.protocols.tree.columns import Columns, Labels
 from labelward.protocols.tree.params import SecureBoost, TreeModel
 from labelward.protocols.tree.roles import ActiveOutcome, Held, PassiveOutcome, Task, run_active, run_passive
 from labelward.protocols.tree.share import ModelShare
 from labelward.protocols.tree.trained import Trained
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 from labelward.transport.base import Failure, Transport
 from labelward.transport.inprocess import connect
 
@@ -167,12 +167,12 @@ def shared_job(setting: Setting) -> dict[str, str]:
     return {"model.kind": f'"{setting.params.kind}"'} | dict(setting.job)
 
 
-def offer(setting: Setting, party: str) -> Offer:
+def offer(setting: Setting, party: str) -> Proposal:
     """Return what a party brings to the greeting."""
     share = (setting.shares or {}).get(party)
-    return Offer(
+    return Proposal(
         parties=tuple(setting.parts),
-        job=shared_job(setting) | continuing(None if share is None else share.model),
+        job=shared_job(setting) | continued_model(None if share is None else share.model),
         ids=[str(row) for row in range(sum(setting.rows))],
         bits=setting.bits,
         precision=30,
@@ -199,7 +199,7 @@ def header(setting: Setting, party: str) -> Header:
 
 def _run(setting: Setting) -> Run:
     names, active = tuple(setting.parts), setting.active
-    sides = Sides.in_order(*setting.rows)
+    sides = RowMasks.in_order(*setting.rows)
     transcripts: dict[str, Transcript] = {}
     wires: dict[str, Wire] = {}
     held = {
@@ -220,7 +220,7 @@ def _run(setting: Setting) -> Run:
                 peers=tuple(other for other in names if other != party),
                 transcript=transcripts[party],
                 seed=setting.seed,
-                protection=Protection(setting.noise),
+                protection=SecureRandom(setting.noise),
                 policies=PolicyChain(setting.policies if party == active else ()),
                 timeout=setting.timeout,
             )
@@ -228,12 +228,12 @@ def _run(setting: Setting) -> Run:
         return make
 
     def lead(ctx: Context) -> tuple[Any, Meter]:
-        task = Task(params=setting.params, agreed=greet_passives(ctx, offer(setting, active), sides))
+        task = Task(params=setting.params, agreed=handshake_active(ctx, offer(setting, active), sides))
         outcome = run_active(ctx, task, held[active], setting.targets(), engine, share=shares.get(active))
         return outcome, ctx.meter
 
     def follow(ctx: Context) -> tuple[Any, Meter]:
-        task = Task(params=setting.params, agreed=greet_active(ctx, offer(setting, ctx.party)))
+        task = Task(params=setting.params, agreed=handshake_passive(ctx, offer(setting, ctx.party)))
         return run_passive(ctx, task, held[ctx.party], engine, share=shares.get(ctx.party)), ctx.meter
 
     try:

@@ -46,9 +46,9 @@ __all__ = [
     "JobError",
     "LabelwardError",
     "OutputError",
-    "PeerDisagrees",
+    "PeerDisagreementError",
     "PeerError",
-    "PeerRestarted",
+    "PeerRestartedError",
     "PolicyError",
     "ProtocolError",
     "number_code",
@@ -231,13 +231,13 @@ class PeerError(ProtocolError):
         self.peer, self.message, self.step = peer, message, step
 
 
-class PeerDisagrees(PeerError):  # noqa: N818
+class PeerDisagreementError(PeerError):
     """A peer ended with a :class:`HandshakeError` and said so: to start again as it is would end the same way."""
 
     exit_code = 2
 
 
-class PeerRestarted(PeerError):  # noqa: N818
+class PeerRestartedError(PeerError):
     """A peer came back as a new process: the present attempt is over, and the run goes on from the last checkpoint."""
 
 

@@ -10,7 +10,7 @@ data, but where a rehearsal deals out columns by importance.
 nobody else can.
 
 *Protection* draws (keys, ciphertext randomness, noise of a privacy mechanism) come from
-:class:`Protection`, which asks the operating system. A test may seed it; ``seeded`` then says so, transcripts record it
+:class:`SecureRandom`, which asks the operating system. A test may seed it; ``seeded`` then says so, transcripts record it
 and an audit refuses it.
 """
 
@@ -23,7 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
-__all__ = ["PrivateSeed", "Protection", "learning"]
+__all__ = ["PrivateSeed", "SecureRandom", "learning"]
 
 
 def learning(seed: int, party: str, index: int, purpose: str) -> np.random.Generator:
@@ -54,9 +54,9 @@ class PrivateSeed:
         self._secret = secret
 
     @classmethod
-    def drawn(cls, protection: Protection | None = None) -> PrivateSeed:
+    def drawn(cls, protection: SecureRandom | None = None) -> PrivateSeed:
         """Return a new one from the operating system, or from ``protection``."""
-        return cls((protection or Protection()).bytes(cls.SIZE))
+        return cls((protection or SecureRandom()).bytes(cls.SIZE))
 
     @classmethod
     def from_hex(cls, text: str) -> PrivateSeed:
@@ -82,7 +82,7 @@ class PrivateSeed:
         return "PrivateSeed(...)"  # a log must not hold the secret
 
 
-class Protection:
+class SecureRandom:
     """A source of randomness that protects something.
 
     Args:

@@ -1,6 +1,6 @@
 """Split networks trained in one process, and what one passive party then has to attack with.
 
-One passive party attacks: ``trained(...)`` gives its view and its ``Own`` with bottom models, ``completed(...)`` the
+One passive party attacks: ``trained(...)`` gives its view and its ``AttackerData`` with bottom models, ``completed(...)`` the
 scores of an attack with known rows drawn by seed.
 """
 
@@ -16,19 +16,19 @@ import torch
 from numpy.typing import NDArray
 
 from labelward import rng
-from labelward.attacks.contract import Attack, Aux, Guess, Own
-from labelward.party.chain import PolicyChain
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.party.context import Context
-from labelward.party.handshake import Agreed, Sides
-from labelward.party.local import run_parties
-from labelward.party.policy import Policy
+from labelward.party.handshake import Agreement, RowMasks
+from labelward.party.in_process import run_parties
 from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
+from labelward.policy.base import Policy
+from labelward.policy.chain import PolicyChain
 from labelward.protocols.splitnn.behavior import Behavior
-from labelward.protocols.splitnn.held import Held, Labels
-from labelward.protocols.splitnn.local import make_bottom
+from labelward.protocols.splitnn.bottom_model import make_bottom
+from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.roles import Task, run_active, run_passive
+from labelward.protocols.splitnn.session import NetTask, run_active_net, run_passive_net
 from labelward.transport.base import Transport
 
 torch.set_num_threads(1)
@@ -41,7 +41,7 @@ class Trained:
     """A run as the attacker, the second party, has it; ``accuracy`` is the joined model's on the rows outside."""
 
     view: View
-    own: Own
+    own: AttackerData
     labels: NDArray[np.int64]
     outside_labels: NDArray[np.int64]
     accuracy: float
@@ -62,12 +62,14 @@ def trained(
     outside = np.setdiff1d(np.arange(len(labels)), train)
     classes = tuple(map(str, range(int(labels.max()) + 1)))
     held = {
-        party: Held(train=x[train], test=x[outside], bottom=(modules or {}).get(party), top=(modules or {}).get("top"))
+        party: NetInputs(
+            train=x[train], test=x[outside], bottom=(modules or {}).get(party), top=(modules or {}).get("top")
+        )
         for party, x in parts.items()
     }
     active, attacker, *_ = parts
-    task = Task(params=params, agreed=_agreed(tuple(parts), (len(train), len(outside))))
-    told = Labels(values=labels[train].astype(np.float64), weights=np.ones(len(train)), classes=classes)
+    task = NetTask(params=params, agreed=_agreed(tuple(parts), (len(train), len(outside))))
+    told = NetLabels(values=labels[train].astype(np.float64), weights=np.ones(len(train)), classes=classes)
     transcripts: dict[str, Transcript] = {}
 
     def context(party: str) -> Any:
@@ -90,14 +92,14 @@ def trained(
         return make
 
     def lead(ctx: Context) -> Any:
-        return run_active(ctx, task, held[ctx.party], told)
+        return run_active_net(ctx, task, held[ctx.party], told)
 
     def follow(ctx: Context) -> Any:
-        return run_passive(ctx, task, held[ctx.party], behavior=behavior if ctx.party == attacker else None)
+        return run_passive_net(ctx, task, held[ctx.party], behavior=behavior if ctx.party == attacker else None)
 
     ended = run_parties({party: (context(party), lead if party == active else follow) for party in parts})
     share, mine = ended[attacker].share, held[attacker]
-    own = Own(
+    own = AttackerData(
         features=mine.train,
         columns=[f"c{column}" for column in range(mine.shape[0])] if len(mine.shape) == 1 else [],
         bottom=lambda: share.bottom.module(params, mine.bottom),
@@ -109,11 +111,11 @@ def trained(
     return Trained(view, own, labels[train], labels[outside], float(right.mean()))
 
 
-def _agreed(parties: tuple[str, ...], rows: tuple[int, int]) -> Agreed:
-    return Agreed(
+def _agreed(parties: tuple[str, ...], rows: tuple[int, int]) -> Agreement:
+    return Agreement(
         parties=parties,
         job={},
-        sides=Sides.in_order(rows[0], 0, rows[1]),
+        sides=RowMasks.in_order(rows[0], 0, rows[1]),
         rows=rows,
         bits=0,
         precision=30,
@@ -122,16 +124,16 @@ def _agreed(parties: tuple[str, ...], rows: tuple[int, int]) -> Agreed:
     )
 
 
-def known_of(labels: NDArray[np.int64], count: int, seed: int) -> Aux:
+def known_of(labels: NDArray[np.int64], count: int, seed: int) -> AuxiliaryKnowledge:
     """Return what an attacker knows: equally many labels of each class."""
-    from labelward.evaluate.attacking import known_rows
+    from labelward.leakage.run_attack import sample_known_rows
 
     classes = int(labels.max()) + 1
-    rows = known_rows(labels, count, seed=seed)
-    return Aux(classes=classes, known_rows=rows, known_labels=labels[rows])
+    rows = sample_known_rows(labels, count, seed=seed)
+    return AuxiliaryKnowledge(classes=classes, known_rows=rows, known_labels=labels[rows])
 
 
-def attacked(run: Trained, attack: Attack, seed: int, view: View | None = None) -> Guess:
+def attacked(run: Trained, attack: Attack, seed: int, view: View | None = None) -> LabelGuess:
     """Return the guess of an attack on the run's view, or on another."""
     aux = known_of(run.labels, attack.labels_needed, seed)
     return attack(view or run.view, run.own, aux, rng=rng.learning(seed, "attacker", 0, "attack"))

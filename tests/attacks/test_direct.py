@@ -8,8 +8,8 @@ from splitruns import attacked, trained
 
 from blames import refused_about
 from labelward.attacks import ATTACKS
-from labelward.attacks.contract import Aux, Own
-from labelward.attacks.direct import Direct
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
+from labelward.attacks.gradient_sign import GradientSign
 from labelward.errors import DataError, InputError, JobError
 from labelward.messages.base import Array
 from labelward.messages.splitnn import BatchGradients, EpochOrder
@@ -25,19 +25,19 @@ class TestDirect(LabelAttackContract):
     exact = True
 
     def attack(self):
-        return Direct()
+        return GradientSign()
 
 
 class TestFirstNegativeOfThreeClasses(TestDirect):
     classes = 3
 
     def attack(self):
-        return Direct(rule="first-negative")
+        return GradientSign(rule="first-negative")
 
 
 def direct(view, classes=3, **parameters):
-    own = Own(features=np.empty((view.rows, 0)), columns=[])
-    return Direct(**parameters)(view, own, Aux(classes=classes), rng=np.random.default_rng(1))
+    own = AttackerData(features=np.empty((view.rows, 0)), columns=[])
+    return GradientSign(**parameters)(view, own, AuxiliaryKnowledge(classes=classes), rng=np.random.default_rng(1))
 
 
 def test_reads_by_hand():
@@ -105,10 +105,12 @@ def test_refuses_digests():
     view = gradient_view(gradients_of(np.arange(9) % 3, 3, 1))
     from labelward.messages.base import redacted
     from labelward.messages.codec import decode_fields, encode_fields
-    from labelward.party.transcript import Entry
+    from labelward.party.transcript import TranscriptEntry
 
     digested = [
-        Entry(e.kind, e.peer, e.type, e.step, encode_fields(redacted(decode_fields(e.type, e.payload), bulk=True)))
+        TranscriptEntry(
+            e.kind, e.peer, e.type, e.step, encode_fields(redacted(decode_fields(e.type, e.payload), bulk=True))
+        )
         for e in view._entries
     ]
     with refused(DataError, "incomplete", value="passive"):
@@ -119,11 +121,11 @@ def test_refuses_digests():
 def test_a_view_that_contradicts_itself_is_refused(rows):
     view = gradient_view(np.zeros((1, 3, 3)))
     from labelward.messages.codec import encode_fields
-    from labelward.party.transcript import Entry
+    from labelward.party.transcript import TranscriptEntry
 
     order = EpochOrder(0, Array.pack(np.array(rows, np.int32)))
     changed = [
-        Entry(e.kind, e.peer, e.type, e.step, encode_fields(order)) if e.type == "EpochOrder" else e
+        TranscriptEntry(e.kind, e.peer, e.type, e.step, encode_fields(order)) if e.type == "EpochOrder" else e
         for e in view._entries
     ]
     with refused(InputError, "damaged", value="passive"):
@@ -153,5 +155,5 @@ def test_argmin_is_exact_over_the_first_epoch_of_a_run(loss):
     parts, labels = rows_of_classes(1, 300, 4)
     params = SplitNet(top=False, bottom="mlp", loss=loss, epochs=2, batch_size=32)
     run = trained(parts, labels, params, train=np.arange(250), seed=1)
-    assert np.array_equal(attacked(run, Direct(), 1).values, run.labels)
-    assert np.mean(attacked(run, Direct(rule="first-negative"), 1).values == run.labels) >= 0.98
+    assert np.array_equal(attacked(run, GradientSign(), 1).values, run.labels)
+    assert np.mean(attacked(run, GradientSign(rule="first-negative"), 1).values == run.labels) >= 0.98

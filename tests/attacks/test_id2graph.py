@@ -7,13 +7,13 @@ from hypothesis.extra.numpy import arrays
 
 from blames import refused_about
 from labelward.attacks import clustering
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
 from labelward.attacks.clustering import Clustering
-from labelward.attacks.contract import Aux, Own
 from labelward.attacks.id2graph import ID2Graph, chunked
 from labelward.errors import DataError, InputError
-from labelward.evaluate.scores import score
 from labelward.kernels import communities
 from labelward.kernels.louvain import louvain
+from labelward.metrics.leakage import score_clusters
 from labelward.party.view import View
 from labelward.testing.attacks import planted_view
 
@@ -22,11 +22,11 @@ ROWS = 300
 
 def noise(rows=ROWS, columns=3, seed=1):
     features = np.random.default_rng(seed).normal(size=(rows, columns))
-    return Own(features=features, columns=[f"x{column}" for column in range(columns)])
+    return AttackerData(features=features, columns=[f"x{column}" for column in range(columns)])
 
 
 def attacked(attack, view, own, classes=2, seed=1):
-    return attack(view, own, Aux(classes=classes), rng=np.random.default_rng(seed))
+    return attack(view, own, AuxiliaryKnowledge(classes=classes), rng=np.random.default_rng(seed))
 
 
 def labels(classes, rows=ROWS):
@@ -40,7 +40,7 @@ def test_leaves_that_are_the_classes_give_them_away(classes, attack, own_splits)
     truth = labels(classes)
     view = planted_view(np.tile(truth, (3, 1)).astype(np.int32), own=own_splits)
     guess = attacked(attack, view, noise(), classes)
-    assert score(guess.values, truth) == {"v_measure": pytest.approx(1.0), "ari": 1.0}
+    assert score_clusters(guess.values, truth) == {"v_measure": pytest.approx(1.0), "ari": 1.0}
 
 
 def test_without_a_view_or_with_one_community_the_guess_is_that_of_clustering():
@@ -56,10 +56,12 @@ def test_without_a_view_or_with_one_community_the_guess_is_that_of_clustering():
 
 def test_communities_without_weight_say_nothing():
     """With alpha = 0 the indicators vanish: two far groups are found as CL finds them, up to their numbers."""
-    own = Own(features=np.where(labels(2)[:, None] == 1, 5.0, 0.0) + noise().features * 0.1, columns=["a", "b", "c"])
+    own = AttackerData(
+        features=np.where(labels(2)[:, None] == 1, 5.0, 0.0) + noise().features * 0.1, columns=["a", "b", "c"]
+    )
     view = planted_view(labels(3)[None].astype(np.int32))
     guess, baseline = attacked(ID2Graph(alpha=0.0), view, own), attacked(Clustering(), view, own)
-    assert score(guess.values, baseline.values)["ari"] == 1.0
+    assert score_clusters(guess.values, baseline.values)["ari"] == 1.0
 
 
 @pytest.mark.parametrize(("model", "eta"), [("secureboost", 0.6), ("forest", 1.0), ("federated-forest", 1.0)])
@@ -77,7 +79,7 @@ def test_the_first_tree_seen_has_full_weight():
     truth = labels(2)
     leaves = np.vstack([truth, np.random.default_rng(4).integers(2, size=(2, ROWS))]).astype(np.int32)
     guess = attacked(ID2Graph(eta=0.2), planted_view(leaves), noise())
-    assert score(guess.values, truth)["v_measure"] == pytest.approx(1.0)
+    assert score_clusters(guess.values, truth)["v_measure"] == pytest.approx(1.0)
 
 
 def test_leaves_by_any_name_and_equal_trees_in_any_order_give_the_same_guess():
@@ -94,13 +96,13 @@ def test_sparse_and_dense_indicators_give_the_same_clusters(monkeypatch):
     dense = attacked(ID2Graph(alpha=0.7), view, noise(), 4)
     monkeypatch.setattr(clustering, "_DENSE_BYTES", 0)
     sparse = attacked(ID2Graph(alpha=0.7), view, noise(), 4)
-    assert score(dense.values, sparse.values)["ari"] == pytest.approx(1.0)
+    assert score_clusters(dense.values, sparse.values)["ari"] == pytest.approx(1.0)
 
 
 def test_scaling_and_constant_columns_do_not_change_clustering():
     own, view = noise(), planted_view(np.zeros((1, ROWS), np.int32))
     stretched = np.column_stack([own.features * [1, 1024, 2**-9], np.full(ROWS, 3.3)])
-    other = Own(features=stretched, columns=[*own.columns, "constant"])
+    other = AttackerData(features=stretched, columns=[*own.columns, "constant"])
     one, two = attacked(Clustering(), view, own), attacked(Clustering(), view, other)
     np.testing.assert_array_equal(one.values, two.values)  # powers of two scale without rounding
 
@@ -144,7 +146,7 @@ def test_chunks_lose_what_the_exact_graph_shows():
     view = planted_view(np.tile(truth, (3, 1)).astype(np.int32))
     exact, approximate = (attacked(attack, view, noise()) for attack in (ID2Graph(), ID2Graph(chunk=20)))
     assert approximate.notes["communities"] > exact.notes["communities"] == 2
-    assert score(approximate.values, truth)["v_measure"] < score(exact.values, truth)["v_measure"]
+    assert score_clusters(approximate.values, truth)["v_measure"] < score_clusters(exact.values, truth)["v_measure"]
 
 
 def test_one_chunk_is_the_exact_graph():
@@ -177,7 +179,7 @@ def test_what_cannot_be_clustered_is_refused(attack, own, classes, error, code, 
 
 
 def test_equal_rows_fall_into_one_cluster_without_a_warning():
-    own = Own(features=np.ones((ROWS, 2)), columns=["a", "b"])
+    own = AttackerData(features=np.ones((ROWS, 2)), columns=["a", "b"])
     guess = attacked(Clustering(), planted_view(np.zeros((1, ROWS), np.int32)), own, 3)
     assert set(guess.values) == {0}
 
@@ -188,7 +190,7 @@ def test_the_last_of_thousands_of_trees_weigh_nothing():
     leaves = np.tile(truth, (2000, 1)).astype(np.int32)
     guess = attacked(ID2Graph(), planted_view(leaves), noise(60))
     assert guess.notes["trees"] == 2000.0
-    assert score(guess.values, truth)["ari"] == 1.0
+    assert score_clusters(guess.values, truth)["ari"] == 1.0
 
 
 def test_the_trees_of_one_round_have_one_rank(monkeypatch):

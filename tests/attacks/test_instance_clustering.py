@@ -3,11 +3,11 @@ import pytest
 
 from blames import refused_about
 from labelward.attacks import ATTACKS
-from labelward.attacks.contract import Aux, Own
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
 from labelward.attacks.instance_clustering import InstanceClustering
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import InputError, JobError
-from labelward.evaluate.scores import chance, score
+from labelward.metrics.leakage import cluster_chance, score_clusters
 from labelward.protocols.tree.params import SecureBoost
 from labelward.testing.attacks import AttackContract, planted_view
 from wiring import Setting
@@ -31,9 +31,9 @@ class TestInstanceClusteringOfThreeClasses(TestInstanceClustering):
 
 
 def attacked(leaves, classes=2, seed=1, attack=None):
-    own = Own(features=np.empty((leaves.shape[1], 0)), columns=[])
+    own = AttackerData(features=np.empty((leaves.shape[1], 0)), columns=[])
     return (attack or InstanceClustering())(
-        planted_view(leaves), own, Aux(classes=classes), rng=np.random.default_rng(seed)
+        planted_view(leaves), own, AuxiliaryKnowledge(classes=classes), rng=np.random.default_rng(seed)
     )
 
 
@@ -41,7 +41,7 @@ def attacked(leaves, classes=2, seed=1, attack=None):
 def test_leaves_that_are_the_classes_give_them_away(classes):
     truth = np.random.default_rng(1).integers(classes, size=300)
     guess = attacked(np.tile(truth, (3, 1)).astype(np.int32), classes)
-    found = score(guess.values, truth, known_per_cluster=guess.known_per_cluster)
+    found = score_clusters(guess.values, truth, known_per_cluster=guess.known_per_cluster)
     assert found["accuracy"] == pytest.approx(1.0, abs=1e-9)  # logarithms of factorials
     assert found["accuracy_majority"] == 1.0
 
@@ -51,8 +51,8 @@ def test_leaves_that_say_nothing_give_chance():
     truth = rng.integers(2, size=4000)
     guess = attacked(rng.integers(4, size=(5, 4000)).astype(np.int32))
     # The share of a class in a cluster of about 2000 rows has a standard error of .011.
-    assert score(guess.values, truth, known_per_cluster=1)["accuracy"] == pytest.approx(0.5, abs=0.002)
-    assert chance(guess.values, truth, known_per_cluster=1)["accuracy"] == 0.5
+    assert score_clusters(guess.values, truth, known_per_cluster=1)["accuracy"] == pytest.approx(0.5, abs=0.002)
+    assert cluster_chance(guess.values, truth, known_per_cluster=1)["accuracy"] == 0.5
 
 
 def test_rows_with_the_same_leaves_share_a_cluster():
@@ -74,8 +74,8 @@ def test_the_start_does_not_matter_where_clusters_are_clear():
     noisy = np.where(rng.random((5, 2000)) < 0.2, rng.integers(3, size=(5, 2000)), truth)
     leaves = (4 * noisy + rng.integers(4, size=noisy.shape)).astype(np.int32)
     first, second = (attacked(leaves, 3, seed).values for seed in (1, 2))
-    assert score(first, second)["ari"] > 0.99
-    assert score(first, truth)["ari"] > 0.8
+    assert score_clusters(first, second)["ari"] > 0.99
+    assert score_clusters(first, truth)["ari"] > 0.8
 
 
 def tree_leaves(rows, trees, depth, seed, bag=1.0):
@@ -104,7 +104,7 @@ def test_clusters_are_those_of_scikit_learn(rows, trees, depth, bag, classes):
     leaves = tree_leaves(rows, trees, depth, seed=rows, bag=bag)
     shares = sum(((leaf[:, None] == leaf[None, :]) & (leaf >= 0)) for leaf in leaves) / trees
     expected = SpectralClustering(classes, affinity="precomputed", random_state=0).fit_predict(shares)
-    assert score(attacked(leaves, classes).values, expected)["ari"] >= 0.99
+    assert score_clusters(attacked(leaves, classes).values, expected)["ari"] >= 0.99
 
 
 def test_a_hundred_thousand_rows_take_seconds():
@@ -114,7 +114,9 @@ def test_a_hundred_thousand_rows_take_seconds():
     guess = attacked((32 * noisy + rng.integers(32, size=noisy.shape)).astype(np.int32))
     assert guess.notes["groups"] > 90_000
     # A majority of five votes of .7 each is right in .837 of the rows.
-    assert score(guess.values, truth, known_per_cluster=1)["accuracy_majority"] == pytest.approx(0.837, abs=0.01)
+    assert score_clusters(guess.values, truth, known_per_cluster=1)["accuracy_majority"] == pytest.approx(
+        0.837, abs=0.01
+    )
 
 
 @pytest.mark.parametrize("known", [0, 101, 1.0, True, "one"])
@@ -141,9 +143,11 @@ def reached(policies):
         x, _, y, _ = train_test_split(x, y, test_size=1 / 3, random_state=seed, stratify=y)
         parts = {"active": np.ascontiguousarray(x[:, :5]), "passive": np.ascontiguousarray(x[:, 5:])}
         run = Setting(parts=parts, labels=y, params=params, seed=seed, policies=policies).run()
-        own = Own(features=parts["passive"], columns=[f"passive{column}" for column in range(5)])
-        guess = InstanceClustering()(run.views["passive"], own, Aux(classes=2), rng=np.random.default_rng(seed))
-        found = score(guess.values, y, known_per_cluster=1)
+        own = AttackerData(features=parts["passive"], columns=[f"passive{column}" for column in range(5)])
+        guess = InstanceClustering()(
+            run.views["passive"], own, AuxiliaryKnowledge(classes=2), rng=np.random.default_rng(seed)
+        )
+        found = score_clusters(guess.values, y, known_per_cluster=1)
         figures.append((found["accuracy_majority"], found["accuracy"]))
     return np.mean(figures, axis=0)
 

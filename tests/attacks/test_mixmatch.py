@@ -8,12 +8,21 @@ import numpy as np
 import pytest
 import torch
 
-from labelward.attacks.nets.completion import complete, head
-from labelward.attacks.nets.mixmatch import Average, Recipe, losses, mixup, ramp, rounds, sharpen, train
+from labelward.attacks.nets.completion import fit_completion, inference_head
+from labelward.attacks.nets.mixmatch import (
+    EmaWeights,
+    MixMatchConfig,
+    linear_rampup,
+    mixmatch_loss,
+    mixup,
+    repeated_permutations,
+    sharpen,
+    train_mixmatch,
+)
 
 torch.set_num_threads(1)
 
-RECIPE = Recipe(
+RECIPE = MixMatchConfig(
     steps=200,
     batch_size=8,
     learning_rate=0.01,
@@ -26,7 +35,7 @@ RECIPE = Recipe(
 
 
 def changed(**changes):
-    return Recipe(**({name: getattr(RECIPE, name) for name in Recipe.__dataclass_fields__} | changes))
+    return MixMatchConfig(**({name: getattr(RECIPE, name) for name in MixMatchConfig.__dataclass_fields__} | changes))
 
 
 def test_sharpen_by_hand():
@@ -62,26 +71,26 @@ def test_losses_by_hand():
     """Cross-entropy of the labeled row against (3/4, 1/4) at even odds is ln 2; squares: (.5² + .5²) / 2 classes."""
     logits = torch.zeros(2, 2, dtype=torch.float64)
     targets = torch.tensor([[0.75, 0.25], [1.0, 0.0]], dtype=torch.float64)
-    assert losses(logits, targets, 1, 0.0).item() == pytest.approx(math.log(2))
-    assert losses(logits, targets, 1, 4.0).item() == pytest.approx(math.log(2) + 4 * 0.25)
-    assert losses(logits[:1], targets[:1], 1, 4.0).item() == pytest.approx(math.log(2))
+    assert mixmatch_loss(logits, targets, 1, 0.0).item() == pytest.approx(math.log(2))
+    assert mixmatch_loss(logits, targets, 1, 4.0).item() == pytest.approx(math.log(2) + 4 * 0.25)
+    assert mixmatch_loss(logits[:1], targets[:1], 1, 4.0).item() == pytest.approx(math.log(2))
 
 
 def test_losses_are_means_over_rows():
     logits = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
     targets = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.5, 0.5]], dtype=torch.float64)
     labeled = (math.log(2) + math.log(1 + math.exp(2))) / 2
-    assert losses(logits, targets, 2, 1.0).item() == pytest.approx(labeled + (0.25 + 0.0) / 2)
+    assert mixmatch_loss(logits, targets, 2, 1.0).item() == pytest.approx(labeled + (0.25 + 0.0) / 2)
 
 
 def test_the_ramp_begins_at_nothing_and_grows_evenly():
-    assert [ramp(step, 4) for step in range(5)] == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert [linear_rampup(step, 4) for step in range(5)] == [0.0, 0.25, 0.5, 0.75, 1.0]
 
 
 def test_the_average_by_hand():
     """Shares 1, 10/11, 10/12, … of the present weights, until 1 − keep is more."""
     model = torch.nn.Linear(1, 1, bias=False)
-    average = Average(model, keep=0.1, shrink=0.5)
+    average = EmaWeights(model, keep=0.1, shrink=0.5)
     with torch.no_grad():
         model.weight.fill_(8.0)
     average.step()  # mean 8; the weight shrinks to 4
@@ -96,7 +105,7 @@ def test_the_average_by_hand():
 
 def test_the_average_follows_running_statistics_and_shrinks_weights_alone():
     model = torch.nn.BatchNorm1d(2)
-    average = Average(model, keep=0.0, shrink=0.5)
+    average = EmaWeights(model, keep=0.0, shrink=0.5)
     with torch.no_grad():
         model.running_mean.fill_(6.0)
     average.step()
@@ -107,13 +116,13 @@ def test_the_average_follows_running_statistics_and_shrinks_weights_alone():
 
 
 def test_the_head_begins_with_even_odds():
-    made = head(3, 4).eval()
+    made = inference_head(3, 4).eval()
     assert torch.equal(made(torch.randn(5, 3)).softmax(1), torch.full((5, 4), 0.25))
     assert torch.equal(made[2].weight, torch.ones(4, 3))
 
 
 def test_rounds_take_every_row_before_any_comes_again():
-    drawn = rounds(np.array([4, 7, 9]), 8, np.random.default_rng(1))
+    drawn = repeated_permutations(np.array([4, 7, 9]), 8, np.random.default_rng(1))
     assert sorted(drawn[:3]) == sorted(drawn[3:6]) == [4, 7, 9]
     assert len(drawn) == 8
 
@@ -128,9 +137,9 @@ def clouds(rows=400, seed=1):
 def test_unlabeled_rows_are_learned_from():
     """Two clouds, one labeled row each: what is told and what is guessed together find the gap between them."""
     x, y = clouds()
-    model = head(2, 2)
+    model = inference_head(2, 2)
     known = (np.array([0, 1]), y[:2])
-    loss = train(model, None, torch.from_numpy(x), known, 2, changed(steps=400), np.random.default_rng(2))
+    loss = train_mixmatch(model, None, torch.from_numpy(x), known, 2, changed(steps=400), np.random.default_rng(2))
     found = model.eval()(torch.from_numpy(x)).argmax(1).numpy()
     assert (found == y).mean() > 0.95
     assert loss < math.log(2)
@@ -138,8 +147,8 @@ def test_unlabeled_rows_are_learned_from():
 
 def test_all_rows_may_be_known():
     x, y = clouds(60)
-    model = head(2, 2)
-    train(model, None, torch.from_numpy(x), (np.arange(60), y), 2, RECIPE, np.random.default_rng(2))
+    model = inference_head(2, 2)
+    train_mixmatch(model, None, torch.from_numpy(x), (np.arange(60), y), 2, RECIPE, np.random.default_rng(2))
     assert (model.eval()(torch.from_numpy(x)).argmax(1).numpy() == y).mean() > 0.9
 
 
@@ -169,7 +178,7 @@ class Watching(torch.nn.Module):
 def completed(bottom, x, **options):
     options = {"fine_tune": False, "mix": "inputs"} | options
     y = np.arange(len(x)) % 2
-    return complete(
+    return fit_completion(
         bottom.eval(), x, (np.arange(6), y[:6]), 2, changed(steps=5), rng=np.random.default_rng(1), **options
     )
 

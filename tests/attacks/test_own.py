@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from blames import refused_about
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
 from labelward.attacks.clustering import Clustering
-from labelward.attacks.contract import Aux, Own
 from labelward.attacks.id2graph import ID2Graph
 from labelward.errors import DataError
 from labelward.testing.attacks import planted_view
@@ -14,13 +14,13 @@ NAN = np.nan
 
 
 def test_numbers_stay_and_a_gap_becomes_the_mean():
-    own = Own(features=np.array([[1.0, NAN], [NAN, NAN], [4.0, NAN]]), columns=("a", "b"))
+    own = AttackerData(features=np.array([[1.0, NAN], [NAN, NAN], [4.0, NAN]]), columns=("a", "b"))
     assert own.numbers().tolist() == [[1.0, 0.0], [2.5, 0.0], [4.0, 0.0]]
     assert np.isnan(own.features[1, 0])
 
 
 def test_a_categorical_column_becomes_what_a_table_with_dummies_has():
-    own = Own(
+    own = AttackerData(
         features=np.array([[7.0, 0.0], [8.0, 1.0], [9.0, 2.0], [9.0, NAN], [9.0, -1.0], [9.0, 2.0]]),
         columns=("a", "town"),
         categories={"town": 3},
@@ -31,8 +31,8 @@ def test_a_categorical_column_becomes_what_a_table_with_dummies_has():
 
 
 def test_no_column_and_a_column_of_one_category():
-    assert Own(features=np.empty((3, 0)), columns=()).numbers().shape == (3, 0)
-    assert Own(features=np.zeros((2, 1)), columns=("c",), categories={"c": 1}).numbers().tolist() == [[0], [0]]
+    assert AttackerData(features=np.empty((3, 0)), columns=()).numbers().shape == (3, 0)
+    assert AttackerData(features=np.zeros((2, 1)), columns=("c",), categories={"c": 1}).numbers().tolist() == [[0], [0]]
 
 
 @pytest.mark.parametrize("attack", [Clustering(), ID2Graph()])
@@ -43,7 +43,12 @@ def test_names_of_codes_do_not_matter_beyond_the_first(attack):
     other = np.array([0.0, 2.0, 1.0])[codes.astype(int)]
     view = planted_view((codes[None] == 2).astype(np.int32))
     found = [
-        attack(view, Own(features=c[:, None], columns=("t",), categories={"t": 3}), Aux(classes=3), rng=rng).values
+        attack(
+            view,
+            AttackerData(features=c[:, None], columns=("t",), categories={"t": 3}),
+            AuxiliaryKnowledge(classes=3),
+            rng=rng,
+        ).values
         for c, rng in ((codes, np.random.default_rng(2)), (other, np.random.default_rng(2)))
     ]
     assert len(np.unique(found[0])) == 3
@@ -51,6 +56,8 @@ def test_names_of_codes_do_not_matter_beyond_the_first(attack):
 
 
 def test_an_infinite_value_is_refused():
-    own = Own(features=np.array([[1.0], [-np.inf], [NAN]]), columns=("a",))
+    own = AttackerData(features=np.array([[1.0], [-np.inf], [NAN]]), columns=("a",))
     with refused_about("row 1", DataError, "values", value=-np.inf):
-        Clustering()(planted_view(np.zeros((1, 3), np.int32)), own, Aux(classes=2), rng=np.random.default_rng(0))
+        Clustering()(
+            planted_view(np.zeros((1, 3), np.int32)), own, AuxiliaryKnowledge(classes=2), rng=np.random.default_rng(0)
+        )

@@ -11,10 +11,10 @@ from splitruns import Trained, attacked, known_of, trained
 
 from blames import refused_about
 from labelward.attacks import ATTACKS
-from labelward.attacks.contract import Aux, Own
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
 from labelward.attacks.passive_completion import PassiveCompletion
 from labelward.errors import DataError, JobError
-from labelward.evaluate.scores import score_labels
+from labelward.metrics.leakage import score_labels
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.testing.label_attacks import LabelAttackContract, gradient_view, gradients_of
 from refusals import refused
@@ -113,7 +113,7 @@ def test_columns_with_categories_and_gaps_go_through_the_party_s_own_encoding():
     place = np.where(labels, 1.0, rng.choice([0.0, 2.0], size=300))
     place[::10] = np.nan
     telco = np.column_stack([place, rng.normal(size=300)])
-    from labelward.protocols.splitnn.models import ModelSpec, build
+    from labelward.protocols.splitnn.models.presets import ModelSpec, build
 
     spec = ModelSpec(preset="linear", inputs=(2,), outputs=4, categories={0: 3})
 
@@ -121,17 +121,22 @@ def test_columns_with_categories_and_gaps_go_through_the_party_s_own_encoding():
         return build(spec, torch.Generator().manual_seed(1), torch.float32).eval()
 
     view = gradient_view(gradients_of(labels, 2, 1))
-    own = Own(features=telco, columns=["place", "x"], categories={"place": 3}, bottom=bottom, untrained=bottom)
+    own = AttackerData(features=telco, columns=["place", "x"], categories={"place": 3}, bottom=bottom, untrained=bottom)
     known = np.arange(20)
-    guess = QUICK(view, own, Aux(classes=2, known_rows=known, known_labels=labels[known]), rng=np.random.default_rng(1))
+    guess = QUICK(
+        view,
+        own,
+        AuxiliaryKnowledge(classes=2, known_rows=known, known_labels=labels[known]),
+        rng=np.random.default_rng(1),
+    )
     there = ~np.isnan(place)
     found = score_labels(guess.values[there], labels[there], classes=2)
     assert found["accuracy"] > 0.95
 
 
 def test_token_numbers_are_embedded_before_they_are_mixed():
-    from labelward.protocols.splitnn.models import initialize
-    from labelward.protocols.splitnn.texts import bert
+    from labelward.protocols.splitnn.models.bert import bert
+    from labelward.protocols.splitnn.models.presets import initialize
 
     def bottom() -> torch.nn.Module:
         made = bert(50, 6, 8, layers=1, width=16, heads=2).to_empty(device="cpu")
@@ -142,14 +147,14 @@ def test_token_numbers_are_embedded_before_they_are_mixed():
     tokens = np.random.default_rng(1).integers(1, 50, size=(120, 6))
     tokens[:, 0] = 1 + labels
     view = gradient_view(gradients_of(labels, 2, 1))
-    own = Own(features=tokens, columns=[], bottom=bottom, untrained=bottom)
-    aux = Aux(classes=2, known_rows=np.arange(20), known_labels=labels[:20])
+    own = AttackerData(features=tokens, columns=[], bottom=bottom, untrained=bottom)
+    aux = AuxiliaryKnowledge(classes=2, known_rows=np.arange(20), known_labels=labels[:20])
     guess = replace(QUICK, fine_tune=True, steps=60)(view, own, aux, rng=np.random.default_rng(1))
     assert np.mean(guess.values == labels) > 0.9
 
 
 def view_and_own(rows=20):
-    own = Own(features=np.zeros((rows, 2)), columns=["a", "b"], bottom=lambda: torch.nn.Linear(3, 4))
+    own = AttackerData(features=np.zeros((rows, 2)), columns=["a", "b"], bottom=lambda: torch.nn.Linear(3, 4))
     return gradient_view(np.zeros((1, rows, 2))), own
 
 
@@ -166,14 +171,14 @@ def view_and_own(rows=20):
 )
 def test_known_rows_that_cannot_be_are_refused(rows, labels, code, value):
     view, own = view_and_own()
-    aux = Aux(classes=2, known_rows=np.array(rows, np.int64), known_labels=np.array(labels, np.int64))
+    aux = AuxiliaryKnowledge(classes=2, known_rows=np.array(rows, np.int64), known_labels=np.array(labels, np.int64))
     with refused(DataError, code, value=value):
         QUICK(view, own, aux, rng=np.random.default_rng(1))
 
 
 def test_a_bottom_model_that_is_not_there_or_does_not_fit_is_refused():
     view, own = view_and_own()
-    aux = Aux(classes=2, known_rows=np.array([0, 1]), known_labels=np.array([0, 1]))
+    aux = AuxiliaryKnowledge(classes=2, known_rows=np.array([0, 1]), known_labels=np.array([0, 1]))
     with refused(DataError, "columns", value=(2,)):
         QUICK(view, own, aux, rng=np.random.default_rng(1))
     with refused(DataError, "missing", value="passive"):

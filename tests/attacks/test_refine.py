@@ -7,13 +7,19 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from blames import refused_about
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
 from labelward.attacks.clustering import Clustering
-from labelward.attacks.contract import Aux, Own
 from labelward.attacks.id2graph import ID2Graph
-from labelward.attacks.refine import attribute_leaves, cell_weights, cluster_count, leaf_factors, leaf_rows
+from labelward.attacks.id2graph_variants import (
+    attribute_leaves,
+    cell_weights,
+    cluster_count,
+    leaf_factors,
+    rows_of_leaves,
+)
 from labelward.errors import JobError
-from labelward.evaluate.scores import score
-from labelward.kernels.signatures import merge
+from labelward.kernels.leaf_signatures import merge_identical_rows
+from labelward.metrics.leakage import score_clusters
 from labelward.testing.attacks import AttackContract, planted_view
 
 ROWS = 400
@@ -29,14 +35,14 @@ DRAW = np.random.default_rng(1)
 
 
 def noise(rows=ROWS):
-    return Own(features=np.random.default_rng(2).normal(size=(rows, 3)), columns=["a", "b", "c"])
+    return AttackerData(features=np.random.default_rng(2).normal(size=(rows, 3)), columns=["a", "b", "c"])
 
 
 def v_measure(attack, leaves, truth, own=None, classes=None):
     known = len(set(truth)) if classes is None else classes
     view, own = planted_view(leaves.astype(np.int32)), own or noise(leaves.shape[1])
-    guess = attack(view, own, Aux(classes=known), rng=np.random.default_rng(3))
-    return score(guess.values, truth)["v_measure"]
+    guess = attack(view, own, AuxiliaryKnowledge(classes=known), rng=np.random.default_rng(3))
+    return score_clusters(guess.values, truth)["v_measure"]
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=str)
@@ -69,7 +75,7 @@ def test_no_option_loses_labels_that_the_leaves_are(option, classes):
 @pytest.mark.parametrize("leaves", [np.zeros((1, 9)), np.arange(9)[None] % 8, np.full((2, 9), -1)], ids=str)
 def test_views_that_say_next_to_nothing_are_no_trouble(option, leaves):
     view = planted_view(leaves.astype(np.int32))
-    guess = ID2Graph(**option)(view, noise(9), Aux(classes=2), rng=np.random.default_rng(3))
+    guess = ID2Graph(**option)(view, noise(9), AuxiliaryKnowledge(classes=2), rng=np.random.default_rng(3))
     assert guess.values.shape == (9,)
 
 
@@ -78,7 +84,7 @@ def test_attributes_help_where_columns_tell_more_than_noisy_trees():
     draw = np.random.default_rng(4)
     truth = np.arange(ROWS) % 4
     leaves = np.where(draw.random((3, ROWS)) < 0.6, draw.integers(4, size=(3, ROWS)), truth)
-    own = Own(features=np.eye(4)[truth] + 0.2 * draw.normal(size=(ROWS, 4)), columns=["a", "b", "c", "d"])
+    own = AttackerData(features=np.eye(4)[truth] + 0.2 * draw.normal(size=(ROWS, 4)), columns=["a", "b", "c", "d"])
     plain, helped = (v_measure(ID2Graph(**one), leaves, truth, own) for one in ({}, {"attributes": 1.0}))
     assert helped > plain + 0.1
 
@@ -116,9 +122,11 @@ def test_the_number_of_classes_is_found_where_communities_are_the_classes(kind, 
     truth = np.arange(ROWS) % classes
     view = planted_view(np.tile(truth, (3, 1)).astype(np.int32))
     for believed in (2, 9):  # what the attacker is told of classes is not read
-        guess = ID2Graph(clusters=kind)(view, noise(), Aux(classes=believed), rng=np.random.default_rng(3))
+        guess = ID2Graph(clusters=kind)(
+            view, noise(), AuxiliaryKnowledge(classes=believed), rng=np.random.default_rng(3)
+        )
         assert guess.notes["clusters"] == classes
-        assert score(guess.values, truth)["ari"] == pytest.approx(1.0)
+        assert score_clusters(guess.values, truth)["ari"] == pytest.approx(1.0)
 
 
 def test_crumbs_are_no_communities():
@@ -133,7 +141,7 @@ matrices = st.tuples(st.integers(1, 4), st.integers(1, 15)).flatmap(
 
 @given(matrices)
 def test_rows_of_leaves_are_counted(leaves):
-    rows = leaf_rows(merge(leaves))
+    rows = rows_of_leaves(merge_identical_rows(leaves))
     for tree, counted in zip(leaves, rows, strict=True):
         expected = np.unique(tree[tree >= 0], return_counts=True)[1]
         assert sorted(counted[counted > 0]) == sorted(expected)
@@ -141,15 +149,15 @@ def test_rows_of_leaves_are_counted(leaves):
 
 @given(matrices, st.sampled_from(["discount", "depth", "size", "purity"]))
 def test_factors_are_above_0_and_at_most_1(leaves, kind):
-    signatures = merge(leaves)
+    signatures = merge_identical_rows(leaves)
     factors = leaf_factors(kind, leaves, signatures, np.ones(len(leaves)), np.random.default_rng(1))
-    assert factors.shape == leaf_rows(signatures).shape
+    assert factors.shape == rows_of_leaves(signatures).shape
     assert np.all((factors > 0) & (factors <= 1))
 
 
 def test_factors_by_hand():
     leaves = np.array([[1, 1, 1, 5, 6, 6], [0, 0, 0, 0, 0, 0]], np.int32)  # node 1 has depth 1, nodes 5 and 6 depth 2
-    signatures, ones = merge(leaves), np.ones(2)
+    signatures, ones = merge_identical_rows(leaves), np.ones(2)
     depth, size = (leaf_factors(kind, leaves, signatures, ones, DRAW) for kind in ("depth", "size"))
     np.testing.assert_array_equal(depth[0], [0.5, 1, 1])
     assert depth[1, 0] == 0.01  # a root that nothing split tells nothing
@@ -160,7 +168,7 @@ def test_factors_by_hand():
 def test_purity_by_hand():
     """Two trees: each is judged by the communities of the other, which are its leaves."""
     leaves = np.array([[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1, 1]], np.int32)
-    factors = leaf_factors("purity", leaves, merge(leaves), np.ones(2), DRAW)
+    factors = leaf_factors("purity", leaves, merge_identical_rows(leaves), np.ones(2), DRAW)
     chance = {0: (3 * 2 + 5 * 4) / 56, 1: (4 * 3 + 4 * 3) / 56}  # of two rows to be together in the other tree
     shares = {0: (6 / 12, 12 / 12), 1: (6 / 6, 12 / 20)}  # of the pairs of each leaf
     for tree in (0, 1):
@@ -172,9 +180,9 @@ def test_cells_weigh_what_was_asked_for():
     leaves = np.random.default_rng(8).integers(4, size=(3, ROWS)).astype(np.int32)
     cells = attribute_leaves(leaves, noise().features, 1)
     assert len(np.unique(cells)) == 4  # as many as leaves
-    signatures = merge(np.vstack([leaves, cells]))
+    signatures = merge_identical_rows(np.vstack([leaves, cells]))
     weights = np.random.default_rng(9).uniform(0.1, 1, size=(3, 4))
-    rows = leaf_rows(signatures)
+    rows = rows_of_leaves(signatures)
     pairs = rows * (rows - 1)
     of_cells = float(np.sum(pairs[3] * cell_weights(signatures, weights, 0.3)))
     assert of_cells == pytest.approx(0.3 * float(np.sum(pairs[:3] * weights)))

@@ -10,17 +10,17 @@ import pytest
 from sklearn import datasets
 from sklearn.metrics import roc_auc_score
 
-from labelward.attacks.contract import Aux, Guess, Own
-from labelward.attacks.split_posterior import SplitPosterior, tells_labels_by_sides
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.split_posterior import SplitPosterior, sides_depend_on_labels
+from labelward.auditing.audit import audit
 from labelward.data import Rehearsal, Source, as_table, prepare
 from labelward.errors import JobError
-from labelward.evaluate.audit import audit
-from labelward.evaluate.results import read_rows
 from labelward.job import Job, parse_job
 from labelward.messages.base import RowMask
-from labelward.messages.setup import Begin
+from labelward.messages.handshake import RowSplit
 from labelward.party.view import View
 from labelward.rng import PrivateSeed
+from labelward.runs.schema import read_rows
 from refusals import refused
 
 STORED = Path(__file__).parent.parent / "assets" / "stratified-split"
@@ -38,19 +38,19 @@ def stored(name: str) -> tuple[list[View], Any, np.ndarray]:
     return views, table.data, table.target.to_numpy()
 
 
-def attack(views: list[View], table: Any, labels: np.ndarray, **params: Any) -> tuple[Guess, np.ndarray]:
+def attack(views: list[View], table: Any, labels: np.ndarray, **params: Any) -> tuple[LabelGuess, np.ndarray]:
     """Attack the first view with the others beside it; return the guess and the true labels of its training rows."""
-    (begin,) = (each.message for each in views[0].received(Begin))
+    (begin,) = (each.message for each in views[0].received(RowSplit))
     test = begin.test.unpack(len(labels))
     train = ~(test | begin.validation.unpack(len(labels)))
     columns = views[0].header.columns
     held = table[list(columns)].to_numpy(float)
-    own = Own(features=held[train], columns=columns, outside=held[test], other_runs=tuple(views[1:]))
-    aux = Aux(classes=len(set(labels)), class_counts=np.bincount(labels))
+    own = AttackerData(features=held[train], columns=columns, outside=held[test], other_runs=tuple(views[1:]))
+    aux = AuxiliaryKnowledge(classes=len(set(labels)), class_counts=np.bincount(labels))
     return SplitPosterior(**params)(views[0], own, aux, rng=np.random.default_rng(0)), labels[train]
 
 
-def area(guess: Guess, labels: np.ndarray) -> float:
+def area(guess: LabelGuess, labels: np.ndarray) -> float:
     assert guess.scores is not None
     return float(np.mean([roc_auc_score(labels == c, guess.scores[:, c]) for c in np.unique(labels)]))
 
@@ -72,7 +72,7 @@ def test_views_of_the_first_version_give_the_labels_away(name: str, seeds: int, 
     assert area(alone, truth) >= least
     joint, _ = attack(views[:seeds], table, labels)
     assert np.mean(joint.values == truth) >= right
-    assert all(tells_labels_by_sides(view) for view in views)
+    assert all(sides_depend_on_labels(view) for view in views)
 
 
 def test_labels_that_have_nothing_to_do_with_the_sides_are_not_found() -> None:
@@ -100,8 +100,8 @@ def test_parameters_that_cannot_be(params: dict[str, Any], field: str) -> None:
 
 def test_a_view_of_nothing_gives_the_shares_of_the_classes() -> None:
     views, table, labels = stored("breast-cancer")
-    own = Own(features=table.to_numpy(float)[: views[0].rows], columns=tuple(table.columns))
-    aux = Aux(classes=2, class_counts=np.bincount(labels))
+    own = AttackerData(features=table.to_numpy(float)[: views[0].rows], columns=tuple(table.columns))
+    aux = AuxiliaryKnowledge(classes=2, class_counts=np.bincount(labels))
     guess = SplitPosterior()(views[0].without_records(), own, aux, rng=np.random.default_rng(0))
     assert np.allclose(guess.scores, np.bincount(labels) / len(labels))
 
@@ -169,7 +169,7 @@ def test_the_sides_of_this_version_tell_nothing(
         assert abs(found - 0.5) < 3 * standard_error(labels[:341]), (row.defense, row.seed)
     views = [View.load(path.parent) for path in (tmp_path / "out").rglob("telco/view/transcript.lwt")]
     assert len(views) == 3 * (1 + len(defenses))
-    assert not any(tells_labels_by_sides(view) for view in views)
+    assert not any(sides_depend_on_labels(view) for view in views)
 
 
 def made(labels: np.ndarray, secret: PrivateSeed) -> Rehearsal:
@@ -181,10 +181,10 @@ def made(labels: np.ndarray, secret: PrivateSeed) -> Rehearsal:
     return prepare(job, 1, source, private={"active": secret})
 
 
-def begin_of(labels: np.ndarray, secret: PrivateSeed) -> Begin:
-    """Return ``Begin`` for a table with these labels."""
+def begin_of(labels: np.ndarray, secret: PrivateSeed) -> RowSplit:
+    """Return ``RowSplit`` for a table with these labels."""
     validation, test = made(labels, secret).split.masks()
-    return Begin(RowMask.pack(validation), RowMask.pack(test), 0)
+    return RowSplit(RowMask.pack(validation), RowMask.pack(test), 0)
 
 
 def test_no_single_label_changes_what_is_told_of_the_sides() -> None:

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from blames import refused_about
-from labelward.attacks.contract import Own
-from labelward.attacks.visible import visible_leaves
+from labelward.attacks.base import AttackerData
+from labelward.attacks.instance_spaces import observed_leaves
 from labelward.errors import DataError, FileFormatError
 from labelward.he.contract import Layout
 from labelward.messages.base import CipherDigest, RowMask
-from labelward.messages.tree import Level, NodeSplit, OwnSplit, TreeStart
+from labelward.messages.tree import LevelRequest, NodeSplit, OwnSplit, TreeStart
 from labelward.testing.attacks import planted_view, view_of
 from refusals import refused
 
@@ -29,7 +29,9 @@ def start(tree, rows):
 
 
 def told(tree, depth, **splits):
-    return Level(tree, depth, tuple(NodeSplit(int(node[1:]), mask(left)) for node, left in splits.items()), ()), (
+    return LevelRequest(
+        tree, depth, tuple(NodeSplit(int(node[1:]), mask(left)) for node, left in splits.items()), ()
+    ), (
         tree,
         depth,
     )
@@ -40,7 +42,7 @@ def owned(tree, depth, node, left):
 
 
 def leaves(*records, rows):
-    return visible_leaves(view_of(list(records), rows)).tolist()
+    return observed_leaves(view_of(list(records), rows)).tolist()
 
 
 def test_a_tree_without_a_known_split_is_its_sample():
@@ -81,7 +83,7 @@ def test_a_leaf_beside_a_told_sibling_follows_by_subtraction():
 def test_trees_are_in_order_and_those_of_others_absent():
     found = leaves(start(2, "11"), start(0, "10"), told(2, 1, n0="10"), told(1, 1, n0="10"), rows=2)
     assert found == [[0, -1], [1, 2]]
-    assert visible_leaves(view_of([], 2)).shape == (0, 2)
+    assert observed_leaves(view_of([], 2)).shape == (0, 2)
 
 
 def test_of_a_tree_begun_again_the_last_attempt_counts():
@@ -104,7 +106,7 @@ def test_a_mask_that_does_not_fit_its_node_is_refused():
     st.booleans(),
 )
 def test_a_planted_view_shows_the_planted_leaves(planted, own):
-    found = visible_leaves(planted_view(planted, own=own))
+    found = observed_leaves(planted_view(planted, own=own))
     assert found.shape == planted.shape
     for one, other in zip(found, planted, strict=True):
         np.testing.assert_array_equal(one < 0, other < 0)
@@ -118,21 +120,21 @@ def test_rows_out_of_the_sample_pass_own_splits_as_far_as_these_lead_to_a_leaf()
         owned(0, 0, 0, "1110"),  # age <= 0.5
         told(0, 1, n1="100"),
     ]
-    own = Own(features=np.array([[0.0], [0.5], [0.1], [2.0], [0.6], [9.0], [0.5]]), columns=("age",))
+    own = AttackerData(features=np.array([[0.0], [0.5], [0.1], [2.0], [0.6], [9.0], [0.5]]), columns=("age",))
     view = view_of(records, 7)
-    assert visible_leaves(view).tolist() == [[3, 4, 4, 2, -1, -1, -1]]
-    assert visible_leaves(view, own).tolist() == [[3, 4, 4, 2, 2, 2, -1]]
+    assert observed_leaves(view).tolist() == [[3, 4, 4, 2, -1, -1, -1]]
+    assert observed_leaves(view, own).tolist() == [[3, 4, 4, 2, 2, 2, -1]]
     with refused(DataError, "columns", value="age"):
-        visible_leaves(view, Own(features=np.zeros((7, 1)), columns=("size",)))
+        observed_leaves(view, AttackerData(features=np.zeros((7, 1)), columns=("size",)))
 
 
 def stands(values, column, *, missing_left=False, **split):
     """Whether rows of these values of an own column go left at a split of it, by the leaf that they end in."""
-    own = Own(features=np.array(values, dtype=float)[:, None], columns=(column,), categories={"town": 3})
+    own = AttackerData(features=np.array(values, dtype=float)[:, None], columns=(column,), categories={"town": 3})
     observed = OwnSplit(0, 0, column, split.get("threshold", 0.0), 0, mask("1"), missing_left, split.get("towns", ()))
     rows = len(values)
     view = view_of([start(0, "1" + "0" * (rows - 1)), (observed, (0, 0))], rows)
-    return (visible_leaves(view, own)[0, 1:] == 1).tolist()
+    return (observed_leaves(view, own)[0, 1:] == 1).tolist()
 
 
 @pytest.mark.parametrize("missing_left", [False, True])
@@ -156,8 +158,8 @@ def test_trees_that_grow_side_by_side_and_rows_drawn_several_times():
         owned(0, 1, 2, "01"),  # age <= 0.5
     ]
     assert leaves(*records, rows=4) == [[1, 6, -1, 5], [-1, 2, 1, 1]]
-    own = Own(features=np.array([[9.0], [9.0], [0.0], [0.0]]), columns=("age",))
-    assert visible_leaves(view_of(records, 4), own).tolist() == [
+    own = AttackerData(features=np.array([[9.0], [9.0], [0.0], [0.0]]), columns=("age",))
+    assert observed_leaves(view_of(records, 4), own).tolist() == [
         [1, 6, -1, 5],
         [-1, 2, 1, 1],
     ]  # the root is not its own

@@ -17,11 +17,11 @@ import pyarrow.parquet
 import pytest
 from small_jobs import Call, write_job, write_table
 
-from labelward.cli._progress import Board
+from labelward.cli._progress import ProgressDisplay
 from labelward.cli.audit import demo_job, demo_text
 from labelward.job import load_job, parse_job, template
-from labelward.messages.setup import KeyOffer
-from labelward.messages.tree import TreeRows
+from labelward.messages.handshake import KeyOffer
+from labelward.messages.tree import EncryptedTreeRows
 from labelward.party.view import View
 
 ROOT = Path(__file__).parents[2]
@@ -118,7 +118,7 @@ def test_the_time_left_is_told_without_the_first_run(monkeypatch: pytest.MonkeyP
     """The first run takes 100 s, since it compiles; each other one 2 s."""
     now = 0.0
     monkeypatch.setattr("labelward.cli._progress.time.monotonic", lambda: now)
-    board = Board("starting", quiet=False)
+    board = ProgressDisplay("starting", quiet=False)
     told = []
     for done in range(5):
         board("runs", done, 5, f"run {done}")
@@ -130,7 +130,7 @@ def test_the_time_left_is_told_without_the_first_run(monkeypatch: pytest.MonkeyP
 def test_a_run_that_goes_on_measures_its_own_runs_only(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("labelward.cli._progress.time.monotonic", lambda: now)
-    board = Board("starting", quiet=False)
+    board = ProgressDisplay("starting", quiet=False)
     told = []
     for done in range(7, 10):
         board("runs", done, 10, f"run {done}")
@@ -140,7 +140,7 @@ def test_a_run_that_goes_on_measures_its_own_runs_only(monkeypatch: pytest.Monke
 
 
 def test_the_leakage_meter_is_shown_until_the_next_run_begins() -> None:
-    board = Board("starting", quiet=False)
+    board = ProgressDisplay("starting", quiet=False)
     told = [board.leakage()]
     for party, thousandths in (("telco", 312), ("shop", 90), ("telco", 408)):
         board(f"leakage {party}", thousandths, 1000, "")
@@ -382,7 +382,7 @@ def test_view_commands(call: Call, audited: Path) -> None:
     opened = View.load(view)
     key = next(opened.received(KeyOffer)).message
     assert f"key=PublicMaterial(engine='plain', bits=0, data=<{len(key.key.data)} bytes>)" in shown
-    digest = next(opened.received(TreeRows)).message.gradients.sha256
+    digest = next(opened.received(EncryptedTreeRows)).message.gradients.sha256
     assert f"sha256={digest.hex()}" in call("view", "show", view, "--messages", 100).stdout
     for line in shown.splitlines():
         cells = line.split()

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from small_jobs import Call
 
-from labelward.evaluate.kinds import catalogue
-from labelward.evaluate.results import Cost, ResultRow
+from labelward.federation.components import list_components
 from labelward.job import DataSection, EncryptionSection, LeakageSection, NetworkSection, PartySection, RunSection
+from labelward.runs.schema import Cost, ResultRow
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -98,7 +98,7 @@ def test_the_page_of_the_job_file_has_every_key_and_default(heading: str, sectio
 def test_the_page_of_the_job_file_has_every_kind_and_parameter() -> None:
     tables = _tables((ROOT / "docs" / "ref-job-file.md").read_text(encoding="utf-8"))
     for family in ("models", "defenses", "attacks"):
-        for info in catalogue()[family]:
+        for info in list_components()[family]:
             trees = info.kind in ("secureboost", "forest")
             table = tables["[model]" if trees else info.kind]
             if trees:
@@ -121,7 +121,7 @@ def test_the_page_of_results_has_every_name() -> None:
 def test_the_readme_names_every_kind() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for family in ("models", "defenses", "attacks", "engines"):
-        for info in catalogue()[family]:
+        for info in list_components()[family]:
             assert f"`{info.kind}`" in text
 
 

@@ -135,7 +135,7 @@ def test_what_the_machine_refuses(
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr("labelward.evaluate.kinds.catalogue", fail)
+    monkeypatch.setattr("labelward.federation.components.list_components", fail)
     result = call("list")
     assert result.exit_code == code
     assert f"error: {words}" in result.stderr

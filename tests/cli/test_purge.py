@@ -13,8 +13,8 @@ from small_jobs import Call, refused
 from typer.testing import CliRunner
 
 from labelward.cli.app import app
-from labelward.evaluate.private import locked
-from labelward.party.purged import read_purges
+from labelward.party.purge_record import read_purges
+from labelward.runs.secure_files import directory_lock
 
 VIEW = "runs/none/1/telco/view"
 
@@ -152,6 +152,6 @@ def test_strange_files_and_links_are_refused_before_anything_goes(audit: Path, c
 
 
 def test_a_run_that_goes_on_is_left_alone(audit: Path, call: Call) -> None:
-    with locked(audit):
+    with directory_lock(audit):
         refused(call("view", "purge", audit / VIEW, "--yes"), str(audit), "in use")
     assert (audit / VIEW / "transcript.lwt").exists()

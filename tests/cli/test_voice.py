@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from labelward.cli._events import Journal
-from labelward.cli._voice import Voice
+from labelward.cli._run_log import RunLog
+from labelward.cli._stderr_writer import StderrWriter
 from labelward.errors import OutputError, PeerError
 from refusals import refused
 
 
 def test_lines_are_said_in_order() -> None:
     said = list[str]()
-    voice = Voice(said.append)
+    voice = StderrWriter(said.append)
     for number in range(1000):
         voice(str(number))
     voice.close()
@@ -33,7 +33,7 @@ def test_a_held_terminal_holds_up_nobody() -> None:
         held.wait(60.0)
         said.append(line)
 
-    voice = Voice(say)
+    voice = StderrWriter(say)
     for number in range(11_000):
         voice(str(number))
     held.set()
@@ -46,7 +46,7 @@ def test_a_closed_pipe_ends_the_talking_and_nothing_else() -> None:
     def say(line: str) -> None:
         raise BrokenPipeError
 
-    voice = Voice(say)
+    voice = StderrWriter(say)
     for _ in range(3):
         voice("line")
     voice.close()
@@ -68,7 +68,7 @@ def test_the_journal_goes_on_where_nobody_reads(tmp_path: Path, monkeypatch: pyt
     """The network's threads tell it their news with their lock held: no heartbeat would leave."""
     stderr = _Held()
     monkeypatch.setattr(sys, "stderr", stderr)
-    with Journal(tmp_path / "log.jsonl", json_lines=False, quiet=False) as journal:
+    with RunLog(tmp_path / "log.jsonl", json_lines=False, quiet=False) as journal:
         began = time.monotonic()
         for number in range(3):
             journal("waiting", {"for": [f"party {number}"]})
@@ -81,7 +81,7 @@ def test_the_journal_goes_on_where_nobody_reads(tmp_path: Path, monkeypatch: pyt
 
 def test_a_log_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").mkdir()
-    with Journal(tmp_path / "log.jsonl", json_lines=False, quiet=True) as journal:
+    with RunLog(tmp_path / "log.jsonl", json_lines=False, quiet=True) as journal:
         with refused(OutputError, "unwritable", field=str(tmp_path / "log.jsonl")):
             journal("saved", {"model": "m"})
         journal.failed(PeerError("telco", "away", code="peer-gone"))

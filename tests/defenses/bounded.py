@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from labelward.kernels.information import joint_information
-from labelward.messages.tree import ChosenSplits, Level, OwnSplit, TreeStart
+from labelward.messages.tree import LevelRequest, OwnSplit, TreeStart, WinningSplits
 from labelward.party.view import View
 from labelward.protocols.tree.params import TreeModel
 from wiring import Run, Setting, make_labels, make_parts, make_targets, with_missing
@@ -42,7 +42,7 @@ def known_splits(view: View, tree: int) -> dict[int, np.ndarray]:
     """Return which of a node's rows go left, for each split of a tree that the party was told or owns."""
     splits = {
         split.node: split.left
-        for received in view.received(Level)
+        for received in view.received(LevelRequest)
         if received.message.tree == tree
         for split in received.message.splits
     }
@@ -96,10 +96,10 @@ def assert_nothing_else_is_named(view: View) -> None:
     for tree in (received.message.tree for received in view.received(TreeStart)):
         splits = known_splits(view, tree)
         named = set(splits)
-        for received in view.received(Level):
+        for received in view.received(LevelRequest):
             if received.message.tree == tree:
                 named |= set(received.message.build)
-        for chosen in view.received(ChosenSplits):
+        for chosen in view.received(WinningSplits):
             if chosen.message.tree == tree:
                 named |= {split.node for split in chosen.message.splits}
         assert all(node == 0 or (node - 1) // 2 in splits for node in named)

@@ -15,7 +15,7 @@ from blames import refused_about
 from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import PolicyError
-from labelward.messages.tree import ForestRows, TreeStart
+from labelward.messages.tree import EncryptedForestRows, TreeStart
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from wiring import joined, readable_content
 
@@ -95,7 +95,7 @@ def test_a_forest_needs_no_flags_for_its_classes() -> None:
         numbers = []
         for policies in ((), (IdLmid(xi=0.1),)):
             run = given_setting.run(policies=policies)
-            rows = next(iter(run.views["left"].received(ForestRows))).message.gradients
+            rows = next(iter(run.views["left"].received(EncryptedForestRows))).message.gradients
             numbers.append(len(rows.layout.bounds))
         assert numbers[1] == numbers[0] + more
 

@@ -14,9 +14,9 @@ from blames import refused_about
 from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import PolicyError
-from labelward.messages.tree import Level, OwnSplit, TrainingEnd, TreeStart
-from labelward.party.chain import TALLIES
-from labelward.party.policy import CandidateSplits, Policy, Schedule
+from labelward.messages.tree import LevelRequest, OwnSplit, TrainingEnd, TreeStart
+from labelward.policy.base import CandidateSplits, Policy, Schedule
+from labelward.policy.chain import TALLIES
 from labelward.protocols.tree.params import SecureBoost
 from wiring import Setting, joined, readable_content
 
@@ -87,7 +87,7 @@ def test_hidden_subtrees_appear_nowhere_in_a_view() -> None:
         assert_nothing_else_is_named(view)
         for tree, shape in enumerate(share.trees):
             known = known_splits(view, tree)
-            built = {n for each in view.received(Level) if each.message.tree == tree for n in each.message.build}
+            built = {n for each in view.received(LevelRequest) if each.message.tree == tree for n in each.message.build}
             for node, owner in zip(shape.nodes, shape.owners, strict=True):
                 if node and (node - 1) // 2 not in known:  # the party does not know this node's rows
                     assert owner == 0
@@ -151,7 +151,7 @@ def test_local_trees_are_the_active_partys_alone(mode: str, total: int, shared: 
         view = run.views[party]
         assert [each.message.tree for each in view.received(TreeStart)] == list(range(shared))
         assert [each.message.trees for each in view.received(TrainingEnd)] == [shared]
-        assert {each.message.tree for each in view.received(Level)} == set(range(shared))
+        assert {each.message.tree for each in view.received(LevelRequest)} == set(range(shared))
         assert all(frame_tree < shared for frame_tree in (own.tree for own in view.observed(OwnSplit)))
         records = {
             record

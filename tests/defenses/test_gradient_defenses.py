@@ -14,22 +14,22 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from blames import refused_about
+from labelward.defenses._keyed_noise import KeyedGradientDefense
 from labelward.defenses.discrete_sgd import DiscreteSgd
 from labelward.defenses.gradient_compression import GradientCompression
-from labelward.defenses.keyed import Keyed
 from labelward.defenses.local_trees import LocalTrees
 from labelward.defenses.noisy_gradients import NoisyGradients, _clipped
 from labelward.defenses.ppdl import Ppdl
 from labelward.defenses.sign_sgd import SignSgd
 from labelward.errors import Code, JobError, PolicyError
-from labelward.party.chain import PolicyChain, require_points
-from labelward.party.outgoing import ReturnedGradient
-from labelward.party.policy import NET_POINTS, TREE_POINTS, Policy, Setup
+from labelward.policy.base import NET_POINTS, TREE_POINTS, Policy, PolicyContext
+from labelward.policy.chain import PolicyChain, check_hooks
+from labelward.policy.net_points import ReturnedGradient
 from labelward.privacy.gaussian import delta_of
-from labelward.rng import Protection, learning
+from labelward.rng import SecureRandom, learning
 from refusals import refused
 
-SETUP = Setup(model="splitnn", classes=4, passive=("left", "right"), epochs=3, batches=5)
+SETUP = PolicyContext(model="splitnn", classes=4, passive=("left", "right"), epochs=3, batches=5)
 
 
 def gradient(rows: int = 64, classes: int = 10, seed: int = 1, **changes: Any) -> ReturnedGradient:
@@ -46,13 +46,13 @@ def gradient(rows: int = 64, classes: int = 10, seed: int = 1, **changes: Any) -
         "targets": targets.astype(np.float64),
         "classes": classes,
         "draw": lambda purpose: learning(seed, "active", 0, purpose),
-        "protection": Protection(seed),
+        "protection": SecureRandom(seed),
     }
     return ReturnedGradient(**asked | changes)
 
 
-def begun(policy: Policy, setup: Setup = SETUP, seed: int = 1) -> Any:
-    policy.begin(setup, Protection(seed))
+def begun(policy: Policy, setup: PolicyContext = SETUP, seed: int = 1) -> Any:
+    policy.begin(setup, SecureRandom(seed))
     return policy
 
 
@@ -100,7 +100,7 @@ def test_no_noise_without_a_key() -> None:
 def test_the_key_comes_from_the_system_in_a_run() -> None:
     first, second = NoisyGradients(scale=1.0), NoisyGradients(scale=1.0)
     for policy in (first, second):
-        policy.begin(SETUP, Protection())
+        policy.begin(SETUP, SecureRandom())
     assert not np.array_equal(first.on_returned_gradient(gradient()), second.on_returned_gradient(gradient()))
 
 
@@ -160,12 +160,12 @@ def test_a_change_moves_what_is_released_by_no_more_than_is_accounted(separate: 
 
 def test_an_account_refuses_what_it_does_not_cover() -> None:
     with refused_about("patience", PolicyError, "inapplicable"):
-        require_points([accounted()], frozenset(NET_POINTS), replace(SETUP, stops_early=True))
+        check_hooks([accounted()], frozenset(NET_POINTS), replace(SETUP, stops_early=True))
     with refused_about("earlier training", PolicyError, "inapplicable"):
-        require_points([accounted()], frozenset(NET_POINTS), replace(SETUP, continues=True))
+        check_hooks([accounted()], frozenset(NET_POINTS), replace(SETUP, continues=True))
     with refused(PolicyError, "inapplicable", field="defense 'noisy-gradients'"):
         begun(accounted(), replace(SETUP, passive=()))
-    require_points([NoisyGradients(scale=1.0)], frozenset(NET_POINTS), replace(SETUP, stops_early=True))
+    check_hooks([NoisyGradients(scale=1.0)], frozenset(NET_POINTS), replace(SETUP, stops_early=True))
 
 
 # -- gradient compression ----------------------------------------------------------------------------------------------
@@ -336,15 +336,15 @@ def test_a_chain_goes_on_where_it_was() -> None:
         return PolicyChain([DiscreteSgd(levels=12), NoisyGradients(scale=0.01), Ppdl(theta=0.5, epsilon=1.0)])
 
     chain, again = make(), make()
-    chain.begin(SETUP, Protection())
+    chain.begin(SETUP, SecureRandom())
     for batch in range(3):
         chain.on_returned_gradient(gradient(seed=batch, batch=batch))
-    again.begin(SETUP, Protection())
+    again.begin(SETUP, SecureRandom())
     again.resume(chain.state())
     asked = gradient(seed=9, epoch=1)
     assert np.array_equal(chain.on_returned_gradient(asked), again.on_returned_gradient(asked))
     assert chain.accounts() == again.accounts()
-    assert isinstance(chain.policies[1], Keyed)
+    assert isinstance(chain.policies[1], KeyedGradientDefense)
     assert chain.policies[1].sent == {"left": 4}
 
 
@@ -383,9 +383,9 @@ def test_families_do_not_mix() -> None:
     gradients = (SignSgd(), NoisyGradients(scale=1.0), Ppdl(theta=0.5, epsilon=1.0), DiscreteSgd())
     for policy in (*gradients, GradientCompression(keep=0.5)):
         with refused_about("split networks", PolicyError, "inapplicable"):
-            require_points([policy], frozenset(TREE_POINTS), replace(SETUP, model="forest"))
+            check_hooks([policy], frozenset(TREE_POINTS), replace(SETUP, model="forest"))
     with refused_about("tree models", PolicyError, "inapplicable"):
-        require_points([LocalTrees()], frozenset(NET_POINTS), SETUP)
+        check_hooks([LocalTrees()], frozenset(NET_POINTS), SETUP)
 
 
 # -- parameters --------------------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ from labelward.defenses.grafting import Grafting
 from labelward.defenses.label_dp import LpMst, RandomizedLabels
 from labelward.errors import JobError, PolicyError
 from labelward.kernels.objectives import objective
-from labelward.party.chain import PolicyChain, require_points
-from labelward.party.local import alone
-from labelward.party.policy import POINTS, FinishedTree, Policy, Repair, Setup
+from labelward.party.in_process import standalone_context
+from labelward.policy.base import POINTS, FinishedTree, Policy, PolicyContext, TreeRepair
+from labelward.policy.chain import PolicyChain, check_hooks
 from labelward.protocols.tree import predict
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from labelward.protocols.tree.predict import leaves_of, predict_active
@@ -85,8 +85,8 @@ def on_the_way(node: int, above: int) -> bool:
 @given(tree=finished_trees())
 def test_the_lowest_sound_node_above_a_contaminated_one_is_regrown(tree: FinishedTree) -> None:
     answer = PolicyChain([Grafting()]).after_tree(replace(tree, alone=True))
-    assert answer == Repair(regrow=frozenset(by_the_book(tree)), refit=False)
-    assert Grafting(unrepaired="relabel").after_tree(replace(tree, alone=False)) == Repair(refit=True)
+    assert answer == TreeRepair(regrow=frozenset(by_the_book(tree)), refit=False)
+    assert Grafting(unrepaired="relabel").after_tree(replace(tree, alone=False)) == TreeRepair(refit=True)
 
 
 def test_a_contaminated_root_is_left_alone() -> None:
@@ -118,8 +118,8 @@ class Anew(Policy):
     nodes: frozenset[int]
     refit: bool = False
 
-    def after_tree(self, tree: FinishedTree) -> Repair:
-        return Repair(regrow=self.nodes & {*tree.nodes, *tree.leaves}, refit=self.refit)
+    def after_tree(self, tree: FinishedTree) -> TreeRepair:
+        return TreeRepair(regrow=self.nodes & {*tree.nodes, *tree.leaves}, refit=self.refit)
 
 
 def sketch(tree: Any) -> tuple[Any, ...]:
@@ -265,7 +265,7 @@ def test_level_by_level_a_repaired_model_does_not_predict() -> None:
     run = given_setting.run(policies=(RandomizedLabels(epsilon=0.2), Grafting()))
     share = run.active.share
     with refused(PolicyError, "inapplicable", value="levels"):
-        predict_active(alone("active", seed=1, rows=1), share, {}, 10, mode="levels")
+        predict_active(standalone_context("active", seed=1, rows=1), share, {}, 10, mode="levels")
 
 
 # -- what it brings ----------------------------------------------------------------------------------------------------
@@ -302,13 +302,13 @@ def test_grafting_brings_breast_cancer_back() -> None:
 
 
 def test_grafting_goes_with_label_privacy_only() -> None:
-    setup = Setup(model="forest", trees=2, classes=2, active_columns=2, passive=("left",), row_fraction=1.0)
+    setup = PolicyContext(model="forest", trees=2, classes=2, active_columns=2, passive=("left",), row_fraction=1.0)
     with refused_about("label privacy", PolicyError, "inapplicable"):
-        require_points((Grafting(),), frozenset(POINTS), setup)
+        check_hooks((Grafting(),), frozenset(POINTS), setup)
     chain = (LpMst(epsilon=1.0), Grafting())
-    require_points(chain, frozenset(POINTS), setup)
+    check_hooks(chain, frozenset(POINTS), setup)
     with refused_about("'relabel'", PolicyError, "inapplicable", field="defense 'grafting'", value="noisy"):
-        require_points(chain, frozenset(POINTS), replace(setup, model="secureboost"))
+        check_hooks(chain, frozenset(POINTS), replace(setup, model="secureboost"))
 
 
 def test_boosted_trees_are_never_regrown() -> None:

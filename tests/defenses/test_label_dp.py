@@ -16,13 +16,13 @@ from labelward.defenses.label_dp import LpMst, NoisyLabels, RandomizedLabels
 from labelward.defenses.local_trees import LocalTrees
 from labelward.defenses.purity_threshold import PurityThreshold
 from labelward.errors import JobError, PolicyError
-from labelward.party.chain import require_points
-from labelward.party.policy import POINTS, LeafWeights, Policy, Setup, Targets
+from labelward.policy.base import POINTS, LeafWeights, Policy, PolicyContext, TrainingTargets
+from labelward.policy.chain import check_hooks
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
-from labelward.rng import Protection, learning
+from labelward.rng import SecureRandom, learning
 from wiring import Setting, make_labels, make_parts, make_targets, readable_content
 
-SETUP = Setup(model="secureboost", trees=2, classes=2, active_columns=2, passive=("left",), row_fraction=1.0)
+SETUP = PolicyContext(model="secureboost", trees=2, classes=2, active_columns=2, passive=("left",), row_fraction=1.0)
 EVERYTHING = 40.0  # at this epsilon a label changes with a probability below 1e-17
 
 
@@ -41,9 +41,9 @@ class Recorder:
         return self.answers[-1]
 
 
-def targets(labels: NDArray[np.int64], classes: int, noise: int | None = None) -> tuple[Targets, Recorder]:
+def targets(labels: NDArray[np.int64], classes: int, noise: int | None = None) -> tuple[TrainingTargets, Recorder]:
     learner, n = Recorder(classes), len(labels)
-    return Targets(
+    return TrainingTargets(
         values=labels.astype(np.float64),
         weights=np.ones(n),
         offset=np.zeros(n),
@@ -51,7 +51,7 @@ def targets(labels: NDArray[np.int64], classes: int, noise: int | None = None) -
         classes=classes,
         learner=learner,
         draw=lambda purpose: learning(3, "active", 0, purpose),
-        protection=Protection(noise),
+        protection=SecureRandom(noise),
     ), learner
 
 
@@ -167,7 +167,7 @@ class Given(NoisyLabels):
     epsilon: float = 1.0
     labels: tuple[int, ...]
 
-    def before_targets(self, targets: Targets) -> Targets:
+    def before_targets(self, targets: TrainingTargets) -> TrainingTargets:
         return replace(targets, values=np.array(self.labels, dtype=np.float64))
 
 
@@ -221,7 +221,7 @@ class Weighing(Policy):
 def test_policies_that_read_true_classes_are_refused(policy: NoisyLabels, other: Policy) -> None:
     for chain in ((policy, other), (other, policy)):
         with refused_about(repr(policy.kind), PolicyError, "inapplicable", value=other.kind):
-            require_points(chain, frozenset(POINTS), SETUP)
+            check_hooks(chain, frozenset(POINTS), SETUP)
 
 
 def test_what_goes_together() -> None:
@@ -229,9 +229,9 @@ def test_what_goes_together() -> None:
         (LocalTrees(), LpMst(epsilon=1.0)),
         (LpMst(epsilon=1.0), LocalTrees(count=1, mode="add"), Grafting(unrepaired="relabel")),
     ):
-        require_points(chain, frozenset(POINTS), SETUP)
-    require_points((LpMst(epsilon=1.0), Grafting()), frozenset(POINTS), replace(SETUP, model="forest"))
-    require_points((LpMst(epsilon=1.0, stages=1),), frozenset(POINTS), replace(SETUP, active_columns=0))
+        check_hooks(chain, frozenset(POINTS), SETUP)
+    check_hooks((LpMst(epsilon=1.0), Grafting()), frozenset(POINTS), replace(SETUP, model="forest"))
+    check_hooks((LpMst(epsilon=1.0, stages=1),), frozenset(POINTS), replace(SETUP, active_columns=0))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_set_ups_without_privacy_are_refused(
     chain: tuple[Policy, ...], setup: dict[str, Any], value: object, about: str
 ) -> None:
     with refused_about(about, PolicyError, "inapplicable", value=value):
-        require_points(chain, frozenset(POINTS), replace(SETUP, **setup))
+        check_hooks(chain, frozenset(POINTS), replace(SETUP, **setup))
 
 
 def test_a_run_that_stops_early_or_goes_on_is_refused() -> None:

@@ -11,17 +11,23 @@ import pytest
 from bounded import rich, setting
 
 from blames import refused_about
-from labelward.attacks.visible import visible_leaves
+from labelward.attacks.instance_spaces import observed_leaves
 from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.label_dp import RandomizedLabels
-from labelward.defenses.leakage_meter import LeakageBudget, LeakageMeter, Measure, added_information, reading
+from labelward.defenses.leakage_meter import (
+    LeakageBudget,
+    LeakageMeter,
+    MonitorConfig,
+    information_gain_bound,
+    measure_leakage,
+)
 from labelward.errors import JobError, PolicyError
 from labelward.kernels.information import entropy, joint_information, v_measure, v_measure_bound
-from labelward.kernels.signatures import merge
+from labelward.kernels.leaf_signatures import merge_identical_rows
 from labelward.messages.tree import OwnSplit
-from labelward.party.chain import PolicyChain
-from labelward.party.policy import Policy, VisibleRows
 from labelward.party.view import View
+from labelward.policy.base import KnownInstanceSpaces, Policy
+from labelward.policy.chain import PolicyChain
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from wiring import Run, Setting, make_targets
 
@@ -34,7 +40,7 @@ MODELS: list[TreeModel] = [
     FederatedForest(trees=4, depth=3, trees_at_once=3),
     FederatedForest(trees=3, depth=3, row_fraction=0.8),
 ]
-PLAIN = Measure(eta=1.0, together=1, seed=1)
+PLAIN = MonitorConfig(eta=1.0, together=1, seed=1)
 
 
 class Listener(Policy):
@@ -45,7 +51,7 @@ class Listener(Policy):
     def __init__(self) -> None:
         self.known: dict[str, np.ndarray] = {}
 
-    def after_rows(self, rows: VisibleRows) -> None:
+    def after_rows(self, rows: KnownInstanceSpaces) -> None:
         self.known[rows.party] = rows.leaves.copy()
 
 
@@ -61,14 +67,16 @@ def moments(view: View) -> Iterator[View]:
             yield View(view.header, view._entries[:kept])
 
 
-def worst(run: Run, labels: np.ndarray, measure: Measure = PLAIN) -> tuple[float, float]:
+def worst(run: Run, labels: np.ndarray, measure: MonitorConfig = PLAIN) -> tuple[float, float]:
     """Return the largest of any party at any moment: V-measure of the meter, and bound for any clustering at all."""
     most, found = float(entropy(np.bincount(labels))), [(0.0, 0.0)]
     for party in run.passive:
         for moment in moments(run.views[party]):
-            leaves = visible_leaves(moment)
-            told = joint_information(merge(leaves).group, labels)
-            found.append((reading(leaves, labels, party, measure).v_measure, float(v_measure_bound(told, most))))
+            leaves = observed_leaves(moment)
+            told = joint_information(merge_identical_rows(leaves).group, labels)
+            found.append(
+                (measure_leakage(leaves, labels, party, measure).v_measure, float(v_measure_bound(told, most)))
+            )
     read, bound = np.array(found).max(axis=0)
     assert read <= bound + 1e-12  # sums of a few logarithms
     return float(read), float(bound)
@@ -82,7 +90,7 @@ def test_the_protocol_knows_what_stands_in_each_view(params: TreeModel, parties:
     run = base.run(policies=(listener,))
     assert set(listener.known) == set(run.passive)
     for party, leaves in listener.known.items():
-        np.testing.assert_array_equal(leaves, visible_leaves(run.views[party]))
+        np.testing.assert_array_equal(leaves, observed_leaves(run.views[party]))
 
 
 @pytest.mark.parametrize("params", [MODELS[0], MODELS[5]])
@@ -91,13 +99,13 @@ def test_it_knows_so_where_a_defense_hides_splits(params: TreeModel) -> None:
     run = setting(5, 3, params).run(policies=(IdLmid(xi=0.3, sampled=True), listener))
     assert run.active.tally["hidden_splits"] > 0
     for party, leaves in listener.known.items():
-        np.testing.assert_array_equal(leaves, visible_leaves(run.views[party]))
+        np.testing.assert_array_equal(leaves, observed_leaves(run.views[party]))
 
 
 @pytest.mark.parametrize("params", [*MODELS, SecureBoost(trees=25, depth=2)])
 def test_readings_are_those_of_the_stored_views_and_change_nothing(params: TreeModel) -> None:
     base = setting(7, 3, params)
-    measure = Measure.of({"kind": params.kind}, 2, seed=9)
+    measure = MonitorConfig.of({"kind": params.kind}, 2, seed=9)
     meter = LeakageMeter(base.labels, measure)
     bare, run = base.run(), base.run(policies=(meter,))
     assert {party: view.digest() for party, view in run.views.items()} == {
@@ -106,7 +114,7 @@ def test_readings_are_those_of_the_stored_views_and_change_nothing(params: TreeM
     assert run.shares == bare.shares
     for party in run.passive:
         of_party = meter.readings[party]
-        last = reading(visible_leaves(run.views[party]), base.labels, party, measure)
+        last = measure_leakage(observed_leaves(run.views[party]), base.labels, party, measure)
         assert of_party[params.trees] == last
         assert list(of_party) == sorted(of_party)
         assert last.groups >= last.communities >= 0
@@ -120,7 +128,7 @@ def test_long_trainings_are_read_ever_more_rarely() -> None:
         meter = LeakageMeter(np.arange(rows) % 2, PLAIN)
         leaves = np.zeros((1, rows), dtype=np.int32)
         for tree in range(35):
-            meter.after_rows(VisibleRows(party="a", tree=tree, at=0, node=-1, leaves=leaves))
+            meter.after_rows(KnownInstanceSpaces(party="a", tree=tree, at=0, node=-1, leaves=leaves))
         assert list(meter.readings["a"]) == wanted
         told = meter.account()["readings"]["a"]
         assert list(told) == [str(trees) for trees in dict.fromkeys([*wanted, 35])]
@@ -130,7 +138,7 @@ def test_communities_are_those_of_the_first_trees() -> None:
     rng = np.random.default_rng(0)
     leaves = rng.integers(1, 3, (20, 50)).astype(np.int32)
     labels = rng.integers(0, 2, 50)
-    whole, first = (reading(each, labels, "a", PLAIN) for each in (leaves, leaves[:16]))
+    whole, first = (measure_leakage(each, labels, "a", PLAIN) for each in (leaves, leaves[:16]))
     assert whole == replace(first, groups=whole.groups)
     assert whole.groups >= first.groups
 
@@ -168,7 +176,7 @@ def test_budget_0_shows_nothing(params: TreeModel) -> None:
     base = setting(13, 3, params)
     _, run = budgeted(base, 0.0)
     for party in run.passive:
-        leaves = visible_leaves(run.views[party])
+        leaves = observed_leaves(run.views[party])
         assert joint_information(np.unique(leaves, axis=1, return_inverse=True)[1].ravel(), base.labels) < 1e-12
         assert not list(run.views[party].observed(OwnSplit))
 
@@ -217,7 +225,7 @@ def test_what_splits_add_is_bounded(seed: int) -> None:
         left, right = (
             np.bincount(labels[node & (side == value)], minlength=classes).astype(np.int64) for value in (0, 1)
         )
-        more = added_information(groups[inside], labels[inside], left, right, rows, exact=number == 0)
+        more = information_gain_bound(groups[inside], labels[inside], left, right, rows, exact=number == 0)
         known = known * 3 + np.where(node, side, 2)
         total += float(more)
         truth = joint_information(known, labels)
@@ -273,11 +281,11 @@ def test_a_chain_withholds_what_one_policy_withholds() -> None:
     class Never(Policy):
         kind = "never"
 
-        def before_rows(self, rows: VisibleRows) -> bool:
+        def before_rows(self, rows: KnownInstanceSpaces) -> bool:
             return rows.node < 0
 
     chain = PolicyChain([Never(), Policy()])
-    rows = VisibleRows(party="a", tree=0, at=0, node=3, leaves=np.zeros((1, 2), np.int32))
+    rows = KnownInstanceSpaces(party="a", tree=0, at=0, node=3, leaves=np.zeros((1, 2), np.int32))
     assert not chain.before_rows(rows)
     assert chain.before_rows(replace(rows, node=-1))
     assert chain.tally()["hidden_splits"] == 1

@@ -22,21 +22,21 @@ from labelward.defenses.purity_threshold import PurityThreshold
 from labelward.defenses.sign_sgd import SignSgd
 from labelward.errors import Code, JobError, PolicyError
 from labelward.messages.codec import decode
-from labelward.party.chain import PolicyChain, require_points
-from labelward.party.outgoing import ReturnedGradient
-from labelward.party.policy import (
+from labelward.policy.base import (
     POINTS,
     CandidateSplits,
     FinishedTree,
     LeafWeights,
     Policy,
-    Repair,
+    PolicyContext,
     Schedule,
-    Setup,
     SplitReveal,
+    TreeRepair,
 )
+from labelward.policy.chain import PolicyChain, check_hooks
+from labelward.policy.net_points import ReturnedGradient
 from labelward.protocols.tree.params import SecureBoost
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 from labelward.testing.policies import PolicyContract
 from refusals import refused
 from wiring import Setting, make_labels, make_parts
@@ -198,8 +198,8 @@ class Generous(Doubled):
 class Restless(Doubled):
     kind: ClassVar[str] = "restless"
 
-    def after_tree(self, tree: FinishedTree) -> Repair:
-        return Repair(regrow=frozenset({tree.leaves[0], 99}))
+    def after_tree(self, tree: FinishedTree) -> TreeRepair:
+        return TreeRepair(regrow=frozenset({tree.leaves[0], 99}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +209,7 @@ class Forgotten(Doubled):
     kind: ClassVar[str] = "forgotten"
 
     def on_returned_gradient(self, returned: ReturnedGradient) -> Any:
-        noise = Protection().bytes(returned.values.size)
+        noise = SecureRandom().bytes(returned.values.size)
         drawn = np.frombuffer(noise, dtype=np.uint8).reshape(returned.values.shape)
         return (returned.values + drawn).astype(returned.values.dtype)
 
@@ -269,8 +269,10 @@ def test_the_default_at_every_point_is_the_identity() -> None:
         assert each.schedule(schedule) is schedule
         assert each.split_candidates(candidates).tolist() == np.ones((1, 2, 3), bool).tolist()
         assert each.before_leaf_weights(leaves) is leaves.weights
-    require_points(
-        [policy], frozenset(), Setup(model="m", trees=1, classes=2, active_columns=0, passive=(), row_fraction=1.0)
+    check_hooks(
+        [policy],
+        frozenset(),
+        PolicyContext(model="m", trees=1, classes=2, active_columns=0, passive=(), row_fraction=1.0),
     )
     for point in POINTS:
         assert callable(getattr(Policy, point))
@@ -384,9 +386,9 @@ class Broken(Policy):
         self._fail("before_leaf_weights", leaves)
         return leaves.weights
 
-    def after_tree(self, tree: FinishedTree) -> Repair:
+    def after_tree(self, tree: FinishedTree) -> TreeRepair:
         self._fail("after_tree", tree)
-        return Repair()
+        return TreeRepair()
 
 
 @pytest.mark.parametrize("tree", [0, 1])

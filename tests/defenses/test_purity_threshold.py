@@ -18,8 +18,8 @@ from labelward.defenses.local_trees import LocalTrees
 from labelward.defenses.purity_threshold import PurityThreshold
 from labelward.errors import JobError, PolicyError
 from labelward.messages.tree import TreeStart
-from labelward.party.chain import TALLIES
-from labelward.party.policy import CandidateSplits, Setup
+from labelward.policy.base import CandidateSplits, PolicyContext
+from labelward.policy.chain import TALLIES
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from wiring import Run, Setting, make_labels, make_parts, make_targets, readable_content
 
@@ -139,7 +139,9 @@ def test_thresholds_that_cannot_be(threshold: Any) -> None:
     ],
 )
 def test_set_ups_that_make_no_sense(threshold: float, changes: dict[str, Any], value: object, about: str) -> None:
-    setup = Setup(model="secureboost", trees=2, classes=2, active_columns=2, passive=("left",), row_fraction=1.0)
+    setup = PolicyContext(
+        model="secureboost", trees=2, classes=2, active_columns=2, passive=("left",), row_fraction=1.0
+    )
     PurityThreshold(threshold=0.26).check(replace(setup, classes=4))
     with refused_about(about, PolicyError, "inapplicable", value=value):
         PurityThreshold(threshold=threshold).check(replace(setup, **changes))

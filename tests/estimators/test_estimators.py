@@ -22,7 +22,7 @@ from sklearn.metrics import log_loss, v_measure_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from labelward.attacks.contract import Aux, Own
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
 from labelward.attacks.id2graph import ID2Graph
 from labelward.estimators import (
     FederatedForestClassifier,
@@ -30,7 +30,7 @@ from labelward.estimators import (
     SecureBoostClassifier,
     SecureBoostRegressor,
 )
-from labelward.estimators._errors import UnfitInputError
+from labelward.estimators._errors import InvalidInputError
 from labelward.messages.tree import OwnSplit
 from labelward.protocols.tree.params import FederatedForest, SecureBoost
 from refusals import refused
@@ -166,11 +166,11 @@ def test_metrics_and_weights_of_validation_rows() -> None:
     weighted = model.fit(X, y, eval_set=(X_new, y_new), eval_sample_weight=[weight]).evals_result_
     first = model.fit(X, y, eval_set=(X_new[:50], y_new[:50])).evals_result_
     assert weighted == first
-    with refused(UnfitInputError, "labels", field="eval_set", value="ugly"):
+    with refused(InvalidInputError, "labels", field="eval_set", value="ugly"):
         model.fit(X, y, eval_set=(X_new, np.where(y_new == "bad", "ugly", y_new)))
-    with refused(UnfitInputError, "type", field="eval_set"):
+    with refused(InvalidInputError, "type", field="eval_set"):
         model.fit(X, y, eval_set=[(X_new, y_new), (X, y)])
-    with refused(UnfitInputError, "conflict", field="eval_metric", value="rmse"):
+    with refused(InvalidInputError, "conflict", field="eval_metric", value="rmse"):
         model.set_params(eval_metric="rmse").fit(X, y, eval_set=(X_new, y_new))
 
 
@@ -198,13 +198,13 @@ def test_the_views_are_those_of_the_training_and_can_be_attacked(table: Table) -
     assert view.parameter("model.kind") == "secureboost"
     assert view.parameter("model.trees") == 5
     assert 0 < len(list(view.observed(OwnSplit))) == len(model.shares_["telco"].own.columns)
-    own = Own(
+    own = AttackerData(
         features=model.held_by("telco", X),
         columns=view.header.columns,
         categories={name: len(values) for name, values in view.header.categories.items()},
     )
-    guess = ID2Graph()(view, own, Aux(classes=2), rng=np.random.default_rng(1))
-    alone = ID2Graph()(view.without_records(), own, Aux(classes=2), rng=np.random.default_rng(1))
+    guess = ID2Graph()(view, own, AuxiliaryKnowledge(classes=2), rng=np.random.default_rng(1))
+    alone = ID2Graph()(view.without_records(), own, AuxiliaryKnowledge(classes=2), rng=np.random.default_rng(1))
     assert v_measure_score(y, guess.values) > v_measure_score(y, alone.values)
 
 
@@ -218,7 +218,7 @@ def test_a_defense_acts(table: Table) -> None:
     chain = [{"kind": "local-trees", "count": 1}, {"kind": "id-lmid", "xi": 0.5}]
     model.set_params(defenses=chain).fit(X, y)
     assert {one["kind"] for one in model.views_["bank"].applied()} == {"local-trees", "id-lmid"}
-    with refused(UnfitInputError, "inapplicable", field="defense 'local-trees'", value=99):
+    with refused(InvalidInputError, "inapplicable", field="defense 'local-trees'", value=99):
         model.set_params(defenses=[{"kind": "local-trees", "count": 99}]).fit(X, y)
 
 
@@ -299,15 +299,15 @@ def test_a_warm_start_goes_on_with_the_model(model: Any, table: Table, tmp_path:
     warm.set_params(n_estimators=5).fit(X, y)
     assert warm.n_estimators_ == once.n_estimators_ == 5
     np.testing.assert_array_equal(warm.predict(X), once.predict(X))
-    with refused(UnfitInputError, "range", field="n_estimators", value=5):
+    with refused(InvalidInputError, "range", field="n_estimators", value=5):
         warm.fit(X, y)
     warm.set_params(n_estimators=6)
-    with refused(UnfitInputError, "other-run", field="parties", value=("a", "telco")):
+    with refused(InvalidInputError, "other-run", field="parties", value=("a", "telco")):
         warm.fit(X, y, parties={"a": ["age"], "telco": ["calls"]})
-    with refused(UnfitInputError, "other-run", field="party 'bank'", value=("age", "income")):
+    with refused(InvalidInputError, "other-run", field="party 'bank'", value=("age", "income")):
         warm.fit(X, y, parties={"bank": ["age"], "telco": ["calls"]})
     if "Classifier" in name_of(model):
-        with refused(UnfitInputError, "other-run", field="y", value=("False", "True")):
+        with refused(InvalidInputError, "other-run", field="y", value=("False", "True")):
             warm.fit(X, y == "good")
 
 

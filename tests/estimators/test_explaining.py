@@ -20,7 +20,7 @@ from labelward.estimators import (
     SecureBoostClassifier,
     SecureBoostRegressor,
 )
-from labelward.estimators._errors import UnfitInputError
+from labelward.estimators._errors import InvalidInputError
 from refusals import refused
 
 Table = tuple[pd.DataFrame, np.ndarray]
@@ -76,12 +76,12 @@ def test_background_rows_are_those_given_or_the_rows_themselves(telecom: SecureB
 
 def test_an_explanation_that_cannot_be(telecom: SecureBoostClassifier, table: Table) -> None:
     X = table[0]
-    with refused(UnfitInputError, "unknown", field="names", value="telko") as caught:
+    with refused(InvalidInputError, "unknown", field="names", value="telko") as caught:
         telecom.explain(X, names=["telko"])
     assert "'telco'?" in caught.value.reason
-    with refused(UnfitInputError, "type", field="names", value="telco"):
+    with refused(InvalidInputError, "type", field="names", value="telco"):
         telecom.explain(X, names="telco")
-    with refused(UnfitInputError, "range", field="most", value=0):
+    with refused(InvalidInputError, "range", field="most", value=0):
         telecom.explain(X, most=0)
     with pytest.raises(ValueError, match="yet now missing"):
         telecom.explain(X, X.drop(columns="area"))
@@ -100,9 +100,9 @@ def test_a_tree_is_drawn_as_text_and_as_picture(telecom: SecureBoostClassifier) 
     assert "calls" not in hidden
     assert "split of telco on column" in hidden
     assert telecom.draw_tree(1, svg=True).startswith("<svg ")
-    with refused(UnfitInputError, "range", field="tree", value=3):
+    with refused(InvalidInputError, "range", field="tree", value=3):
         telecom.draw_tree(3)
-    with refused(UnfitInputError, "type", field="number", value="first"):
+    with refused(InvalidInputError, "type", field="number", value="first"):
         telecom.draw_tree("first")  # type: ignore[arg-type]
 
 

@@ -18,7 +18,7 @@ from labelward.estimators import (
     SecureBoostClassifier,
     SecureBoostRegressor,
 )
-from labelward.estimators._errors import UnfitInputError
+from labelward.estimators._errors import InvalidInputError
 from refusals import refused
 
 Table = tuple[pd.DataFrame, np.ndarray]
@@ -172,43 +172,43 @@ def test_three_parties_and_columns_of_none(numbers: Numbers) -> None:
 def test_parameters_that_cannot_be(
     numbers: Numbers, given: dict[str, Any], code: Code, field: str, value: object, about: str
 ) -> None:
-    with refused(UnfitInputError, code, field=field, value=value) as caught:
+    with refused(InvalidInputError, code, field=field, value=value) as caught:
         boosted(**given).fit(*numbers)
     assert isinstance(caught.value, ValueError)
     assert about in caught.value.reason
 
 
 def test_parameters_that_mean_nothing_for_the_targets(numbers: Numbers) -> None:
-    with refused(UnfitInputError, "unsupported", field="scale_pos_weight", value=2.0):
+    with refused(InvalidInputError, "unsupported", field="scale_pos_weight", value=2.0):
         SecureBoostRegressor(scale_pos_weight=2.0, **OPEN).fit(*numbers)
-    with refused(UnfitInputError, "conflict", field="tweedie_variance_power", value=1.2):
+    with refused(InvalidInputError, "conflict", field="tweedie_variance_power", value=1.2):
         boosted(tweedie_variance_power=1.2).fit(*numbers)
-    with refused(UnfitInputError, "labels", value=-1.0):
+    with refused(InvalidInputError, "labels", value=-1.0):
         SecureBoostRegressor(objective="count:poisson", **OPEN).fit(numbers[0], numbers[1] - 1.0)
 
 
 def test_labels_and_weights_that_cannot_be(numbers: Numbers) -> None:
     X, y = numbers
     model = boosted()
-    with refused(UnfitInputError, "labels", field="y", value=1):
+    with refused(InvalidInputError, "labels", field="y", value=1):
         model.fit(X, np.ones(len(X), dtype=int))
-    with refused(UnfitInputError, "labels", field="y", value=1) as caught:
+    with refused(InvalidInputError, "labels", field="y", value=1) as caught:
         model.fit(X, y, sample_weight=(y == 1).astype(float))
     assert "positive weight" in caught.value.reason
-    with refused(UnfitInputError, "range", field="sample_weight", value=-1.0) as caught:
+    with refused(InvalidInputError, "range", field="sample_weight", value=-1.0) as caught:
         model.fit(X, y, sample_weight=np.where(np.arange(len(X)) == 3, -1.0, 1.0))
     assert "row 3," in caught.value.reason
     with pytest.raises(ValueError, match="contains NaN"):
         model.fit(X, y, sample_weight=np.where(np.arange(len(X)) == 3, np.nan, 1.0))
     for far, value, about in ((1e140, 1e140, "row 3,"), (1e-40, 1e-40, "row 3,"), (1e10, (1.0, 1e10), "1e+09")):
-        with refused(UnfitInputError, "range", field="sample_weight", value=value) as caught:
+        with refused(InvalidInputError, "range", field="sample_weight", value=value) as caught:
             model.fit(X, y, sample_weight=np.where(np.arange(len(X)) == 3, far, 1.0))
         assert about in caught.value.reason
-    with refused(UnfitInputError, "range", field="scale_pos_weight", value=10000.0):
+    with refused(InvalidInputError, "range", field="scale_pos_weight", value=10000.0):
         boosted(scale_pos_weight=1e4).fit(X, y, sample_weight=np.where(y, 1e6, 1.0))
-    with refused(UnfitInputError, "missing", field="eval_sample_weight"):
+    with refused(InvalidInputError, "missing", field="eval_sample_weight"):
         model.fit(X, y, eval_sample_weight=np.ones(3))
-    with refused(UnfitInputError, "labels", field="y"):
+    with refused(InvalidInputError, "labels", field="y"):
         model.fit(X, [None, *y[1:].tolist()])
     with pytest.raises(ValueError, match="could not convert string"):
         SecureBoostRegressor(**OPEN).fit(X, np.where(y, "yes", "no"))
@@ -216,13 +216,13 @@ def test_labels_and_weights_that_cannot_be(numbers: Numbers) -> None:
 
 def test_tables_that_cannot_be(table: Table) -> None:
     X, y = table
-    with refused(UnfitInputError, "values", field="X, column 'id'", value=300):
+    with refused(InvalidInputError, "values", field="X, column 'id'", value=300):
         boosted().fit(X.assign(id=[f"p{row}" for row in range(len(X))]), y)
-    with refused(UnfitInputError, "values", field="X, column 'income'", value=np.inf):
+    with refused(InvalidInputError, "values", field="X, column 'income'", value=np.inf):
         boosted().fit(X.assign(income=np.inf), y)
-    with refused(UnfitInputError, "unsupported", field="monotone_constraints", value="area"):
+    with refused(InvalidInputError, "unsupported", field="monotone_constraints", value="area"):
         boosted(monotone_constraints={"area": 1}).fit(X, y)
-    with refused(UnfitInputError, "unknown", field="parties: 'b'", value="call") as caught:
+    with refused(InvalidInputError, "unknown", field="parties: 'b'", value="call") as caught:
         boosted(parties={"a": ["age"], "b": ["call"]}).fit(X, y)
     assert "'calls'?" in caught.value.reason
     with pytest.raises(TypeError, match=r"[Ss]parse"):
@@ -236,13 +236,13 @@ def test_prediction_with_other_columns_than_in_training(table: Table) -> None:
         model.predict(X.drop(columns="area"))
     with pytest.raises(ValueError, match="fit time:\n- extra"):
         model.predict(X.assign(extra=1))
-    with refused(UnfitInputError, "columns", field="X, column 'calls'", value="large_string"):
+    with refused(InvalidInputError, "columns", field="X, column 'calls'", value="large_string"):
         model.predict(X.assign(calls="many"))
-    with refused(UnfitInputError, "unknown", value="tel"):
+    with refused(InvalidInputError, "unknown", value="tel"):
         model.held_by("tel", X)
     with (
         pytest.warns(UserWarning, match="valid feature names"),
-        refused(UnfitInputError, "type", field="X", value="area"),
+        refused(InvalidInputError, "type", field="X", value="area"),
     ):
         model.predict(np.zeros((3, 6)))
 
@@ -286,9 +286,9 @@ def test_the_scale_of_all_weights_means_nothing_to_a_forest(numbers: Numbers, fa
 def test_validation_rows_need_every_class(numbers: Numbers, metric: str | None) -> None:
     X, y = numbers
     model = boosted(eval_metric=metric)
-    with refused(UnfitInputError, "labels", field="eval_set", value=1):
+    with refused(InvalidInputError, "labels", field="eval_set", value=1):
         model.fit(X, y, eval_set=(X[y == 0], y[y == 0]))
-    with refused(UnfitInputError, "labels", field="eval_set", value=0):
+    with refused(InvalidInputError, "labels", field="eval_set", value=0):
         model.fit(X, y, eval_set=[(X, y)], eval_sample_weight=[y.astype(float)])
 
 
@@ -301,7 +301,7 @@ def test_forms_of_monotone_constraints(numbers: Numbers) -> None:
     frame = pd.DataFrame(X, columns=list("abcde"))
     by_name = boosted(monotone_constraints={"a": 1, 3: -1}).fit(frame, y)
     np.testing.assert_array_equal(by_name.predict_proba(frame), expected)
-    with refused(UnfitInputError, "duplicate", field="monotone_constraints", value="a"):
+    with refused(InvalidInputError, "duplicate", field="monotone_constraints", value="a"):
         boosted(monotone_constraints={"a": 1, 0: -1}).fit(frame, y)
 
 
@@ -310,14 +310,14 @@ def test_monotone_constraints_need_one_output(numbers: Numbers) -> None:
     frame = pd.DataFrame(X, columns=list("abcde"))
     several = np.where(X[:, 1] > 0.5, 2, y)
     given: dict[str, Any] = {"monotone_constraints": {"d": 1}, "n_estimators": 2, **OPEN}
-    with refused(UnfitInputError, "unsupported", field="monotone_constraints", value="d") as caught:
+    with refused(InvalidInputError, "unsupported", field="monotone_constraints", value="d") as caught:
         FederatedForestClassifier(**given).fit(frame, y)
     assert "a forest" in caught.value.reason
     for strategy in ("multi_output_tree", "one_output_per_tree"):
-        with refused(UnfitInputError, "unsupported", field="monotone_constraints", value="d") as caught:
+        with refused(InvalidInputError, "unsupported", field="monotone_constraints", value="d") as caught:
             SecureBoostClassifier(**given, multi_strategy=strategy).fit(frame, several)
         assert "3 classes" in caught.value.reason
-    with refused(UnfitInputError, "unsupported", field="monotone_constraints", value="d") as caught:
+    with refused(InvalidInputError, "unsupported", field="monotone_constraints", value="d") as caught:
         SecureBoostClassifier(**given, objective="multi:softprob").fit(frame, y)
     assert "2 classes" in caught.value.reason
     FederatedForestClassifier(**{**given, "monotone_constraints": {"d": 0}}).fit(frame, y)

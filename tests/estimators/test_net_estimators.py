@@ -18,7 +18,7 @@ from torch import nn
 
 from labelward.errors import Code, OutputError
 from labelward.estimators import SplitNetClassifier, SplitNetRegressor
-from labelward.estimators._errors import UnfitInputError
+from labelward.estimators._errors import InvalidInputError
 from labelward.messages.splitnn import BatchGradients
 from refusals import refused
 
@@ -79,7 +79,7 @@ def test_defenses_and_behaviors_act(cancer: tuple[pd.DataFrame, Any]) -> None:
     off = clone(plain).set_params(behaviors={"passive": {"kind": "malicious-optimizer"}}).fit(X, y)
     assert [each["kind"] for each in off.views_["passive"].applied() if each["stage"] == "behavior"]
     assert off.loss_curve_ != plain.loss_curve_
-    with refused(UnfitInputError, "unknown", field="behaviors", value="active"):
+    with refused(InvalidInputError, "unknown", field="behaviors", value="active"):
         clone(plain).set_params(behaviors={"active": {"kind": "malicious-optimizer"}}).fit(X, y)
 
 
@@ -108,16 +108,16 @@ def test_modules_of_one_s_own_over_images() -> None:
     model = SplitNetClassifier(bottom=bottoms, top_model=nn.Linear(8, 2), **{**SMALL, "epochs": 20})
     assert model.fit(X, y).score(X, y) > 0.9  # of 25 draws of the modules' weights the worst gave 1.0
     assert model.held_by("telco", X).shape == (200, 1, 6, 4)
-    with refused(UnfitInputError, "missing", field="X", value=("active",)):
+    with refused(InvalidInputError, "missing", field="X", value=("active",)):
         model.predict({"active": X["active"]})
-    with refused(UnfitInputError, "type", field="bottom"):
+    with refused(InvalidInputError, "type", field="bottom"):
         model.save("never")
 
 
 def test_early_stopping_needs_rows_to_watch(cancer: tuple[pd.DataFrame, Any]) -> None:
     X, y = cancer
     model = SplitNetClassifier(**{**SMALL, "patience": 1, "epochs": 30, "learning_rate": 0.5})
-    with refused(UnfitInputError, "missing", field="patience"):
+    with refused(InvalidInputError, "missing", field="patience"):
         model.fit(X, y)
     model.fit(X[:400], y[:400], eval_set=(X[400:], y[400:]))
     losses = model.evals_result_["validation_0"]["loss"]
@@ -159,7 +159,7 @@ def test_what_cannot_be_used_is_named(
     cancer: tuple[pd.DataFrame, Any], changes: dict[str, Any], code: Code, field: str, value: object, about: str
 ) -> None:
     X, y = cancer
-    with refused(UnfitInputError, code, field=field, value=value) as caught:
+    with refused(InvalidInputError, code, field=field, value=value) as caught:
         SplitNetClassifier(**{**SMALL, **changes}).fit(X, y)
     assert about in caught.value.reason
 

@@ -12,8 +12,8 @@ from people_table import OPEN
 from sklearn.exceptions import NotFittedError
 
 from labelward.errors import Code
-from labelward.estimators import SecureBoostClassifier, _base
-from labelward.estimators._errors import UnfitInputError
+from labelward.estimators import SecureBoostClassifier, _trees
+from labelward.estimators._errors import InvalidInputError
 from refusals import refused
 
 Numbers = tuple[np.ndarray, np.ndarray]
@@ -38,7 +38,7 @@ def test_a_fit_that_fails_leaves_the_earlier_model(numbers: Numbers) -> None:
         ("labels", "eval_set", {"y": words, "eval_set": (other, np.full(len(X), "yes"))}),
     ]
     for code, field, bad in refusals:
-        with refused(UnfitInputError, code, field=field):
+        with refused(InvalidInputError, code, field=field):
             model.fit(other, **bad)
         assert state(model) == before
     assert model.classes_.tolist() == [0, 1]
@@ -61,7 +61,7 @@ def test_an_interrupted_fit_leaves_the_earlier_model(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_base, "train", interrupted)
+        patch.setattr(_trees, "train_trees", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, y if warm else np.where(y == 1, "yes", "no"))
     assert state(model) == before
@@ -71,7 +71,7 @@ def test_an_interrupted_fit_leaves_the_earlier_model(
 def test_a_first_fit_that_fails_leaves_an_unfitted_estimator(numbers: Numbers) -> None:
     X = numbers[0]
     model = SecureBoostClassifier(**SMALL)
-    with refused(UnfitInputError, "labels", field="y", value=0):
+    with refused(InvalidInputError, "labels", field="y", value=0):
         model.fit(X, np.zeros(len(X), dtype=int))
     assert not hasattr(model, "classes_")
     assert not hasattr(model, "n_features_in_")

@@ -13,9 +13,9 @@ from sklearn.exceptions import NotFittedError
 
 from labelward.errors import FileFormatError, OutputError
 from labelward.estimators import FederatedForestClassifier, SecureBoostClassifier
-from labelward.estimators._errors import UnfitInputError
-from labelward.evaluate.train import train
-from labelward.evaluate.trained import Trained
+from labelward.estimators._errors import InvalidInputError
+from labelward.federation.model import FederatedModel
+from labelward.federation.train import train_variant
 from labelward.job import parse_job
 from labelward.protocols.tree.share import ModelShare
 from refusals import refused
@@ -70,13 +70,13 @@ def test_saved_models_that_do_not_fit(numbers: Numbers, tmp_path: Path) -> None:
     (tmp_path / "b" / "estimator.json").write_text(text[:-9])
     with refused(FileFormatError, "damaged", field=str(tmp_path / "b" / "estimator.json")):
         SecureBoostClassifier.load(tmp_path / "b")
-    with refused(UnfitInputError, "type", field="random_state"):
+    with refused(InvalidInputError, "type", field="random_state"):
         model.set_params(random_state=np.random.RandomState(1)).fit(*numbers).save(tmp_path / "d")
 
 
 def test_a_folder_of_a_training_is_never_written_into(fitted: SecureBoostClassifier, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    train(parse_job(JOB), run, seed=1)
+    train_variant(parse_job(JOB), run, seed=1)
     before = contents(run)
     for folder in (run, run / "model", run / "active" / "model"):
         for overwrite in (False, True):
@@ -92,10 +92,10 @@ def test_a_training_is_never_written_into_the_folder_of_an_estimator(
 ) -> None:
     before = contents(fitted.save(tmp_path / "model"))
     with refused(FileFormatError, "foreign", field=str(tmp_path / "model")):
-        Trained.load(tmp_path / "model")
+        FederatedModel.load(tmp_path / "model")
     for force in (False, True):
         with refused(OutputError, "foreign", field=str(tmp_path / "model")):
-            train(parse_job(JOB), tmp_path / "model", seed=1, force=force)
+            train_variant(parse_job(JOB), tmp_path / "model", seed=1, force=force)
     assert contents(tmp_path / "model") == before
 
 

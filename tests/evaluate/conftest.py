@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from labelward.evaluate.audit import audit
-from labelward.evaluate.results import ResultRow
+from labelward.auditing.audit import audit
 from labelward.job import Job, parse_job
+from labelward.runs.schema import ResultRow
 
 JOB: dict[str, Any] = {
     "data": {"table": "breast_cancer"},

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from labelward.auditing.audit import audit
 from labelward.data.encode import MAX_MAGNITUDE
 from labelward.errors import (
     Code,
@@ -29,13 +30,12 @@ from labelward.errors import (
     OutputError,
     PolicyError,
 )
-from labelward.evaluate.audit import audit
-from labelward.evaluate.private_seeds import PRIVATE_FILE
-from labelward.evaluate.results import ResultRow, read_rows, read_run
 from labelward.job import Job, load_job
-from labelward.messages.tree import LevelSums, TreeRows
+from labelward.messages.tree import EncryptedTreeRows, LevelHistograms
 from labelward.party.view import View
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
+from labelward.runs.private_seeds import PRIVATE_FILE
+from labelward.runs.schema import ResultRow, read_rows, read_run
 from refusals import refused
 
 Jobs = Callable[..., Job]
@@ -132,11 +132,11 @@ def test_costs_are_those_of_the_run(finished: Finished) -> None:
         getattr(each.message, field)
         for party in ("active", "telco", "shop")
         for view in (View.load(out / "runs/none/1" / party / "view"),)
-        for kind, field in ((TreeRows, "gradients"), (LevelSums, "sums"))
+        for kind, field in ((EncryptedTreeRows, "gradients"), (LevelHistograms, "sums"))
         for each in view.received(kind)
     ]
     assert row.cost.ciphertexts == sum(digest.count for digest in received)  # what travels twice counts twice
-    sums = View.load(out / "runs/none/1/active/view").received(LevelSums)
+    sums = View.load(out / "runs/none/1/active/view").received(LevelHistograms)
     assert row.cost.decryptions == sum(each.message.sums.count for each in sums)
     assert row.cost.decryptions < details.seen["active"].decrypted_sums // 3  # g, h, count in one; some sums follow
     assert details.duration == row.cost.seconds
@@ -336,7 +336,7 @@ IN_USE = """
 import sys
 from pathlib import Path
 from labelward.errors import OutputError
-from labelward.evaluate.audit import audit
+from labelward.auditing.audit import audit
 from labelward.job import load_job
 try:
     audit(load_job(sys.argv[1]), Path(sys.argv[2]), force=bool(sys.argv[3]))
@@ -590,7 +590,7 @@ def test_a_table_that_changed_is_refused_on_resume(job: Jobs, tmp_path: Path) ->
 
 def test_seeded_protection_is_refused(job: Jobs, tmp_path: Path) -> None:
     with refused(PolicyError, "insecure"):
-        audit(job(), tmp_path / "out", protections=lambda: Protection(seed=1))
+        audit(job(), tmp_path / "out", protections=lambda: SecureRandom(seed=1))
     assert not (tmp_path / "out").exists()
 
 

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from labelward.errors import DataError
-from labelward.evaluate.explain import explain_rows
-from labelward.evaluate.predict import predict
-from labelward.evaluate.record import read_record
-from labelward.evaluate.train import train
+from labelward.federation.explain import explain_stored_model
+from labelward.federation.predict import predict_table
+from labelward.federation.train import train_variant
 from labelward.job import Job
+from labelward.runs.training_record import read_record
 from refusals import refused
 
 ROWS = 120
@@ -53,7 +53,7 @@ def run(job: Callable[..., Job], rows: pa.Table, tmp_path_factory: pytest.TempPa
         "telco": {"table": str(folder / "telco.parquet")},
     }
     chosen = job(data={"id": "id"}, parties=parties, defense=None, attack=None, model={"trees": 2, "depth": 3})
-    train(chosen, folder / "run", seed=1)
+    train_variant(chosen, folder / "run", seed=1)
     return folder / "run"
 
 
@@ -78,8 +78,11 @@ def test_one_table_serves_a_model_of_own_tables(run: Path, rows: pa.Table, tmp_p
     pq.write_table(rows.append_column("remark", pa.array(["none"] * ROWS)), common)
     both = dict.fromkeys(PARTIES, common)
     for name, tables in (("own", own(run)), ("common", both)):
-        assert predict(run, tables, tmp_path / f"{name}.parquet") == ROWS
-        assert explain_rows(run, tables, tmp_path / f"{name}.shap.parquet", background=both, most=5) == (ROWS, 1)
+        assert predict_table(run, tables, tmp_path / f"{name}.parquet") == ROWS
+        assert explain_stored_model(run, tables, tmp_path / f"{name}.shap.parquet", background=both, most=5) == (
+            ROWS,
+            1,
+        )
     for kind in ("parquet", "shap.parquet"):
         one, other = (pq.read_table(tmp_path / f"{name}.{kind}") for name in ("own", "common"))
         assert one.equals(other)
@@ -88,7 +91,7 @@ def test_one_table_serves_a_model_of_own_tables(run: Path, rows: pa.Table, tmp_p
 
 def test_predictions_are_sorted_by_id(run: Path, rows: pa.Table, tmp_path: Path) -> None:
     pq.write_table(rows.take(pa.array(range(ROWS - 1, -1, -1))), tmp_path / "turned.parquet")
-    predict(run, dict.fromkeys(PARTIES, tmp_path / "turned.parquet"), tmp_path / "out.parquet")
+    predict_table(run, dict.fromkeys(PARTIES, tmp_path / "turned.parquet"), tmp_path / "out.parquet")
     assert pq.read_table(tmp_path / "out.parquet")["id"].equals(rows["id"])
 
 
@@ -102,21 +105,21 @@ def test_dates_are_dates_as_in_training(run: Path, with_column: Any, tmp_path: P
         ("calls", ["1.5", *["l.5"] * (ROWS - 1)], "string", "'l.5'"),
     ):
         with refused(DataError, "columns", value=kind) as caught:
-            predict(run, with_column(name, values), tmp_path / "out.parquet")
+            predict_table(run, with_column(name, values), tmp_path / "out.parquet")
         assert caught.value.field.endswith(f", column {name!r}")
         assert about in caught.value.reason
-    assert predict(run, with_column("since", pa.nulls(ROWS)), tmp_path / "out.parquet") == ROWS
+    assert predict_table(run, with_column("since", pa.nulls(ROWS)), tmp_path / "out.parquet") == ROWS
 
 
 def test_categories_of_which_the_model_knows_none(run: Path, with_column: Any, tmp_path: Path) -> None:
     heard: list[str] = []
     tables = with_column("town", [None, *["North"] * (ROWS - 1)])
-    predict(run, tables, tmp_path / "out.parquet", warn=heard.append)
-    explain_rows(run, own(run), tmp_path / "shap.parquet", background=tables, most=3, warn=heard.append)
+    predict_table(run, tables, tmp_path / "out.parquet", warn=heard.append)
+    explain_stored_model(run, own(run), tmp_path / "shap.parquet", background=tables, most=3, warn=heard.append)
     assert len(heard) == 2
     for told in heard:
         assert "party 'telco'" in told
         assert "column 'town' holds no category that the model met in training" in told
     for values in (["north", *["North"] * (ROWS - 1)], pa.nulls(ROWS)):
-        predict(run, with_column("town", values), tmp_path / "out.parquet", warn=heard.append)
+        predict_table(run, with_column("town", values), tmp_path / "out.parquet", warn=heard.append)
     assert len(heard) == 2

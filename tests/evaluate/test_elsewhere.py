@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv
 
+from labelward.auditing.audit import audit
 from labelward.data import load_own, own_rehearsal
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import JobError, PolicyError
-from labelward.evaluate.audit import audit
-from labelward.evaluate.kinds import make_programs
-from labelward.evaluate.train import train
+from labelward.federation.components import model_adapter
+from labelward.federation.train import train_variant
 from labelward.job import Job, parse_job
 from labelward.rng import PrivateSeed
 from refusals import refused
@@ -35,7 +35,7 @@ def job(tmp_path: Path) -> Job:
 
 def test_no_rehearsal_without_the_data_of_all(job: Job, tmp_path: Path) -> None:
     with refused(JobError, "missing", field="[parties.telco] table") as caught:
-        train(job, tmp_path / "train", seed=1)
+        train_variant(job, tmp_path / "train", seed=1)
     assert "labelward party JOB.toml" in caught.value.reason
     with refused(JobError, "missing", field="[parties.telco] table") as caught:
         audit(job, tmp_path / "audit")
@@ -45,7 +45,7 @@ def test_no_rehearsal_without_the_data_of_all(job: Job, tmp_path: Path) -> None:
 
 def test_the_active_party_checks_for_peers_whose_data_it_has_not(job: Job) -> None:
     """Without columns of its own it can grow no local tree; with the names of its peers the rest passes."""
-    data, programs = own_rehearsal(job, load_own(job, "bank"), 1, PrivateSeed(bytes(32))), make_programs(job.model)
+    data, programs = own_rehearsal(job, load_own(job, "bank"), 1, PrivateSeed(bytes(32))), model_adapter(job.model)
     programs.check(data, (), passive=["telco"])
     with refused(PolicyError, "inapplicable", field="defense 'local-trees'"):
         programs.check(data, (LocalTrees(count=1),), passive=["telco"])

@@ -1,4 +1,4 @@
-"""Explanations and export of a trained model: they fit what ``predict`` writes, and tell what parties consent to."""
+"""Explanations and export of a trained model: they fit what ``predict_table`` writes, and tell what parties consent to."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import xgboost
 from numpy.typing import NDArray
 
 from labelward.errors import DataError, FileFormatError, PolicyError
-from labelward.evaluate.explain import column_importance, drawn_tree, explain_rows, export_model
-from labelward.evaluate.predict import predict
-from labelward.evaluate.train import train
+from labelward.federation.explain import column_importance, explain_stored_model, export_model, plot_stored_tree
+from labelward.federation.predict import predict_table
+from labelward.federation.train import train_variant
 from labelward.job import Job
 from labelward.protocols.tree.share import ModelShare
 from refusals import refused
@@ -70,7 +70,7 @@ def trained(job: Callable[..., Job], table: Path, tmp_path_factory: pytest.TempP
                 run={"seeds": [1]},
             )
             done[key] = tmp_path_factory.mktemp("trained") / "run"
-            train(chosen, done[key], seed=1)
+            train_variant(chosen, done[key], seed=1)
         return done[key]
 
     return run
@@ -101,8 +101,8 @@ class TestWhatPredictWrites:
         self, trained: Train, table: Path, tmp_path: Path, label: str, model: dict[str, Any], margins: list[str]
     ) -> None:
         run = trained(label, **model)
-        assert explain_rows(run, all_from(table), tmp_path / "shap.parquet", most=20) == (ROWS, len(margins))
-        predict(run, all_from(table), tmp_path / "predicted.parquet")
+        assert explain_stored_model(run, all_from(table), tmp_path / "shap.parquet", most=20) == (ROWS, len(margins))
+        predict_table(run, all_from(table), tmp_path / "predicted.parquet")
         found, predicted = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("shap", "predicted"))
         expected = np.column_stack([column(predicted, name) for name in margins])
         features = [name for name in found.column_names if "." in name]
@@ -122,7 +122,7 @@ class TestWhatPredictWrites:
         """Also at the thresholds, which are values of the table and no float32 as XGBoost reads them."""
         run = trained(label, **model)
         export_model(run, tmp_path / "model.json", consent=["telco", "shop"], names=["telco", "shop"])
-        predict(run, all_from(table), tmp_path / "predicted.parquet")
+        predict_table(run, all_from(table), tmp_path / "predicted.parquet")
         predicted = pq.read_table(tmp_path / "predicted.parquet")
         booster = xgboost.Booster(model_file=str(tmp_path / "model.json"))
         rows = pq.read_table(table)
@@ -160,11 +160,11 @@ class TestNames:
     ) -> None:
         run, out = trained("two"), tmp_path / "shap.parquet"
         secret = {name for party in PARTIES if party not in (*told, "active") for name in PARTIES[party]}
-        explain_rows(run, all_from(table), out, most=3, names=told)
+        explain_stored_model(run, all_from(table), out, most=3, names=told)
         columns = [name for name in pq.read_table(out).column_names if "." in name]
         used = [one.feature for one in column_importance(run, names=told)]
         assert {f"{one.party}.{one.name or one.number}" for one in used} == set(columns)
-        drawn = "".join(text for tree in range(3) for text in drawn_tree(run, tree, names=told))
+        drawn = "".join(text for tree in range(3) for text in plot_stored_tree(run, tree, names=told))
         for name in secret:
             assert name not in drawn
         for feature in used:
@@ -197,7 +197,7 @@ class TestBackground:
         run, tables = trained("value"), all_from(table)
         other = tmp_path / "other.parquet"
         pq.write_table(pq.read_table(table).slice(0, 7), other)
-        predict(run, tables, tmp_path / "predicted.parquet")
+        predict_table(run, tables, tmp_path / "predicted.parquet")
         margins = column(pq.read_table(tmp_path / "predicted.parquet"), "prediction")
         for number, (options, rows) in enumerate(
             [
@@ -209,19 +209,19 @@ class TestBackground:
             ]
         ):
             out = tmp_path / f"{number}.parquet"
-            explain_rows(run, tables, out, **options)  # type: ignore[arg-type]
+            explain_stored_model(run, tables, out, **options)  # type: ignore[arg-type]
             expected = column(pq.read_table(out), "expected")
             np.testing.assert_allclose(expected, margins[rows].mean(), rtol=1e-12)  # sums in another order
 
     def test_a_model_that_does_not_split(self, trained: Train, table: Path, tmp_path: Path) -> None:
         run, out = trained("two", gamma=1e6), tmp_path / "shap.parquet"
-        explain_rows(run, all_from(table), out)
+        explain_stored_model(run, all_from(table), out)
         assert column_importance(run) == ()
         found = pq.read_table(out)
         assert found.column_names == ["id", "margin", "expected"]
         margin = found["margin"].to_numpy()
         np.testing.assert_allclose(margin, found["expected"].to_numpy(), rtol=1e-12)  # sums in another order
-        text, picture = drawn_tree(run, 0)
+        text, picture = plot_stored_tree(run, 0)
         assert text.startswith("tree 0\nleaf ")
         assert picture.startswith("<svg")
 
@@ -231,9 +231,9 @@ class TestRefusals:
         run, out = trained("two"), tmp_path / "out.json"
         calls: list[Callable[[], object]] = [
             lambda: column_importance(run, names=["tleco"]),
-            lambda: drawn_tree(run, 0, names=["tleco"]),
-            lambda: explain_rows(run, all_from(table), out, names=["tleco"]),
-            lambda: explain_rows(run, {**all_from(table), "tleco": table}, out),
+            lambda: plot_stored_tree(run, 0, names=["tleco"]),
+            lambda: explain_stored_model(run, all_from(table), out, names=["tleco"]),
+            lambda: explain_stored_model(run, {**all_from(table), "tleco": table}, out),
             lambda: export_model(run, out, consent=["tleco"]),
             lambda: export_model(run, out, consent=["telco", "shop"], names=["tleco"]),
         ]
@@ -247,15 +247,15 @@ class TestRefusals:
         run, out, short = trained("two"), tmp_path / "shap.parquet", tmp_path / "short.parquet"
         pq.write_table(pq.read_table(table).drop_columns(["bill"]), short)
         with refused(DataError, "columns", field=f"party 'shop', table '{tmp_path / 'short.parquet'}'", value="bill"):
-            explain_rows(run, all_from(table) | {"shop": short}, out)
+            explain_stored_model(run, all_from(table) | {"shop": short}, out)
         with refused(DataError, "columns", field=f"party 'shop', table '{tmp_path / 'short.parquet'}'", value="bill"):
-            explain_rows(run, all_from(table), out, background=all_from(short))
+            explain_stored_model(run, all_from(table), out, background=all_from(short))
         with refused(DataError, "missing", field="party 'shop'"):
-            explain_rows(run, {"active": table, "telco": table}, out)
+            explain_stored_model(run, {"active": table, "telco": table}, out)
         with refused(DataError, "range", field="background", value=0):
-            explain_rows(run, all_from(table), out, most=0)
+            explain_stored_model(run, all_from(table), out, most=0)
         with refused(DataError, "range", field="tree", value=3):
-            drawn_tree(run, 3)
+            plot_stored_tree(run, 3)
         assert not out.exists()
 
     def test_a_folder_of_something_else(self, tmp_path: Path) -> None:

@@ -14,18 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+from labelward.auditing.audit import audit
 from labelward.errors import FileFormatError
-from labelward.evaluate.audit import audit
-from labelward.evaluate.explained import (
+from labelward.job import DataSection, Job, Kind, PartySection, RunSection
+from labelward.leakage.embeddings import (
     EXPLANATIONS_FILE,
     Explanations,
     neighbor_accuracy,
-    plane,
+    project_to_plane,
     read_explanations,
 )
-from labelward.evaluate.results import read_rows
-from labelward.job import DataSection, Job, Kind, PartySection, RunSection
 from labelward.report.page import write_report
+from labelward.runs.schema import read_rows
 from refusals import refused
 
 torch.set_num_threads(1)
@@ -64,15 +64,15 @@ def test_a_row_is_not_its_own_neighbor() -> None:
 def test_the_plane_keeps_groups_apart_and_is_the_same_each_time(numbers: int) -> None:
     labels = np.arange(60) % 3
     embedding = np.random.default_rng(2).normal(0, 0.05, (60, numbers)) + labels[:, None]
-    points = plane(embedding, seed=3)
+    points = project_to_plane(embedding, seed=3)
     assert points.min() == 0
     assert points.max() == 1
     assert neighbor_accuracy(points, labels) > 0.95  # on a line a row cannot pass by another
-    np.testing.assert_array_equal(points, plane(embedding, seed=3))
+    np.testing.assert_array_equal(points, project_to_plane(embedding, seed=3))
 
 
 def test_an_embedding_of_equal_rows_is_one_point() -> None:
-    assert (plane(np.ones((30, 4)), seed=1) == 0.5).all()
+    assert (project_to_plane(np.ones((30, 4)), seed=1) == 0.5).all()
 
 
 NET = {"kind": "splitnn", "epochs": 10, "batch_size": 32, "learning_rate": 0.02, "width": 8}

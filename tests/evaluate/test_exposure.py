@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelward.attacks.visible import visible_leaves
-from labelward.evaluate.audit import audit
-from labelward.evaluate.exposure import information, visible_node_counts
-from labelward.evaluate.results import read_run
+from labelward.attacks.instance_spaces import observed_leaves
+from labelward.auditing.audit import audit
 from labelward.job import Job
 from labelward.kernels.information import node_information
+from labelward.metrics.information import leakage_bounds, visible_node_counts
 from labelward.party.view import View
+from labelward.runs.schema import read_run
 
 Jobs = Callable[..., Job]
 
@@ -55,7 +55,7 @@ def grown(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 @given(grown())
 def test_against_the_definition(case: tuple[np.ndarray, np.ndarray]) -> None:
     leaves, labels = case
-    found = information(leaves, labels)
+    found = leakage_bounds(leaves, labels)
     nodes, worst = 0, 0.0
     for tree in leaves.tolist():
         known = set()
@@ -83,13 +83,13 @@ def under(leaf: int, node: int) -> bool:
 
 
 def test_no_tree_says_nothing() -> None:
-    found = information(np.empty((0, 4), np.int32), np.array([0, 0, 1, 1]))
+    found = leakage_bounds(np.empty((0, 4), np.int32), np.array([0, 0, 1, 1]))
     assert (found.nodes, found.leaves, found.joint_information, found.joint_bound) == (0, 0, 0.0, 0.0)
     assert found.label_entropy == pytest.approx(math.log(2))
 
 
 def test_leaves_that_are_the_classes_say_all() -> None:
-    found = information(np.array([[1, 1, 2, 2]], np.int32), np.array([0, 0, 1, 1]))
+    found = leakage_bounds(np.array([[1, 1, 2, 2]], np.int32), np.array([0, 0, 1, 1]))
     assert found.nodes == 3
     for value in (found.max_node_information, found.max_node_bound, found.joint_information, found.joint_bound):
         assert value == pytest.approx(math.log(2))
@@ -109,7 +109,7 @@ def test_under_id_lmid_no_visible_node_tells_more_than_xi(candidates: str, job: 
     seen_at_all = 0
     for xi in limits:
         for party in ("telco", "shop"):
-            leaves = visible_leaves(View.load(tmp_path / "runs" / f"id-lmid-xi-{xi}" / "1" / party / "view"))
+            leaves = observed_leaves(View.load(tmp_path / "runs" / f"id-lmid-xi-{xi}" / "1" / party / "view"))
             for tree in leaves:
                 told = node_information(visible_node_counts(tree, truth), np.bincount(truth))
                 assert told.max() <= xi

@@ -16,10 +16,10 @@ import pytest
 
 from labelward.data import prepare
 from labelward.errors import DataError, JobError
-from labelward.evaluate.kinds import completed
-from labelward.evaluate.record import read_record
-from labelward.evaluate.train import train
+from labelward.federation.components import with_defaults
+from labelward.federation.train import train_variant
 from labelward.job import Job
+from labelward.runs.training_record import read_record
 from refusals import refused
 
 ROWS = 160
@@ -54,7 +54,7 @@ def make(job: Callable[..., Job], table: Path) -> Make:
 def runs(make: Make, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
     for name, chosen in {"ids": make(), "numbers": make("value", ids=False)}.items():
-        train(chosen, folder / name, seed=1)
+        train_variant(chosen, folder / name, seed=1)
     return {name: folder / name for name in ("ids", "numbers")}
 
 
@@ -76,31 +76,31 @@ def test_another_split(
 ) -> None:
     places = tuple(f"[data] {key}" for key in keys)
     with refused(JobError, "other-run", field=str(runs["ids"]), value=places) as caught:
-        train(make(data=data), tmp_path / "out", seed=1, earlier=runs["ids"])
+        train_variant(make(data=data), tmp_path / "out", seed=1, earlier=runs["ids"])
     assert told in caught.value.reason
     assert not (tmp_path / "out").exists()
 
 
 def test_another_label_or_other_ids(make: Make, runs: dict[str, Path], tmp_path: Path) -> None:
     with refused(JobError, "other-run", field=str(runs["numbers"]), value=("[data] label",)):
-        train(make("other", ids=False), tmp_path / "out", seed=1, earlier=runs["numbers"])
+        train_variant(make("other", ids=False), tmp_path / "out", seed=1, earlier=runs["numbers"])
     with refused(JobError, "other-run", field=str(runs["ids"]), value=("[data] id",)):
-        train(make(ids=False), tmp_path / "out", seed=1, earlier=runs["ids"])
+        train_variant(make(ids=False), tmp_path / "out", seed=1, earlier=runs["ids"])
 
 
 def test_another_set_of_rows_with_ids(make: Make, table: Path, runs: dict[str, Path], tmp_path: Path) -> None:
     fewer = make(data=changed(table, tmp_path, lambda rows: rows.slice(0, 120)))
-    now = prepare(completed(fewer), 1)
+    now = prepare(with_defaults(fewer), 1)
     learned = len(set(now.test_ids.tolist()) - set(read_record(runs["ids"]).rows.test_ids))
     assert learned > 0  # what the refusal is for
     with refused(DataError, "rows", field=str(runs["ids"]), value=learned) as caught:
-        train(fewer, tmp_path / "out", seed=1, earlier=runs["ids"])
+        train_variant(fewer, tmp_path / "out", seed=1, earlier=runs["ids"])
     assert "128 training" in caught.value.reason
 
 
 def test_rows_with_ids_may_be_in_another_file(make: Make, table: Path, runs: dict[str, Path], tmp_path: Path) -> None:
     moved = make(data=changed(table, tmp_path, lambda rows: rows))
-    assert train(moved, tmp_path / "out", seed=1, earlier=runs["ids"]).utility["auc"] > 0.5
+    assert train_variant(moved, tmp_path / "out", seed=1, earlier=runs["ids"]).utility["auc"] > 0.5
 
 
 def test_rows_without_ids_must_be_the_same(make: Make, table: Path, runs: dict[str, Path], tmp_path: Path) -> None:
@@ -109,33 +109,33 @@ def test_rows_without_ids_must_be_the_same(make: Make, table: Path, runs: dict[s
         "value", ids=False, data=changed(table, tmp_path, lambda rows: rows.take(pa.array(range(ROWS - 1, -1, -1))))
     )
     with refused(DataError, "rows", field=str(runs["numbers"])):
-        train(turned, tmp_path / "out", seed=1, earlier=runs["numbers"])
+        train_variant(turned, tmp_path / "out", seed=1, earlier=runs["numbers"])
     same = make("value", ids=False, data=changed(table, tmp_path, lambda rows: rows))
-    train(same, tmp_path / "out", seed=1, earlier=runs["numbers"])
+    train_variant(same, tmp_path / "out", seed=1, earlier=runs["numbers"])
 
 
 class TestBaseScore:
     def test_one_that_would_be_passed_over(self, make: Make, runs: dict[str, Path], tmp_path: Path) -> None:
         with refused(JobError, "other-run", field="[model] base_score", value=0.3) as caught:
-            train(make(base_score=0.3), tmp_path / "out", seed=1, earlier=runs["ids"])
+            train_variant(make(base_score=0.3), tmp_path / "out", seed=1, earlier=runs["ids"])
         assert "(margin 0)" in caught.value.reason
 
     def test_the_model_s_own(self, make: Make, runs: dict[str, Path], tmp_path: Path) -> None:
-        train(make(base_score=0.5), tmp_path / "half", seed=1, earlier=runs["ids"])  # a margin of 0
-        train(make(base_score=0.3), tmp_path / "first", seed=1)
-        train(make(), tmp_path / "second", seed=1, earlier=tmp_path / "first")
-        train(make(base_score=0.3), tmp_path / "third", seed=1, earlier=tmp_path / "second")
+        train_variant(make(base_score=0.5), tmp_path / "half", seed=1, earlier=runs["ids"])  # a margin of 0
+        train_variant(make(base_score=0.3), tmp_path / "first", seed=1)
+        train_variant(make(), tmp_path / "second", seed=1, earlier=tmp_path / "first")
+        train_variant(make(base_score=0.3), tmp_path / "third", seed=1, earlier=tmp_path / "second")
         with refused(JobError, "other-run", field="[model] base_score", value=0.5):
-            train(make(base_score=0.5), tmp_path / "fourth", seed=1, earlier=tmp_path / "third")
+            train_variant(make(base_score=0.5), tmp_path / "fourth", seed=1, earlier=tmp_path / "third")
 
 
 class TestRecord:
     def test_it_holds_figures_and_rows(self, make: Make, tmp_path: Path) -> None:
         chosen = make(data={"validation_size": 0.25}, eval_metric="auc")
-        model = train(chosen, tmp_path / "run", seed=4)
+        model = train_variant(chosen, tmp_path / "run", seed=4)
         path = tmp_path / "run/training.json"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        found, data = json.loads(path.read_text()), prepare(completed(chosen), 4)
+        found, data = json.loads(path.read_text()), prepare(with_defaults(chosen), 4)
         assert (found["format"], found["seed"], found["defense"], found["primary"]) == (1, 4, "none", "auc")
         assert found["utility"] == model.utility
         assert model.watched is not None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from labelward.evaluate.network import identity, join
+from labelward.federation.connect import connect, run_identity
 from labelward.job import load_job
 from labelward.transport.certificates import new_authority, new_party
 
@@ -61,7 +61,7 @@ def test_two_active_parties_do_not_wait_for_each_other(tmp_path: Path) -> None:
             path = tmp_path / f"{party}.toml"
             roles = {party: "active", other: "passive"}
             path.write_text(_JOB.format(**roles, port=port, certificates=tmp_path))
-            networks.append(join(load_job(path), party, "train", log)[0])
+            networks.append(connect(load_job(path), party, "train", log)[0])
         until = time.monotonic() + 60.0
         while not (refused := [fields for event, fields in told if event == "refused"]):
             assert time.monotonic() < until, told
@@ -75,9 +75,9 @@ def test_two_active_parties_do_not_wait_for_each_other(tmp_path: Path) -> None:
 
 
 def test_what_tells_runs_apart() -> None:
-    assert identity("train", ("bank", "telco", "shop"), None) == "train: bank (active), shop, telco"
-    assert identity("train", ("bank", "shop", "telco"), "march") == "train march: bank (active), shop, telco"
+    assert run_identity("train", ("bank", "telco", "shop"), None) == "train: bank (active), shop, telco"
+    assert run_identity("train", ("bank", "shop", "telco"), "march") == "train march: bank (active), shop, telco"
     long = tuple(f"{letter * 60}" for letter in "abc")
-    cut = identity("train", long, "m" * 60)
+    cut = run_identity("train", long, "m" * 60)
     assert len(cut) == 100
-    assert cut != identity("train", long[::-1], "m" * 60)
+    assert cut != run_identity("train", long[::-1], "m" * 60)

@@ -9,15 +9,22 @@ from pathlib import Path
 import pytest
 
 from labelward.errors import EncryptionError
-from labelward.evaluate.kinds import MODELS as MODEL_KINDS
-from labelward.evaluate.kinds import PROGRAMS, catalogue, check_job, completed, make_engine, make_programs
-from labelward.evaluate.names import brief, brief_variant
+from labelward.federation.components import MODELS as MODEL_KINDS
+from labelward.federation.components import (
+    PROGRAMS,
+    check_job,
+    list_components,
+    make_engine,
+    model_adapter,
+    with_defaults,
+)
 from labelward.job import EncryptionSection, Job, Kind, load_job
+from labelward.runs.short_names import variant_without_defaults, without_defaults
 from refusals import refused
 
 
 def test_every_kind_is_described_with_its_parameters() -> None:
-    found = catalogue()
+    found = list_components()
     assert list(found) == ["models", "defenses", "attacks", "engines", "tables"]
     kinds = {family: [info.kind for info in infos] for family, infos in found.items()}
     assert kinds["models"] == ["secureboost", "forest", "splitnn"]
@@ -39,14 +46,14 @@ def test_every_kind_is_described_with_its_parameters() -> None:
 def test_every_model_has_its_programs() -> None:
     assert set(PROGRAMS) == set(MODEL_KINDS.classes())
     for kind in PROGRAMS:
-        make_programs(Kind(kind))
+        model_adapter(Kind(kind))
 
 
 def test_completion_is_idempotent_and_leaves_what_was_given(job: Callable[..., Job]) -> None:
-    once = completed(job())
+    once = with_defaults(job())
     assert once.model.params["depth"] == 3
     assert once.model.params["bins"] == 32
-    assert completed(once) == once
+    assert with_defaults(once) == once
     assert [kind.params for variant in once.defenses for kind in variant.chain] == [
         {"xi": 0.4, "sampled": False},
         {"count": 1, "mode": "replace"},
@@ -57,21 +64,21 @@ def test_completion_is_idempotent_and_leaves_what_was_given(job: Callable[..., J
 
 def test_a_whole_number_becomes_the_float_that_it_stands_for(job: Callable[..., Job]) -> None:
     """Rows and names of folders would differ between ``xi = 1`` and ``xi = 1.0`` else."""
-    one, other = (completed(job(defense=[{"kind": "id-lmid", "xi": xi}], attack=None)) for xi in (1, 1.0))
+    one, other = (with_defaults(job(defense=[{"kind": "id-lmid", "xi": xi}], attack=None)) for xi in (1, 1.0))
     assert repr(one) == repr(other)
-    assert brief_variant(one.defenses[0]).slug == "id-lmid-xi-1.0"
+    assert variant_without_defaults(one.defenses[0]).slug == "id-lmid-xi-1.0"
 
 
 def test_names_hold_the_first_parameter_and_what_differs_from_defaults(job: Callable[..., Job]) -> None:
     local = [{"kind": "local-trees"}, {"kind": "local-trees", "count": 2}, {"kind": "local-trees", "mode": "add"}]
-    made = completed(job(defense=local, attack=[{"kind": "id2graph"}, {"kind": "id2graph", "eta": 1, "starts": 3}]))
-    assert [brief_variant(variant).slug for variant in made.variants()] == [
+    made = with_defaults(job(defense=local, attack=[{"kind": "id2graph"}, {"kind": "id2graph", "eta": 1, "starts": 3}]))
+    assert [variant_without_defaults(variant).slug for variant in made.variants()] == [
         "none",
         "local-trees-count-1",
         "local-trees-count-2",
         "local-trees-count-1-mode-add",
     ]
-    assert [brief(attack).label for attack in made.attacks] == ["id2graph", "id2graph (eta 1.0, starts 3)"]
+    assert [without_defaults(attack).label for attack in made.attacks] == ["id2graph", "id2graph (eta 1.0, starts 3)"]
 
 
 def test_a_key_that_no_engine_makes(job: Callable[..., Job]) -> None:
@@ -100,4 +107,4 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.toml"))
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_every_example_names_only_what_there_is(file: Path) -> None:
-    check_job(completed(load_job(file)))
+    check_job(with_defaults(load_job(file)))

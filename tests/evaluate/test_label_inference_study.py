@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from labelward.evaluate.kinds import check_job, completed
 from labelward.evaluate.studies import made
 from labelward.evaluate.studies.compared import Claim
 from labelward.evaluate.studies.label_inference import LABEL_INFERENCE, LABEL_INFERENCE_FULL
 from labelward.evaluate.studies.plan import NONE, SUMS, UTILITY, Study, Task
 from labelward.evaluate.studies.read import figures
 from labelward.evaluate.studies.run import Outcome, run_study
+from labelward.federation.components import check_job, with_defaults
 from labelward.job import Kind, parse_job
 from labelward.report.study import StudyReport, write_study
 from labelward.report.study_plots import Image, Mark
@@ -32,8 +32,8 @@ def _tasks(study: Study) -> list[Task]:
 def test_every_job_can_be_run(study: Study) -> None:
     for task in _tasks(study):
         job = study.job(task, "any.parquet", PIXELS)
-        check_job(completed(job))
-        assert completed(parse_job(completed(job).to_toml())) == completed(job)
+        check_job(with_defaults(job))
+        assert with_defaults(parse_job(with_defaults(job).to_toml())) == with_defaults(job)
 
 
 def test_every_figure_to_compare_with_has_its_place() -> None:

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelward.attacks.contract import Aux, Guess, Own
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.errors import DataError
-from labelward.evaluate.attacking import known_rows, score_label_guess
-from labelward.evaluate.beside import boosted, logistic
-from labelward.evaluate.offline import read_guess, read_known, score_guess, write_guess
-from labelward.evaluate.scores import chance_of_labels, score_labels
+from labelward.leakage.baselines import fit_boosted, fit_logistic
+from labelward.leakage.run_attack import sample_known_rows, score_label_guess
+from labelward.leakage.stored_views import read_guess, read_known, score_guess, write_guess
+from labelward.metrics.leakage import label_chance, score_labels
 from refusals import refused
 
 
@@ -26,7 +26,7 @@ def test_two_classes_by_hand():
     scores = np.column_stack([np.zeros(5), [0.1, 0.2, 0.8, 0.9, 0.3]])
     found = score_labels(guess, truth, scores, classes=2)
     assert found == {"accuracy": 0.6, "auc": pytest.approx(5 / 6), "f1": 0.5}
-    assert chance_of_labels(guess, truth, scores, classes=2) == pytest.approx(
+    assert label_chance(guess, truth, scores, classes=2) == pytest.approx(
         {"accuracy": 0.6 * 0.6 + 0.4 * 0.4, "auc": 0.5, "f1": 2 * 0.16 / 0.8}
     )
 
@@ -42,7 +42,7 @@ def test_five_best_of_seven():
     scores = np.tile(np.arange(7.0), (4, 1))  # the best five of each row are classes 2 to 6
     found = score_labels(scores.argmax(1), truth, scores, classes=7)
     assert found["top5"] == 0.5
-    assert chance_of_labels(scores.argmax(1), truth, scores, classes=7)["top5"] == 0.5
+    assert label_chance(scores.argmax(1), truth, scores, classes=7)["top5"] == 0.5
     assert "top5" not in score_labels(scores.argmax(1), truth, classes=7)
 
 
@@ -68,7 +68,7 @@ def test_chance_is_the_mean_over_all_permutations(case):
     guess, scores = rng.integers(classes, size=len(truth)), rng.normal(size=(len(truth), classes))
     every = [score_labels(guess, np.array(each), scores, classes=classes) for each in itertools.permutations(truth)]
     mean = {name: np.mean([each[name] for each in every]) for name in every[0]}
-    assert chance_of_labels(guess, truth, scores, classes=classes) == pytest.approx(mean)
+    assert label_chance(guess, truth, scores, classes=classes) == pytest.approx(mean)
 
 
 def test_the_area_is_that_of_scikit_learn_with_ties():
@@ -85,12 +85,14 @@ def test_refuses_guesses_of_other_rows():
         score_labels(np.zeros(3, np.int64), np.zeros(2, np.int64), classes=2)
     assert "2 rows" in caught.value.reason
     with refused(DataError, "rows", value=0):
-        chance_of_labels(np.zeros(0, np.int64), np.zeros(0, np.int64), classes=2)
+        label_chance(np.zeros(0, np.int64), np.zeros(0, np.int64), classes=2)
 
 
 def test_known_rows_are_not_scored_and_rows_outside_have_names_of_their_own():
-    guess = Guess(values=np.array([0, 0, 1]), kind="labels", outside=Guess(values=np.array([1, 1]), kind="labels"))
-    aux = Aux(classes=2, known_rows=np.array([0]), known_labels=np.array([0]))
+    guess = LabelGuess(
+        values=np.array([0, 0, 1]), kind="labels", outside=LabelGuess(values=np.array([1, 1]), kind="labels")
+    )
+    aux = AuxiliaryKnowledge(classes=2, known_rows=np.array([0]), known_labels=np.array([0]))
     found = score_label_guess(guess, np.array([0, 1, 1]), aux, np.array([1, 0]))
     assert (found["accuracy"], found["outside_accuracy"]) == (0.5, 0.5)
     assert found["chance"].keys() == found.keys() - {"chance"}
@@ -98,36 +100,36 @@ def test_known_rows_are_not_scored_and_rows_outside_have_names_of_their_own():
 
 def test_known_rows_are_as_many_of_each_class():
     labels = np.repeat([0, 1, 2], [200, 50, 30])
-    rows = known_rows(labels, 40, seed=3)
+    rows = sample_known_rows(labels, 40, seed=3)
     assert sorted(np.bincount(labels[rows]).tolist()) == [13, 13, 14]
     assert (np.diff(rows) > 0).all()
-    assert np.array_equal(rows, known_rows(labels, 40, seed=3))
-    assert not np.array_equal(rows, known_rows(labels, 40, seed=4))
-    assert len(known_rows(labels, 0, seed=3)) == 0
+    assert np.array_equal(rows, sample_known_rows(labels, 40, seed=3))
+    assert not np.array_equal(rows, sample_known_rows(labels, 40, seed=4))
+    assert len(sample_known_rows(labels, 0, seed=3)) == 0
 
 
 def test_a_small_class_is_known_whole_and_others_make_up_for_it():
     labels = np.repeat([0, 1, 2], [100, 100, 2])
-    assert np.bincount(labels[known_rows(labels, 40, seed=1)]).tolist() == [19, 19, 2]
+    assert np.bincount(labels[sample_known_rows(labels, 40, seed=1)]).tolist() == [19, 19, 2]
 
 
 @pytest.mark.parametrize("count", [2, 6])
 def test_too_few_known_rows_or_none_left_to_guess_is_refused(count):
     with refused(DataError, "labels", field="auxiliary", value=count):
-        known_rows(np.array([0, 1, 2, 0, 1, 2]), count, seed=1)
+        sample_known_rows(np.array([0, 1, 2, 0, 1, 2]), count, seed=1)
 
 
-@pytest.mark.parametrize("model", [logistic, boosted])
+@pytest.mark.parametrize("model", [fit_logistic, fit_boosted])
 def test_supervised_baselines_learn_from_known_rows_alone(model):
     """Columns with a gap and a category; the labels of unknown rows are nowhere to be read."""
     rng = np.random.default_rng(1)
     labels = rng.permutation(np.arange(300) % 3)
     features = np.column_stack([labels + rng.normal(scale=0.2, size=300), rng.integers(2, size=300), np.ones(300)])
     features[5, 0] = np.nan
-    own = Own(features=features, columns=["a", "b", "c"], categories={"b": 2}, outside=features[:40])
-    rows = known_rows(labels, 60, seed=1)
-    guess = model(own, Aux(classes=3, known_rows=rows, known_labels=labels[rows]))
-    found = score_label_guess(guess, labels, Aux(classes=3, known_rows=rows), labels[:40])
+    own = AttackerData(features=features, columns=["a", "b", "c"], categories={"b": 2}, outside=features[:40])
+    rows = sample_known_rows(labels, 60, seed=1)
+    guess = model(own, AuxiliaryKnowledge(classes=3, known_rows=rows, known_labels=labels[rows]))
+    found = score_label_guess(guess, labels, AuxiliaryKnowledge(classes=3, known_rows=rows), labels[:40])
     assert found["accuracy"] > 0.85
     assert found["outside_accuracy"] > 0.85
     np.testing.assert_allclose(guess.scores.sum(1), 1)
@@ -139,7 +141,7 @@ def test_the_upper_bound_says_of_each_row_what_others_labels_tell():
 
     torch.set_num_threads(1)  # more would wait for each other on a busy machine
     from labelward.attacks.passive_completion import PassiveCompletion
-    from labelward.evaluate.beside import all_labels
+    from labelward.leakage.baselines import oracle_upper_bound
 
     rng = np.random.default_rng(1)
     labels = rng.permutation(np.arange(400) % 2)
@@ -154,8 +156,8 @@ def test_the_upper_bound_says_of_each_row_what_others_labels_tell():
     accuracies = []
     for signal in (0.0, 3.0):
         x = rng.normal(size=(400, 2)) + signal * labels[:, None]
-        own = Own(features=x, columns=["a", "b"], untrained=bottom, outside=x[:50])
-        guess = all_labels(PassiveCompletion(), own, labels, classes=2, folds=2, rng=np.random.default_rng(1))
+        own = AttackerData(features=x, columns=["a", "b"], untrained=bottom, outside=x[:50])
+        guess = oracle_upper_bound(PassiveCompletion(), own, labels, classes=2, folds=2, rng=np.random.default_rng(1))
         accuracies.append(np.mean(guess.values == labels))
         assert len(guess.outside.values) == 50
     assert abs(accuracies[0] - 0.5) < 0.1  # four standard errors
@@ -173,7 +175,7 @@ def test_a_guess_of_labels_is_scored_by_the_names_of_the_classes(tmp_path):
     rows, labels, names = read_known(known, ["0", "1", "2", "3"], "label")
     assert (rows.tolist(), labels.tolist(), names) == ([0, 3], [1, 0], ("9", "10"))
     scores = np.array([[0.0, 1.0], [0.2, 0.8], [0.7, 0.3], [1.0, 0.0]])
-    guess = Guess(values=scores.argmax(1), kind="labels", scores=scores)
+    guess = LabelGuess(values=scores.argmax(1), kind="labels", scores=scores)
     path = tmp_path / "guess.parquet"
     write_guess(path, ["0", "1", "2", "3"], guess, {"party": "telco"}, known=rows, names=names)
     stored = read_guess(path)
@@ -196,12 +198,12 @@ def test_the_upper_bound_takes_classes_of_a_single_row():
     import torch
 
     from labelward.attacks.passive_completion import PassiveCompletion
-    from labelward.evaluate.beside import all_labels
+    from labelward.leakage.baselines import oracle_upper_bound
 
     torch.set_num_threads(1)
     x, labels = np.random.default_rng(1).normal(size=(60, 2)), np.arange(60) % 2
     labels[7] = 2
-    own = Own(features=x, columns=["a", "b"], untrained=lambda: torch.nn.BatchNorm1d(2))
-    guess = all_labels(PassiveCompletion(), own, labels, classes=3, folds=3, rng=np.random.default_rng(1))
+    own = AttackerData(features=x, columns=["a", "b"], untrained=lambda: torch.nn.BatchNorm1d(2))
+    guess = oracle_upper_bound(PassiveCompletion(), own, labels, classes=3, folds=3, rng=np.random.default_rng(1))
     assert guess.scores.shape == (60, 3)
     assert guess.outside is None

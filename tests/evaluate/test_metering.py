@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from labelward.auditing.audit import audit
 from labelward.data import load_source, prepare
 from labelward.errors import Code, JobError, PolicyError
-from labelward.evaluate.audit import audit
-from labelward.evaluate.kinds import completed
-from labelward.evaluate.metering import measured
-from labelward.evaluate.rehearse import VIEW
-from labelward.evaluate.results import ResultRow, RunDetails, read_run, run_folder
-from labelward.evaluate.train import train
+from labelward.federation.components import with_defaults
+from labelward.federation.leakage_monitor import measure_view
+from labelward.federation.simulation import VIEW
+from labelward.federation.train import train_variant
 from labelward.job import Job
 from labelward.party.view import View
 from labelward.report.page import write_report
+from labelward.runs.schema import ResultRow, RunDetails, read_run, run_folder
 from refusals import refused
 
 Jobs = Callable[..., Job]
@@ -35,7 +35,7 @@ def run_of(out: Path, defense: list[dict[str, Any]], seed: int = 1) -> RunDetail
 
 def test_the_last_reading_is_that_of_the_stored_view(job: Jobs, finished: Finished) -> None:
     out, rows = finished
-    wanted = completed(job())
+    wanted = with_defaults(job())
     source = load_source(wanted)
     for row in rows:
         labels = prepare(wanted, row.seed, source).train_labels
@@ -44,7 +44,7 @@ def test_the_last_reading_is_that_of_the_stored_view(job: Jobs, finished: Finish
         assert set(run.meter) == {"telco", "shop"}
         for party, readings in run.meter.items():
             assert [each.trees for each in readings] == [1, 2]
-            found = measured(View.load(folder / party / VIEW), labels, seed=row.seed)
+            found = measure_view(View.load(folder / party / VIEW), labels, seed=row.seed)
             last = readings[-1]
             assert (last.v_measure, last.communities, last.groups) == (
                 found.v_measure,
@@ -77,8 +77,8 @@ def test_a_budget_holds_in_every_variant(job: Jobs, tmp_path: Path, model: dict[
     defense = [{"kind": "local-trees", "mode": "add"}] if "kind" not in model else None
     small = job(leakage={"budget": 0.2}, model=model, defense=defense, attack=None, run={"seeds": [1]})
     rows = audit(small, tmp_path / "audit")
-    source = load_source(completed(small))
-    labels = prepare(completed(small), 1, source).train_labels
+    source = load_source(with_defaults(small))
+    labels = prepare(with_defaults(small), 1, source).train_labels
     for row in rows:
         run = run_of(tmp_path / "audit", list(row.defense))
         account = run.applied[-1]
@@ -87,7 +87,7 @@ def test_a_budget_holds_in_every_variant(job: Jobs, tmp_path: Path, model: dict[
         assert "readings" not in account
         for party, readings in run.meter.items():
             view = View.load(run_folder(tmp_path / "audit", row.defense, 1) / party / VIEW)
-            assert measured(view, labels, seed=1).v_measure == readings[-1].v_measure <= 0.2
+            assert measure_view(view, labels, seed=1).v_measure == readings[-1].v_measure <= 0.2
     text = write_report(tmp_path / "audit").read_text()
     assert "leakage-budget" in text
 
@@ -117,7 +117,7 @@ def test_a_budget_for_quantities_counts_bins(job: Jobs, tmp_path: Path) -> None:
 def test_progress_and_report_tell_of_the_meter(job: Jobs, finished: Finished, tmp_path: Path) -> None:
     out, _ = finished
     heard: list[tuple[str, int, int, str]] = []
-    train(job(defense=None), tmp_path / "model", seed=1, watch=lambda *news: heard.append(news))
+    train_variant(job(defense=None), tmp_path / "model", seed=1, watch=lambda *news: heard.append(news))
     assert [news[0] for news in heard if news[0].startswith("leakage")] == ["leakage telco", "leakage shop"] * 2
     text = write_report(out).read_text()
     words = re.findall(r'<img src="data:image/svg[^"]*" alt="([^"]*)"', text)

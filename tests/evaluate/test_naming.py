@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelward.evaluate.naming import expected_accuracy, majority_accuracy, majority_chance, table_of
-from labelward.evaluate.scores import chance, score
+from labelward.metrics.cluster_labeling import (
+    contingency_table,
+    expected_accuracy,
+    majority_accuracy,
+    majority_chance,
+)
+from labelward.metrics.leakage import cluster_chance, score_clusters
 
 ROUNDING = 1e-9  # sums of a few hundred products of probabilities, those from logarithms of factorials
 
@@ -47,7 +52,7 @@ small = st.integers(1, 8).flatmap(
 @given(small, st.integers(1, 5))
 def test_the_mean_over_all_draws(pair, known):
     guess, truth = pair
-    found = expected_accuracy(table_of(np.array(guess), np.array(truth)), known)
+    found = expected_accuracy(contingency_table(np.array(guess), np.array(truth)), known)
     assert found == pytest.approx(written_out(guess, truth, known), abs=ROUNDING)
 
 
@@ -56,16 +61,16 @@ def test_ties_among_many_classes():
     truth = [0, 0, 0, 1, 1, 2, 2, 3, 3, 3, 0, 1]
     guess = [0] * 10 + [1] * 2
     for known in (2, 3, 4, 6):
-        found = expected_accuracy(table_of(np.array(guess), np.array(truth)), known)
+        found = expected_accuracy(contingency_table(np.array(guess), np.array(truth)), known)
         assert found == pytest.approx(written_out(guess, truth, known), abs=ROUNDING)
 
 
 def test_clusters_that_are_the_classes_and_clusters_that_say_nothing():
     truth = np.repeat([0, 1, 2], [500, 300, 200])
-    perfect = table_of(truth + 5, truth)
+    perfect = contingency_table(truth + 5, truth)
     assert [expected_accuracy(perfect, known) for known in (1, 7)] == pytest.approx([1.0, 1.0], abs=ROUNDING)
     assert majority_accuracy(perfect) == 1.0
-    one = table_of(np.zeros(1000, np.int64), truth)
+    one = contingency_table(np.zeros(1000, np.int64), truth)
     assert expected_accuracy(one, 1) == pytest.approx(1 / 3, abs=ROUNDING)
     assert majority_accuracy(one) == pytest.approx(1 / 3)
 
@@ -97,18 +102,24 @@ def test_the_majority_counts_each_class_alike():
 @pytest.mark.parametrize("known", [1, 2, 3])
 def test_chance_is_the_mean_over_permutations(known):
     guess, truth = np.array([0, 0, 0, 0, 1, 1, 1]), np.array([0, 0, 0, 0, 1, 1, 1])
-    scores = [score(guess, np.array(order), known_per_cluster=known) for order in set(permutations(truth.tolist()))]
-    expected = chance(guess, truth, known_per_cluster=known)
+    scores = [
+        score_clusters(guess, np.array(order), known_per_cluster=known) for order in set(permutations(truth.tolist()))
+    ]
+    expected = cluster_chance(guess, truth, known_per_cluster=known)
     if 2 * known < 3:  # a class that may be known as a whole is left out of some draws
         assert np.mean([found["accuracy"] for found in scores]) == pytest.approx(expected["accuracy"], abs=ROUNDING)
     values = [found["accuracy_majority"] for found in scores]
     error = np.std(values) / np.sqrt(2000)
     assert abs(np.mean(values) - expected["accuracy_majority"]) < 4 * error
-    assert majority_chance(table_of(guess, truth)) == expected["accuracy_majority"]
+    assert majority_chance(contingency_table(guess, truth)) == expected["accuracy_majority"]
 
 
 def test_without_known_rows_there_is_no_accuracy():
     guess, truth = np.array([0, 1, 1]), np.array([0, 1, 0])
-    assert set(score(guess, truth)) == set(chance(guess, truth)) == {"v_measure", "ari"}
+    assert set(score_clusters(guess, truth)) == set(cluster_chance(guess, truth)) == {"v_measure", "ari"}
     names = {"v_measure", "ari", "accuracy", "accuracy_majority"}
-    assert set(score(guess, truth, known_per_cluster=1)) == set(chance(guess, truth, known_per_cluster=1)) == names
+    assert (
+        set(score_clusters(guess, truth, known_per_cluster=1))
+        == set(cluster_chance(guess, truth, known_per_cluster=1))
+        == names
+    )

@@ -19,11 +19,11 @@ import torch
 
 from labelward.data import Rehearsal, load_source, prepare
 from labelward.errors import Code, DataError, JobError, PolicyError
-from labelward.evaluate.explain import column_importance
-from labelward.evaluate.kinds import check_job, completed, make_programs
-from labelward.evaluate.metering import metered
-from labelward.evaluate.predict import predict
-from labelward.evaluate.train import train
+from labelward.federation.components import check_job, model_adapter, with_defaults
+from labelward.federation.explain import column_importance
+from labelward.federation.leakage_monitor import with_monitor
+from labelward.federation.predict import predict_table
+from labelward.federation.train import train_variant
 from labelward.job import Job
 from labelward.party.view import View
 from labelward.protocols.splitnn.share import NetShare
@@ -53,9 +53,9 @@ def data_of(job: Job) -> Rehearsal:
 
 
 def test_a_completed_job_encrypts_nothing_and_says_so(net: Callable[..., Job]) -> None:
-    done = completed(net())
+    done = with_defaults(net())
     assert done.encryption.engine == "none"
-    assert completed(done) == done
+    assert with_defaults(done) == done
     check_job(done)
     assert {key: value for key, value in done.shared().items() if key.startswith("encryption")} == {
         "encryption.engine": "none"
@@ -78,7 +78,7 @@ def test_jobs_that_cannot_be(
     net: Callable[..., Job], sections: dict[str, Any], code: Code, field: str, value: object, about: str
 ) -> None:
     with refused(JobError, code, field=field, value=value) as caught:
-        check_job(completed(net(**sections)))
+        check_job(with_defaults(net(**sections)))
     assert about in caught.value.reason
 
 
@@ -94,7 +94,7 @@ def test_what_is_for_networks_is_refused_for_trees(
     job: Callable[..., Job], sections: dict[str, Any], code: Code, field: str, value: object, about: str
 ) -> None:
     with refused(JobError, code, field=field, value=value) as caught:
-        check_job(completed(job(**sections)))
+        check_job(with_defaults(job(**sections)))
     assert about in caught.value.reason
 
 
@@ -113,23 +113,23 @@ def test_what_is_for_networks_is_refused_for_trees(
 def test_data_and_parameters_are_compared_before_anything_starts(
     net: Callable[..., Job], model: dict[str, Any], code: Code, field: str, value: object, about: str
 ) -> None:
-    made = completed(net(model=model))
+    made = with_defaults(net(model=model))
     with refused(JobError, code, field=field, value=value) as caught:
-        make_programs(made.model).check(data_of(made), ())
+        model_adapter(made.model).check(data_of(made), ())
     assert about in caught.value.reason
 
 
 def test_a_defense_of_trees_is_refused(net: Callable[..., Job], tmp_path: Path) -> None:
     with refused(PolicyError, "inapplicable", value=("before_instance_space", "split_candidates")):
-        train(net(defense=[{"kind": "id-lmid", "xi": 0.4}]), tmp_path / "out", seed=1, variant="id-lmid-xi-0.4")
+        train_variant(net(defense=[{"kind": "id-lmid", "xi": 0.4}]), tmp_path / "out", seed=1, variant="id-lmid-xi-0.4")
     assert not (tmp_path / "out").exists()
 
 
 def test_there_is_no_meter_and_no_budget(net: Callable[..., Job]) -> None:
-    made = completed(net())
-    assert metered(made, data_of(made), (), seed=1) == ()
+    made = with_defaults(net())
+    assert with_monitor(made, data_of(made), (), seed=1) == ()
     with refused(JobError, "unsupported", field="[leakage] budget", value=0.2):
-        metered(completed(net(leakage={"budget": 0.2})), data_of(made), (), seed=1)
+        with_monitor(with_defaults(net(leakage={"budget": 0.2})), data_of(made), (), seed=1)
 
 
 # -- training and prediction -----------------------------------------------------------------------------------------
@@ -138,13 +138,13 @@ def test_there_is_no_meter_and_no_budget(net: Callable[..., Job]) -> None:
 @pytest.mark.parametrize("top", [True, False])
 def test_joined_is_what_the_federated_training_gives(net: Callable[..., Job], tmp_path: Path, top: bool) -> None:
     """The same draws and the same arithmetic: in float64 the figures agree to rounding."""
-    made = completed(net(model={"top": top}))
-    found = train(made, tmp_path / "out", seed=1)
-    data, programs = data_of(made), make_programs(made.model)
-    from labelward.evaluate.utility import scores
+    made = with_defaults(net(model={"top": top}))
+    found = train_variant(made, tmp_path / "out", seed=1)
+    data, programs = data_of(made), model_adapter(made.model)
+    from labelward.metrics.utility import utility_scores
 
     joined = programs.pooled(data, data.parties, seed=1, precision=30)
-    assert scores(programs, joined, data) == pytest.approx(found.utility, abs=1e-9)
+    assert utility_scores(programs, joined, data) == pytest.approx(found.utility, abs=1e-9)
     assert found.key.engine == "none"
     assert found.key.insecure == ()
     view = View.load(tmp_path / "out" / "telco" / "view")
@@ -152,8 +152,8 @@ def test_joined_is_what_the_federated_training_gives(net: Callable[..., Job], tm
 
 
 def test_a_party_without_columns_knows_the_shares_of_the_classes(net: Callable[..., Job]) -> None:
-    made = completed(net(parties={"active": 0.0, "telco": 1.0}))
-    data, programs = data_of(made), make_programs(made.model)
+    made = with_defaults(net(parties={"active": 0.0, "telco": 1.0}))
+    data, programs = data_of(made), model_adapter(made.model)
     margins = programs.pooled(data, data.parties[:1], seed=1, precision=30)
     shares = np.bincount(data.train_labels) / len(data.train_labels)
     np.testing.assert_allclose(programs.predicted(margins, data.classes), np.tile(shares, (len(margins), 1)))
@@ -179,7 +179,7 @@ def test_categories_quantities_and_missing_values_are_predicted_in_a_new_table(
             "model": {**NET, "epochs": 40, "patience": 15, "batch_size": 32, "learning_rate": 0.02},
         }
     )
-    found = train(made, tmp_path / "out", seed=1)
+    found = train_variant(made, tmp_path / "out", seed=1)
     assert found.utility["r2"] > 0.5
     assert found.watched is not None
     assert found.watched.metric == "loss"
@@ -187,27 +187,27 @@ def test_categories_quantities_and_missing_values_are_predicted_in_a_new_table(
     new = pa.table({"size": [40.0, None, 60.0], "city": ["Bern", "Oslo", "Ulm"]})
     pyarrow.csv.write_csv(new, tmp_path / "new.csv")
     path = tmp_path / "out.parquet"
-    assert predict(tmp_path / "out", dict.fromkeys(("active", "telco"), tmp_path / "new.csv"), path) == 3
+    assert predict_table(tmp_path / "out", dict.fromkeys(("active", "telco"), tmp_path / "new.csv"), path) == 3
     predicted = pyarrow.parquet.read_table(path)
     assert predicted.column_names == ["id", "prediction"]
     assert (np.abs(predicted["prediction"].to_numpy() - 2000) < 1000).all()  # in the label's own unit
 
 
 def test_what_is_for_trees_alone(net: Callable[..., Job], tmp_path: Path) -> None:
-    train(net(), tmp_path / "out", seed=1)
+    train_variant(net(), tmp_path / "out", seed=1)
     with refused(DataError, "unsupported", value="splitnn"):
         column_importance(tmp_path / "out")
     with refused(JobError, "unsupported", field="[model] kind", value="splitnn"):
-        train(net(), tmp_path / "more", seed=1, earlier=tmp_path / "out")
+        train_variant(net(), tmp_path / "more", seed=1, earlier=tmp_path / "out")
     tables = dict.fromkeys(("active", "telco", "shop"), tmp_path / "no.csv")
     (tmp_path / "no.csv").write_text("x\n1\n")
     with refused(DataError, "columns", field=f"party 'active', table '{tmp_path / 'no.csv'}'", value="mean radius"):
-        predict(tmp_path / "out", tables, tmp_path / "p.parquet")
+        predict_table(tmp_path / "out", tables, tmp_path / "p.parquet")
 
 
 def test_views_that_keep_digests_only(net: Callable[..., Job], tmp_path: Path) -> None:
-    full = train(net(), tmp_path / "full", seed=1)
-    short = train(net(run={"seeds": [1], "record": "digests"}), tmp_path / "short", seed=1)
+    full = train_variant(net(), tmp_path / "full", seed=1)
+    short = train_variant(net(run={"seeds": [1], "record": "digests"}), tmp_path / "short", seed=1)
     assert full.utility == short.utility
     sizes = [(tmp_path / name / "telco" / "view" / "transcript.lwt").stat().st_size for name in ("full", "short")]
     assert sizes[1] < sizes[0] / 2
@@ -231,7 +231,7 @@ def without_torch(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_without_torch_networks_say_what_is_missing_and_trees_work(net: Callable[..., Job], tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
-    path.write_text(replace(net(), encryption=completed(net()).encryption).to_toml())
+    path.write_text(replace(net(), encryption=with_defaults(net()).encryption).to_toml())
     ended = without_torch("train", str(path), "--out", str(tmp_path / "out"))
     assert ended.returncode == 2
     assert "labelward[nets]" in ended.stderr

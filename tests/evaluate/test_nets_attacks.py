@@ -17,19 +17,19 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from labelward.attacks.contract import Aux, Guess, Own
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.auditing.audit import audit
 from labelward.cli.app import app
 from labelward.errors import Code, JobError
-from labelward.evaluate import attacking
-from labelward.evaluate.audit import audit
-from labelward.evaluate.beside import logistic
-from labelward.evaluate.kinds import check_job, completed
-from labelward.evaluate.results import ResultRow, read_run, run_folder
-from labelward.evaluate.train import train
+from labelward.federation.components import check_job, with_defaults
+from labelward.federation.train import train_variant
 from labelward.job import Job
+from labelward.leakage import run_attack
+from labelward.leakage.baselines import fit_logistic
 from labelward.party.view import View
 from labelward.protocols.splitnn.share import NetShare
 from labelward.report.page import write_report
+from labelward.runs.schema import ResultRow, read_run, run_folder
 from refusals import refused
 from standing import listed
 
@@ -106,7 +106,7 @@ def test_the_honest_run_is_that_of_a_training_without_attacks(
     nets: Finished, job: Callable[..., Job], tmp_path: Path
 ) -> None:
     out, rows = nets
-    alone = train(job(**JOB), tmp_path / "alone", seed=1, variant="none")
+    alone = train_variant(job(**JOB), tmp_path / "alone", seed=1, variant="none")
     utility = attacked(rows, "passive-completion").utility
     assert {name: utility[name] for name in alone.utility} == alone.utility
     for party in ("active", "telco"):
@@ -257,7 +257,7 @@ def test_attacks_that_cannot_be(
     job: Callable[..., Job], changes: dict[str, Any], code: Code, field: str, value: object, about: str
 ) -> None:
     with refused(JobError, code, field=field, value=value) as caught:
-        check_job(completed(job(**{**JOB, **changes})))
+        check_job(with_defaults(job(**{**JOB, **changes})))
     assert about in caught.value.reason
 
 
@@ -275,7 +275,7 @@ def test_what_reads_gradients_is_refused_before_a_run_that_keeps_digests(
 ) -> None:
     made = job(**{**JOB, "attack": [attack], "run": {"seeds": [1], "record": "digests"}})
     if not impossible:
-        check_job(completed(made))
+        check_job(with_defaults(made))
         return
     with refused(JobError, "conflict", field="[[attack]] 1", value="digests"):
         audit(made, tmp_path / "out")
@@ -297,11 +297,11 @@ def test_baselines_are_learned_once_for_attacks_that_know_the_same_rows(
 ) -> None:
     learned = []
 
-    def counted(own: Own, aux: Aux) -> Guess:
+    def counted(own: AttackerData, aux: AuxiliaryKnowledge) -> LabelGuess:
         learned.append(len(aux.known_rows))
-        return logistic(own, aux)
+        return fit_logistic(own, aux)
 
-    monkeypatch.setattr(attacking, "logistic", counted)
+    monkeypatch.setattr(run_attack, "fit_logistic", counted)
     kinds = [{"auxiliary": 10}, {"auxiliary": 10, "fine_tune": True}, {"auxiliary": 20}]
     attacks = [{"kind": "passive-completion", "steps": 20, **each} for each in kinds]
     made = job(**{**JOB, "defense": None, "attack": attacks, "leakage": {"upper_bound": False}})

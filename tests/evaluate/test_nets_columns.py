@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+from labelward.auditing.audit import audit
 from labelward.data import prepare
 from labelward.errors import DataError, JobError
-from labelward.evaluate.audit import audit
-from labelward.evaluate.kinds import make_programs
+from labelward.federation.components import model_adapter
 from labelward.job import DataSection, Job, Kind, LeakageSection, PartySection, RunSection
-from labelward.protocols.splitnn.models import ModelSpec, build
+from labelward.protocols.splitnn.models.presets import ModelSpec, build
 from refusals import refused
 from standing import listed
 
@@ -82,7 +82,7 @@ def test_what_does_not_fit_is_refused_before_training(tmp_path_factory: pytest.T
 
     def check(model: dict[str, object]) -> None:
         job = _job(path, model, 2)
-        make_programs(job.model).check(prepare(job, 1), [])
+        model_adapter(job.model).check(prepare(job, 1), [])
 
     with refused(JobError, "missing", field="[model] height"):
         check({"bottom": "resnet-20"})

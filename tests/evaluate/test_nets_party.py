@@ -12,13 +12,13 @@ import torch
 from test_participate import PARTIES, Meeting, silent, together, trained
 from test_participate import company as company
 
-from labelward.evaluate.party_predict import predict_as
-from labelward.evaluate.predict import predict
-from labelward.evaluate.train import train
+from labelward.federation.party_prediction import predict_as_party
+from labelward.federation.predict import predict_table
+from labelward.federation.train import train_variant
 from labelward.job import Job, load_job
 from labelward.party.view import View
 from labelward.protocols.splitnn.share import NetShare
-from labelward.report.party import write_party_report
+from labelward.report.party_page import write_party_report
 
 torch.set_num_threads(1)  # sums of several threads round differently; a rehearsal's parties share the cores
 
@@ -54,7 +54,7 @@ def share(folder: Path) -> NetShare:
 def test_the_run_is_that_of_a_rehearsal(firms: Path, cut: dict[int, tuple[str, int]]) -> None:
     """Cut before anything, within an epoch, and at the prediction of the test rows; and gone on with."""
     records = trained(firms, Meeting(cut))
-    rehearsed = train(load_job(firms / "all.toml"), firms / "rehearsal", seed=1, variant="none")
+    rehearsed = train_variant(load_job(firms / "all.toml"), firms / "rehearsal", seed=1, variant="none")
     assert {party: record.stage for party, record in records.items()} == dict.fromkeys(PARTIES, "closed")
     assert {record.attempts for record in records.values()} == {len(cut) + 1}
     assert records["bank"].utility == rehearsed.utility
@@ -69,16 +69,16 @@ def test_the_run_is_that_of_a_rehearsal(firms: Path, cut: dict[int, tuple[str, i
 
 def test_predictions_and_the_page(firms: Path) -> None:
     trained(firms, Meeting())
-    train(load_job(firms / "all.toml"), firms / "rehearsal", seed=1, variant="none")
+    train_variant(load_job(firms / "all.toml"), firms / "rehearsal", seed=1, variant="none")
     tables = {party: firms / f"{party}.csv" for party in PARTIES}
     meeting = Meeting()
 
     def run(party: str, job: Job, out: Path) -> Any:
         to = firms / "there.parquet" if party == "bank" else None
-        return predict_as(job, party, out, tables[party], to, join=meeting.join, log=silent)
+        return predict_as_party(job, party, out, tables[party], to, join=meeting.join, log=silent)
 
     assert together(firms, meeting, run) == dict.fromkeys(PARTIES, 120)
-    predict(firms / "rehearsal", tables, firms / "here.parquet")
+    predict_table(firms / "rehearsal", tables, firms / "here.parquet")
     here, there = (pyarrow.parquet.read_table(firms / f"{name}.parquet") for name in ("here", "there"))
     assert here.equals(there)
     assert here.column_names == ["id", "margin_0", "margin_1", "probability", "prediction"]

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from labelward.attacks.contract import Guess
+from labelward.attacks.base import LabelGuess
+from labelward.auditing.audit import audit
 from labelward.errors import DataError, FileFormatError, JobError, OutputError
-from labelward.evaluate.audit import audit
-from labelward.evaluate.offline import attack_view, read_guess, score_guess, write_guess
-from labelward.evaluate.results import ResultRow
+from labelward.leakage.stored_views import attack_view, read_guess, score_guess, write_guess
 from labelward.party.transcript import Transcript
 from labelward.party.view import View
+from labelward.runs.schema import ResultRow
 from refusals import refused
 from standing import listed
 
@@ -30,7 +30,7 @@ Finished = tuple[Path, list[ResultRow]]
 ATTACK = """
 import sys
 from pathlib import Path
-from labelward.evaluate.offline import attack_view, write_guess
+from labelward.leakage.stored_views import attack_view, write_guess
 
 own, out = Path(sys.argv[1]), Path(sys.argv[2])
 for kind in ("clustering", "id2graph"):
@@ -40,7 +40,7 @@ for kind in ("clustering", "id2graph"):
 SCORE = """
 import json, sys
 from pathlib import Path
-from labelward.evaluate.offline import score_guess
+from labelward.leakage.stored_views import score_guess
 
 out, truth = Path(sys.argv[1]), Path(sys.argv[2])
 print(json.dumps({kind: score_guess(out / kind, truth) for kind in ("clustering", "id2graph")}))
@@ -80,7 +80,7 @@ def guess(tmp_path: Path) -> Path:
     """A guess that is right for all four rows."""
     path = tmp_path / "guess.parquet"
     about = {"attack": {"kind": "clustering"}, "party": "telco", "seed": 1}
-    write_guess(path, ["a", "b", "c", "d"], Guess(values=np.array([5, 5, 7, 7])), about)
+    write_guess(path, ["a", "b", "c", "d"], LabelGuess(values=np.array([5, 5, 7, 7])), about)
     return path
 
 
@@ -282,4 +282,6 @@ class TestBadInput:
 
     def test_a_guess_cannot_be_written(self, tmp_path: Path) -> None:
         with refused(OutputError, "unwritable", field=str(tmp_path / "no" / "g.parquet")):
-            write_guess(tmp_path / "no" / "g.parquet", ["a"], Guess(values=np.array([1])), {"party": "a", "seed": 1})
+            write_guess(
+                tmp_path / "no" / "g.parquet", ["a"], LabelGuess(values=np.array([1])), {"party": "a", "seed": 1}
+            )

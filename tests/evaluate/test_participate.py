@@ -26,17 +26,17 @@ from labelward.errors import (
     OutputError,
     PeerError,
 )
-from labelward.evaluate.kinds import make_engine
-from labelward.evaluate.names import brief_variant
-from labelward.evaluate.participate import participate
-from labelward.evaluate.party_predict import predict_as
-from labelward.evaluate.party_record import PartyRecord, read_party_record, write_party_record
-from labelward.evaluate.predict import predict
-from labelward.evaluate.train import train
+from labelward.federation.components import make_engine
+from labelward.federation.party_prediction import predict_as_party
+from labelward.federation.party_training import train_as_party
+from labelward.federation.predict import predict_table
+from labelward.federation.train import train_variant
 from labelward.job import Job, load_job
 from labelward.party.view import View
 from labelward.protocols.tree.share import ModelShare
-from labelward.report.party import write_party_report
+from labelward.report.party_page import write_party_report
+from labelward.runs.party_record import PartyRecord, read_party_record, write_party_record
+from labelward.runs.short_names import variant_without_defaults
 from labelward.transport.base import Transport
 from labelward.transport.inprocess import connect
 from refusals import refused
@@ -182,7 +182,7 @@ def together(company: Path, meeting: Meeting, run: Callable[[str, Job, Path], An
 def trained(company: Path, meeting: Meeting, **changes: Any) -> dict[str, Any]:
     def run(party: str, job: Job, out: Path) -> PartyRecord:
         variant = "none" if party == "bank" else None
-        return participate(
+        return train_as_party(
             job, party, out, **{"seed": 1, "join": meeting.join, "variant": variant, "log": silent, **changes}
         )
 
@@ -203,7 +203,7 @@ def shares(folders: Mapping[str, Path]) -> dict[str, ModelShare]:
 @pytest.mark.parametrize("cut", [{}, {1: ("telco", 0)}, {1: ("bank", 9), 2: ("shop", 4)}, {1: ("telco", 8)}])
 def test_the_run_is_that_of_a_rehearsal(company: Path, cut: dict[int, tuple[str, int]]) -> None:
     records = trained(company, Meeting(cut))
-    rehearsed = train(load_job(company / "all.toml"), company / "rehearsal", seed=1, variant="none")
+    rehearsed = train_variant(load_job(company / "all.toml"), company / "rehearsal", seed=1, variant="none")
     assert {party: record.stage for party, record in records.items()} == dict.fromkeys(PARTIES, "closed")
     assert {record.attempts for record in records.values()} == {len(cut) + 1}
     assert records["bank"].utility == rehearsed.utility
@@ -230,7 +230,7 @@ def test_each_party_has_its_own_memory_and_only_the_active_one_encrypts_ahead(
         made.append((engine.memory_limit, engine.background))
         return engine
 
-    monkeypatch.setattr("labelward.evaluate.participate.make_engine", spied)
+    monkeypatch.setattr("labelward.federation.party_training.make_engine", spied)
     for limits in (("1 KB", "2 KB", "3 KB"), ("4 KB", "5 KB", "6 KB")):
         for party, limit in zip(PARTIES, limits, strict=True):
             text = (company / f"{party}.toml").read_text()
@@ -283,7 +283,7 @@ def again(company: Path, party: str, alone: Alone) -> PartyRecord:
     assert record is not None
     write_party_record(out, msgspec.structs.replace(record, stage="finished"))
     job = load_job(company / f"{party}.toml")
-    return participate(
+    return train_as_party(
         job, party, out, seed=1, join=alone.join, log=silent, variant="none" if party == "bank" else None
     )
 
@@ -302,7 +302,7 @@ def test_the_end_of_a_run_without_a_share_is_none(company: Path) -> None:
     kept = sorted((out / "telco" / "checkpoint").iterdir())
     assert kept
     with refused(PeerError, "other-run") as caught:
-        participate(load_job(company / "telco.toml"), "telco", out, seed=1, join=alone.join, log=silent)
+        train_as_party(load_job(company / "telco.toml"), "telco", out, seed=1, join=alone.join, log=silent)
     assert isinstance(caught.value, PeerError)
     assert caught.value.peer == "bank"
     assert str(out / "telco") in caught.value.reason
@@ -317,7 +317,7 @@ def test_a_record_that_cannot_be_written_is_told(company: Path, monkeypatch: pyt
         raise OutputError(f"{folder}: cannot be written (No space left on device)", code="unwritable")
 
     meeting = Meeting()
-    monkeypatch.setattr("labelward.evaluate.attempts.write_party_record", full)
+    monkeypatch.setattr("labelward.federation.party_run.write_party_record", full)
     raised = trained(company, meeting)
     assert {type(each) for each in raised.values()} == {OutputError}
     assert meeting.failed == dict.fromkeys(PARTIES, "it cannot write its files")
@@ -331,7 +331,7 @@ def test_the_active_party_tells_of_the_end_until_all_know(company: Path) -> None
 
 
 def test_a_party_that_comes_back_again_and_again_ends_the_run(company: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labelward.evaluate.attempts._MOST_IN_VAIN", 3)
+    monkeypatch.setattr("labelward.federation.party_run._MOST_IN_VAIN", 3)
     meeting = Meeting(dict.fromkeys(range(1, 9), ("telco", 0)))
     raised = trained(company, meeting)
     assert meeting.number == 3
@@ -346,7 +346,7 @@ def test_the_first_line_of_a_log_says_what_protects_nothing(company: Path) -> No
     def run(party: str, job: Job, out: Path) -> PartyRecord:
         variant = "none" if party == "bank" else None
         log = lambda event, fields: told[party].append((event, fields))  # noqa: E731
-        return participate(job, party, out, seed=1, join=meeting.join, variant=variant, log=log)
+        return train_as_party(job, party, out, seed=1, join=meeting.join, variant=variant, log=log)
 
     together(company, meeting, run)
     for party in PARTIES:
@@ -394,7 +394,7 @@ def test_bad_input_leaves_no_folder(
     party = given.pop("party")
     job = load_job(company / "bank.toml" if party == "bank" else company / "telco.toml")
     with refused(error, code, field=field, value=value) as caught:
-        participate(job, party, company / "out", **given)
+        train_as_party(job, party, company / "out", **given)
     assert about in caught.value.reason
     assert not (company / "out").exists()
 
@@ -404,15 +404,15 @@ def test_the_folder_of_another_job_is_refused(company: Path) -> None:
     path = company / "telco.toml"
     path.write_text(path.read_text().replace("trees = 3", "trees = 4"))
     with refused(OutputError, "other-run", field=str(company / "run-telco"), value=("model.trees",)):
-        participate(load_job(path), "telco", company / "run-telco", seed=1, join=Meeting().join, log=silent)
+        train_as_party(load_job(path), "telco", company / "run-telco", seed=1, join=Meeting().join, log=silent)
 
 
 def test_the_folder_of_another_defense_is_refused(company: Path) -> None:
     trained(company, Meeting())
     bank: dict[str, Any] = {"job": load_job(company / "bank.toml"), "party": "bank", "out": company / "run-bank"}
-    (other,) = {brief_variant(each).slug for each in bank["job"].variants()} - {"none"}
+    (other,) = {variant_without_defaults(each).slug for each in bank["job"].variants()} - {"none"}
     with refused(OutputError, "other-run", field=str(company / "run-bank"), value="none") as caught:
-        participate(**bank, seed=1, variant=other, join=Meeting().join, log=silent)
+        train_as_party(**bank, seed=1, variant=other, join=Meeting().join, log=silent)
     assert other in caught.value.reason
 
 
@@ -421,7 +421,7 @@ def test_a_run_goes_on_with_other_addresses_and_patience(company: Path) -> None:
     trained(company, Meeting())
     path = company / "telco.toml"
     path.write_text(path.read_text().replace("127.0.0.1:7443", "10.0.0.7:9443") + "timeout = 7.0\n")
-    again = participate(load_job(path), "telco", company / "run-telco", seed=1, join=Meeting().join, log=silent)
+    again = train_as_party(load_job(path), "telco", company / "run-telco", seed=1, join=Meeting().join, log=silent)
     assert again.stage == "closed"
     stored = (company / "run-telco" / "job.toml").read_text()
     assert 'address = "10.0.0.7:9443"' in stored
@@ -433,16 +433,16 @@ def test_a_run_goes_on_with_other_addresses_and_patience(company: Path) -> None:
 
 def test_predictions_are_those_of_a_rehearsal(company: Path) -> None:
     trained(company, Meeting())
-    train(load_job(company / "all.toml"), company / "rehearsal", seed=1, variant="none")
+    train_variant(load_job(company / "all.toml"), company / "rehearsal", seed=1, variant="none")
     tables = {party: company / f"{party}.csv" for party in PARTIES}
     meeting = Meeting({1: ("telco", 0)})
 
     def run(party: str, job: Job, out: Path) -> int:
         to = company / "there.parquet" if party == "bank" else None
-        return predict_as(job, party, out, tables[party], to, join=meeting.join, log=silent)
+        return predict_as_party(job, party, out, tables[party], to, join=meeting.join, log=silent)
 
     assert together(company, meeting, run) == dict.fromkeys(PARTIES, 120)
-    predict(company / "rehearsal", tables, company / "here.parquet")
+    predict_table(company / "rehearsal", tables, company / "here.parquet")
     assert pa.parquet.read_table(company / "there.parquet").equals(pa.parquet.read_table(company / "here.parquet"))
 
 
@@ -450,13 +450,13 @@ def test_predictions_that_cannot_be(company: Path) -> None:
     job = load_job(company / "telco.toml")
     given: dict[str, Any] = {"join": Meeting().join, "log": silent}
     with refused(FileFormatError, "other-run", field=str(company / "run-telco" / "party.json")):
-        predict_as(job, "telco", company / "run-telco", company / "telco.csv", **given)
+        predict_as_party(job, "telco", company / "run-telco", company / "telco.csv", **given)
     with refused(JobError, "conflict", value="telco"):
-        predict_as(job, "telco", company / "run-telco", company / "telco.csv", company / "p.parquet", **given)
+        predict_as_party(job, "telco", company / "run-telco", company / "telco.csv", company / "p.parquet", **given)
     trained(company, Meeting())
     (company / "new.csv").write_text("id,telco0\nc1,1.0\n")
     with refused(DataError, "columns", field=f"party 'telco', table '{company / 'new.csv'}'", value="telco1"):
-        predict_as(job, "telco", company / "run-telco", company / "new.csv", **given)
+        predict_as_party(job, "telco", company / "run-telco", company / "new.csv", **given)
 
 
 def test_the_page_says_what_protected_the_run(company: Path) -> None:

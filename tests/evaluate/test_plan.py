@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
+from labelward.auditing.traffic import wire_flows
 from labelward.data import load_source, prepare
 from labelward.defenses import leakage_meter
 from labelward.errors import Code, InputError, JobError
@@ -21,17 +22,16 @@ from labelward.evaluate.costs.estimate import Line, between, estimate
 from labelward.evaluate.costs.meter import meter_seconds
 from labelward.evaluate.costs.prospect import Prospect, foresee
 from labelward.evaluate.costs.units import UnitCosts, training_cost
-from labelward.evaluate.kinds import completed, make_engine
-from labelward.evaluate.metering import metered
-from labelward.evaluate.names import brief_variant
 from labelward.evaluate.plan import plan
-from labelward.evaluate.record import TrainingRecord, read_record
-from labelward.evaluate.results import read_run
-from labelward.evaluate.train import train
-from labelward.evaluate.wire import wire_flows
+from labelward.federation.components import make_engine, with_defaults
+from labelward.federation.leakage_monitor import with_monitor
+from labelward.federation.train import train_variant
 from labelward.he import Counts
 from labelward.job import Job, parse_job
-from labelward.party.chain import PolicyChain
+from labelward.policy.chain import PolicyChain
+from labelward.runs.schema import read_run
+from labelward.runs.short_names import variant_without_defaults
+from labelward.runs.training_record import TrainingRecord, read_record
 from refusals import refused
 
 GREETING = ("Hello", "Begin", "Ready", "KeyOffer")
@@ -76,7 +76,7 @@ def job_of(folder: Path, model: dict[str, Any], **more: Any) -> Job:
 
 
 def foreseen(job: Job) -> Prospect:
-    job = completed(job)
+    job = with_defaults(job)
     prospect = foresee(job, prepare(job, 1, load_source(job)), make_engine(job.encryption), 1)
     assert prospect is not None
     return prospect
@@ -84,7 +84,7 @@ def foreseen(job: Job) -> Prospect:
 
 def trained(job: Job, out: Path) -> tuple[TrainingRecord, dict[tuple[str, str, str], tuple[int, int]]]:
     """Train; return its record, and messages and bytes by sender, receiver and type."""
-    train(job, out, seed=1)
+    train_variant(job, out, seed=1)
     views = [(party.name, out / party.name / "view") for party in job.parties]
     flows = wire_flows(views, active="active", secure=True)
     return read_record(out), {
@@ -101,7 +101,7 @@ def check_exactly(job: Job, out: Path) -> None:
     for name in ("encryptions", "additions", "decryptions", "ciphertexts"):
         assert getattr(expected, name) == getattr(record.cost, name), name
     prospect = foreseen(job)
-    works = prospect.works(metered(job, prepare(completed(job), 1), (), seed=1))
+    works = prospect.works(with_monitor(job, prepare(with_defaults(job), 1), (), seed=1))
     told = {
         (sender, receiver, kind): (round(flow.messages), round(flow.bytes))
         for sender, work in works.items()
@@ -182,7 +182,9 @@ def test_trees_without_a_passive_party_are_not_counted(tmp_path: Path) -> None:
         folder = tmp_path / mode
         folder.mkdir()
         job = job_of(folder, model, defense=[{"kind": "local-trees", "count": 1, "mode": mode}])
-        train(job, folder / "out", seed=1, variant=brief_variant(completed(job).variants()[1]).slug)
+        train_variant(
+            job, folder / "out", seed=1, variant=variant_without_defaults(with_defaults(job).variants()[1]).slug
+        )
         record = read_record(folder / "out")
         assert record.estimate is not None
         assert record.estimate.encryptions == record.cost.encryptions == rounds * record.rows.train
@@ -233,7 +235,7 @@ def test_waiting_between_companies_is_for_trees_side_by_side_or_one_after_the_ot
     line = Line(bandwidth=100.0, latency=10.0)
 
     def turns(**model: Any) -> tuple[int, dict[str, float]]:
-        job = completed(job_of(tmp_path, {"depth": 2, "trees": 3, **model}))
+        job = with_defaults(job_of(tmp_path, {"depth": 2, "trees": 3, **model}))
         prospect = foreseen(job)
         works, found = prospect.works(()), prospect.estimate((), line).between
         prospect.engine.close()

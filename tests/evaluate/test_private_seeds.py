@@ -9,8 +9,8 @@ import pytest
 
 from fixed_seeds import DRAWN
 from labelward.errors import FileFormatError, OutputError
-from labelward.evaluate.private_seeds import PRIVATE_FILE, keep_seeds, resolve_seeds, stored_seeds
 from labelward.rng import PrivateSeed
+from labelward.runs.private_seeds import PRIVATE_FILE, keep_seeds, resolve_seeds, stored_seeds
 from refusals import refused
 
 ONE, OTHER = PrivateSeed(bytes([1] * 32)), PrivateSeed(bytes([2] * 32))

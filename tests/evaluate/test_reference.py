@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from labelward.evaluate.audit import audit
-from labelward.evaluate.results import ResultRow, defense_label
+from labelward.auditing.audit import audit
 from labelward.job import load_job
+from labelward.runs.schema import ResultRow, defense_label
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "reference"
 Figures = dict[str, list[float]]

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from labelward.errors import Code, FileFormatError, OutputError
-from labelward.evaluate.results import (
+from labelward.runs.schema import (
     RESULTS_FILE,
     Cost,
     EngineInfo,
     KeyInfo,
     ResultRow,
     RunDetails,
-    Seen,
+    VisibilityCounts,
     WireFlow,
     append_row,
     defense_label,
@@ -66,7 +66,7 @@ def details(**changes: Any) -> RunDetails:
         "wire": (flow,),
         "phases": {"telco": {"sums": 0.5}},
         "key": key,
-        "seen": {"telco": Seen(role="passive", rows=455, max_node_information=0.4)},
+        "seen": {"telco": VisibilityCounts(role="passive", rows=455, max_node_information=0.4)},
         "applied": ({"kind": "id-lmid", "xi": 0.5, "hidden_splits": 3},),
         "processor": "a machine",
         "duration": 1.5,

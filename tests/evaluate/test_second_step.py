@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from labelward.attacks.contract import Aux, Own
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
 from labelward.errors import FileFormatError
 from labelward.evaluate.studies.label_inference import LABEL_INFERENCE
 from labelward.evaluate.studies.plan import NONE, Part, Study
@@ -21,9 +21,9 @@ from refusals import refused
 ROWS = 400
 
 
-def _accuracy(own: Own, labels: dict[str, NDArray[np.int64]], secret: NDArray[np.int64]) -> dict[str, float]:
+def _accuracy(own: AttackerData, labels: dict[str, NDArray[np.int64]], secret: NDArray[np.int64]) -> dict[str, float]:
     known = np.arange(40)
-    aux = Aux(classes=2, known_rows=known, known_labels=secret[known])
+    aux = AuxiliaryKnowledge(classes=2, known_rows=known, known_labels=secret[known])
     found = further_attribute(own, labels, aux, classes=int(max(each.max() for each in labels.values())) + 1, seed=1)
     return {name: float(np.mean(guess.values[40:] == secret[40:])) for name, guess in found.items()}
 
@@ -32,7 +32,7 @@ def test_an_attribute_that_is_the_label_is_inferred_from_it_alone() -> None:
     """The columns are noise: without the label nothing is known; a label that is right in .8 of the rows gives .8."""
     rng = np.random.default_rng(1)
     secret = rng.integers(0, 2, ROWS)
-    own = Own(features=rng.normal(size=(ROWS, 2)), columns=["a", "b"])
+    own = AttackerData(features=rng.normal(size=(ROWS, 2)), columns=["a", "b"])
     partly = np.where(rng.random(ROWS) < 0.8, secret, 1 - secret)
     found = _accuracy(own, {"right": secret, "partly": partly}, secret)
     assert found.keys() == {f"{by}{more}" for by in ("network", "logistic") for more in ("", ", right", ", partly")}
@@ -47,7 +47,7 @@ def test_a_class_without_order_is_used_too() -> None:
     """The middle one of three classes has the attribute: as a number the label would not tell it to a linear model."""
     rng = np.random.default_rng(2)
     label = rng.integers(0, 3, ROWS)
-    own = Own(features=rng.normal(size=(ROWS, 1)), columns=["label"])
+    own = AttackerData(features=rng.normal(size=(ROWS, 1)), columns=["label"])
     found = _accuracy(own, {"right": label}, (label == 1).astype(np.int64))
     assert found["logistic, right"] >= 0.97
 
@@ -56,13 +56,15 @@ def test_a_label_that_tells_nothing_gains_nothing() -> None:
     rng = np.random.default_rng(3)
     columns = rng.normal(size=(ROWS, 3))
     secret = (columns[:, 0] > 0).astype(np.int64)
-    found = _accuracy(Own(features=columns, columns=["a", "b", "c"]), {"noise": rng.integers(0, 2, ROWS)}, secret)
+    found = _accuracy(
+        AttackerData(features=columns, columns=["a", "b", "c"]), {"noise": rng.integers(0, 2, ROWS)}, secret
+    )
     assert found["logistic"] >= 0.9
     assert found["logistic, noise"] <= found["logistic"] + 0.03
 
 
 def test_the_column_of_labels_keeps_apart_from_others_of_its_name() -> None:
-    own = Own(features=np.zeros((2, 1)), columns=["label"], outside=np.zeros((1, 1)))
+    own = AttackerData(features=np.zeros((2, 1)), columns=["label"], outside=np.zeros((1, 1)))
     found = with_labels(own, np.array([0, 2]), 3)
     assert list(found.columns) == ["label", "label_"]
     assert found.categories == {"label_": 3}

@@ -15,8 +15,6 @@ import numpy as np
 import pytest
 
 from labelward.errors import InputError, OutputError
-from labelward.evaluate.kinds import check_job, completed
-from labelward.evaluate.results import RESULTS_FILE
 from labelward.evaluate.studies.ica import ICA, synthetic
 from labelward.evaluate.studies.id2graph import ID2GRAPH
 from labelward.evaluate.studies.options import OPTIONS
@@ -36,10 +34,12 @@ from labelward.evaluate.studies.plan import (
 )
 from labelward.evaluate.studies.read import figures, information_by_tree, versions
 from labelward.evaluate.studies.run import STUDY_FILE, run_study
+from labelward.federation.components import check_job, with_defaults
 from labelward.job import Kind, parse_job
 from labelward.report.study import StudyReport, write_study
 from labelward.report.study_verdicts import rival_verdict
 from labelward.report.summary import Spread
+from labelward.runs.schema import RESULTS_FILE
 from refusals import refused
 
 SMALL = {"trees": 2, "depth": 3, "feature_fraction": 0.8}
@@ -297,8 +297,8 @@ def _tasks(study: Study) -> list[Task]:
 def test_every_job_of_a_study_can_be_run(study: Study) -> None:
     for task in _tasks(study):
         job = study.job(task, "any.parquet", [f"p{at}" for at in range(784)])
-        check_job(completed(job))
-        assert completed(parse_job(completed(job).to_toml())) == completed(job)
+        check_job(with_defaults(job))
+        assert with_defaults(parse_job(with_defaults(job).to_toml())) == with_defaults(job)
 
 
 @pytest.mark.parametrize("study", [ID2GRAPH, ICA], ids=lambda study: study.name)

@@ -14,18 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from labelward.auditing.audit import audit
 from labelward.data import prepare
 from labelward.errors import Code, DataError, FileFormatError, JobError, LabelwardError
-from labelward.evaluate.audit import audit
-from labelward.evaluate.kinds import completed, make_programs
-from labelward.evaluate.offline import attack_view, score_guess, write_guess
-from labelward.evaluate.predict import predict
-from labelward.evaluate.results import read_run
-from labelward.evaluate.train import train
-from labelward.evaluate.utility import scores
+from labelward.federation.components import model_adapter, with_defaults
+from labelward.federation.predict import predict_table
+from labelward.federation.train import train_variant
 from labelward.job import Job, Kind
+from labelward.leakage.stored_views import attack_view, score_guess, write_guess
+from labelward.metrics.utility import utility_scores
 from labelward.party.view import View
 from labelward.protocols.tree.share import ModelShare
+from labelward.runs.schema import read_run
 from refusals import refused
 from standing import listed
 
@@ -161,14 +161,14 @@ def test_predictions_are_those_of_the_test(
 ) -> None:
     """The file has the columns that the label has, and its predictions give the figures of the training."""
     chosen = make(label, **model)
-    trained = train(chosen, tmp_path / "run", seed=1)
+    trained = train_variant(chosen, tmp_path / "run", seed=1)
     tables = dict.fromkeys(("active", "telco"), table)
     for mode in ("one-round", "levels"):
-        assert predict(tmp_path / "run", tables, tmp_path / f"{mode}.parquet", mode=mode) == ROWS  # type: ignore[arg-type]
+        assert predict_table(tmp_path / "run", tables, tmp_path / f"{mode}.parquet", mode=mode) == ROWS  # type: ignore[arg-type]
     found = pq.read_table(tmp_path / "one-round.parquet")
     assert found.equals(pq.read_table(tmp_path / "levels.parquet"))
     assert found.column_names == ["id", *columns]
-    data = prepare(completed(chosen), 1)
+    data = prepare(with_defaults(chosen), 1)
     place = {name: row for row, name in enumerate(found["id"].to_pylist())}
     rows = [place[name] for name in data.test_ids.tolist()]
     guess = found["prediction"].to_numpy(zero_copy_only=False)[rows]
@@ -182,33 +182,33 @@ def test_predictions_are_those_of_the_test(
 
 def test_training_tells_the_best_round(make: Make, tmp_path: Path) -> None:
     chosen = make("two", data={"validation_size": 0.3}, trees=30, early_stopping_rounds=3, eval_metric="auc")
-    watched = train(chosen, tmp_path / "run", seed=1).watched
+    watched = train_variant(chosen, tmp_path / "run", seed=1).watched
     assert watched is not None
     assert watched.metric == "auc"
     assert len(watched.values) == watched.best + 4 < 30
     assert watched.values[watched.best] == max(watched.values)
     assert len(ModelShare.load(tmp_path / "run/active/model").trees) == watched.best + 1
-    assert train(make("two"), tmp_path / "other", seed=1).watched is None
+    assert train_variant(make("two"), tmp_path / "other", seed=1).watched is None
 
 
 class TestGoingOn:
     @pytest.mark.parametrize("label", ["two", "three", "value"])
     def test_a_model_in_two_goes_is_the_model_in_one(self, make: Make, table: Path, tmp_path: Path, label: str) -> None:
         whole, half = make(label, trees=4, feature_fraction=0.7), make(label, trees=2, feature_fraction=0.7)
-        at_once = train(whole, tmp_path / "whole", seed=1)
-        train(half, tmp_path / "first", seed=1)
-        in_two = train(half, tmp_path / "second", seed=1, earlier=tmp_path / "first")
+        at_once = train_variant(whole, tmp_path / "whole", seed=1)
+        train_variant(half, tmp_path / "first", seed=1)
+        in_two = train_variant(half, tmp_path / "second", seed=1, earlier=tmp_path / "first")
         assert in_two.utility == at_once.utility
         tables = dict.fromkeys(("active", "telco"), table)
         for run in ("whole", "second"):
-            predict(tmp_path / run, tables, tmp_path / f"{run}.parquet")
+            predict_table(tmp_path / run, tables, tmp_path / f"{run}.parquet")
         assert pq.read_table(tmp_path / "whole.parquet").equals(pq.read_table(tmp_path / "second.parquet"))
         assert len(ModelShare.load(tmp_path / "first/active/model").trees) == 2  # as it was
 
     def test_what_does_not_go_together(self, make: Make, job: Make, tmp_path: Path) -> None:
         first, out = tmp_path / "first", tmp_path / "out"
         chosen = make("two")
-        train(chosen, first, seed=1)
+        train_variant(chosen, first, seed=1)
         shop = replace(chosen.passive[0], name="shop")
         other = replace(chosen.passive[0], columns=("calls",))
         there, parties, yes = str(first), ["active", "telco"], ("no", "yes")
@@ -231,30 +231,30 @@ class TestGoingOn:
         ]
         for wrong, seed, error, code, field, value, about in cases:
             with refused(error, code, field=field, value=value) as caught:
-                train(wrong, out, seed=seed, earlier=first)
+                train_variant(wrong, out, seed=seed, earlier=first)
             assert about in caught.value.reason
         with refused(FileFormatError, "foreign", field=str(tmp_path / "nowhere")):
-            train(chosen, out, seed=1, earlier=tmp_path / "nowhere")
+            train_variant(chosen, out, seed=1, earlier=tmp_path / "nowhere")
         assert not out.exists()
 
     def test_other_categories_are_named(self, make: Make, table: Path, tmp_path: Path) -> None:
-        train(make("two"), tmp_path / "first", seed=1)
+        train_variant(make("two"), tmp_path / "first", seed=1)
         rows = pq.read_table(table)
         south = [None if name is None else name.replace("north", "south") for name in rows["town"].to_pylist()]
         moved = tmp_path / "moved.parquet"
         pq.write_table(rows.set_column(rows.column_names.index("town"), "town", pa.array(south)), moved)
         with refused(DataError, "columns", field="party 'telco', column 'town'", value=("east", "south", "west")):
-            train(make("two", data={"table": str(moved)}), tmp_path / "out", seed=1, earlier=tmp_path / "first")
+            train_variant(make("two", data={"table": str(moved)}), tmp_path / "out", seed=1, earlier=tmp_path / "first")
 
 
 class TestBadInput:
     def test_a_share_of_another_kind(self, make: Make, table: Path, tmp_path: Path) -> None:
         run = tmp_path / "run"
-        train(make("two"), run, seed=1)
+        train_variant(make("two"), run, seed=1)
         share = ModelShare.load(run / "telco/model")
         msgspec.structs.replace(share, kind="forest").save(run / "telco/model")
         with refused(FileFormatError, "other-run", field=str(tmp_path / "run" / "telco" / "model"), value="forest"):
-            predict(run, dict.fromkeys(("active", "telco"), table), tmp_path / "o.parquet")
+            predict_table(run, dict.fromkeys(("active", "telco"), table), tmp_path / "o.parquet")
 
     def test_columns_that_the_model_does_not_know(self, job: Make, table: Path, tmp_path: Path) -> None:
         """Where a party brought all columns of its table, one more is a mistake; the label and ids may be there."""
@@ -266,34 +266,34 @@ class TestBadInput:
             "telco": {"table": str(tmp_path / "telco.parquet")},
         }
         chosen = job(data={"id": "id"}, parties=parties, defense=None, attack=None, model={"trees": 1})
-        train(chosen, tmp_path / "run", seed=1)
+        train_variant(chosen, tmp_path / "run", seed=1)
         bank, more, out = tmp_path / "bank.parquet", tmp_path / "more.parquet", tmp_path / "o.parquet"
         pq.write_table(rows.select(["id", "calls", "town", "weight"]), more)
-        assert predict(tmp_path / "run", {"active": bank, "telco": tmp_path / "telco.parquet"}, out) == ROWS
+        assert predict_table(tmp_path / "run", {"active": bank, "telco": tmp_path / "telco.parquet"}, out) == ROWS
         out.unlink()
         with refused(
             DataError, "columns", field=f"party 'telco', table '{tmp_path / 'more.parquet'}'", value=("weight",)
         ):
-            predict(tmp_path / "run", {"active": bank, "telco": more}, out)
+            predict_table(tmp_path / "run", {"active": bank, "telco": more}, out)
         pq.write_table(rows.select(["id", "calls"]), more)
         with refused(DataError, "columns", field=f"party 'telco', table '{tmp_path / 'more.parquet'}'", value="town"):
-            predict(tmp_path / "run", {"active": bank, "telco": more}, out)
+            predict_table(tmp_path / "run", {"active": bank, "telco": more}, out)
         assert not out.exists()
 
     def test_new_categories_and_gaps_are_no_mistake(self, make: Make, table: Path, tmp_path: Path) -> None:
         run, out = tmp_path / "run", tmp_path / "o.parquet"
-        train(make("two"), run, seed=1)
+        train_variant(make("two"), run, seed=1)
         rows = pq.read_table(table).slice(0, 2)
         new = rows.set_column(rows.column_names.index("town"), "town", pa.array(["Mars", None]))
         pq.write_table(new, tmp_path / "new.parquet")
-        assert predict(run, dict.fromkeys(("active", "telco"), tmp_path / "new.parquet"), out) == 2
+        assert predict_table(run, dict.fromkeys(("active", "telco"), tmp_path / "new.parquet"), out) == 2
 
     @pytest.mark.parametrize(("label", "objective"), [("value", "count:poisson"), ("value", "reg:tweedie")])
     def test_labels_that_the_objective_cannot_take(
         self, make: Make, tmp_path: Path, label: str, objective: str
     ) -> None:
         with refused(DataError, "labels", field="table 'table', label column 'value'") as caught:
-            train(make(label, objective=objective), tmp_path / "run", seed=1)
+            train_variant(make(label, objective=objective), tmp_path / "run", seed=1)
         assert caught.value.value < 0
         assert f"'{objective}'" in caught.value.reason
         assert list(tmp_path.iterdir()) == []
@@ -302,7 +302,7 @@ class TestBadInput:
 @pytest.mark.parametrize(("label", "value"), [("two", "yes"), ("value", "test")])
 def test_test_rows_that_count_nothing(make: Make, table: Path, tmp_path: Path, label: str, value: str) -> None:
     rows = pq.read_table(table)
-    tested = set(prepare(completed(make(label)), 1).test_ids.tolist())
+    tested = set(prepare(with_defaults(make(label)), 1).test_ids.tolist())
     weights = [
         0.0 if name in tested and (label == "value" or two == "yes") else 1.0
         for name, two in zip(rows["id"].to_pylist(), rows["two"].to_pylist(), strict=True)
@@ -311,25 +311,25 @@ def test_test_rows_that_count_nothing(make: Make, table: Path, tmp_path: Path, l
     pq.write_table(rows.set_column(rows.column_names.index("weight"), "weight", pa.array(weights)), weightless)
     field = f"table 'weightless', label column '{label}'"
     with refused(DataError, "rows", field=field, value=value):
-        train(make(label, data={"table": str(weightless)}), tmp_path / "run", seed=1)
+        train_variant(make(label, data={"table": str(weightless)}), tmp_path / "run", seed=1)
     assert not (tmp_path / "run").exists()
 
 
 def test_utility_is_that_of_margins_of_any_shape(make: Make) -> None:
     """A margin for each class, and for quantities one that is the prediction."""
     for label, metric in (("three", "auc"), ("value", "rmse")):
-        chosen = completed(make(label, kind="forest"))
-        programs, data = make_programs(chosen.model), prepare(chosen, 1)
+        chosen = with_defaults(make(label, kind="forest"))
+        programs, data = model_adapter(chosen.model), prepare(chosen, 1)
         margins = programs.pooled(data, data.parties, seed=1, precision=30)
         assert margins.shape == (len(data.test_values), 3 if label == "three" else 1)
-        assert next(iter(scores(programs, margins, data))) == metric
+        assert next(iter(utility_scores(programs, margins, data))) == metric
 
 
 def test_folders_are_not_mixed_up(make: Make, tmp_path: Path, table: Path) -> None:
     """A share of another training of the same parties is told by its model, as its columns are the same."""
     for name in ("one", "other"):
-        train(make("two"), tmp_path / name, seed=1)
+        train_variant(make("two"), tmp_path / name, seed=1)
     shutil.copytree(tmp_path / "other/telco/model", tmp_path / "one/telco/model", dirs_exist_ok=True)
     with refused(FileFormatError, "other-run", field=str(tmp_path / "one" / "telco" / "model"), value="telco"):
-        train(make("two"), tmp_path / "out", seed=1, earlier=tmp_path / "one")
+        train_variant(make("two"), tmp_path / "out", seed=1, earlier=tmp_path / "one")
     assert not (tmp_path / "out").exists()

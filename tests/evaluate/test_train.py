@@ -20,21 +20,21 @@ import pytest
 
 from labelward.data import prepare
 from labelward.errors import DataError, FileFormatError, JobError, OutputError
-from labelward.evaluate.kinds import completed, make_programs
-from labelward.evaluate.predict import predict
-from labelward.evaluate.private_seeds import PRIVATE_FILE
-from labelward.evaluate.train import TrainedModel, train
-from labelward.evaluate.utility import scores
+from labelward.federation.components import model_adapter, with_defaults
+from labelward.federation.predict import predict_table
+from labelward.federation.train import TrainedModel, train_variant
 from labelward.job import Job
+from labelward.metrics.utility import utility_scores
 from labelward.party.view import View
 from labelward.protocols.tree.share import ModelShare
+from labelward.runs.private_seeds import PRIVATE_FILE
 from refusals import refused
 
 Jobs = Callable[..., Job]
 PREDICT = """
 import sys
 from pathlib import Path
-from labelward.evaluate.predict import predict
+from labelward.federation.predict import predict
 run, active, telco, out = map(Path, sys.argv[1:])
 predict(run, {"active": active, "telco": telco}, out)
 """
@@ -43,7 +43,7 @@ predict(run, {"active": active, "telco": telco}, out)
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from labelward.evaluate.train import train
+from labelward.federation.train import train
 from labelward.job import load_job
 
 def watch(event, done, total, detail):
@@ -92,7 +92,7 @@ def own_tables(job: Jobs, tables: Path) -> Job:
 @pytest.fixture(scope="module")
 def trained(own_tables: Job, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainedModel]:
     out = tmp_path_factory.mktemp("runs") / "model"
-    return out, train(own_tables, out, seed=5)
+    return out, train_variant(own_tables, out, seed=5)
 
 
 def test_it_leaves_views_shares_and_the_job(trained: tuple[Path, TrainedModel]) -> None:
@@ -124,12 +124,12 @@ def test_a_new_process_predicts_as_the_joined_model_does(
     assert found.column_names == ["id", "margin", "probability", "prediction"]
     assert found["id"].to_pylist() == [f"{i:04d}" for i in range(240)]
     margin = dict(zip(found["id"].to_pylist(), found["margin"].to_pylist(), strict=True))
-    chosen = completed(own_tables)
+    chosen = with_defaults(own_tables)
     data = prepare(chosen, 5)
-    programs = make_programs(chosen.model)
+    programs = model_adapter(chosen.model)
     pooled = programs.pooled(data, data.parties, seed=5, precision=30)
     assert [[margin[name]] for name in data.test_ids.tolist()] == pooled.tolist()
-    assert scores(programs, pooled, data) == model.utility
+    assert utility_scores(programs, pooled, data) == model.utility
     expected = np.where(np.array(found["margin"]) > 0, "yes", "no")
     assert found["prediction"].to_pylist() == expected.tolist()
     np.testing.assert_allclose(
@@ -144,9 +144,9 @@ def test_an_active_party_without_columns_and_rows_without_ids(job: Jobs, tmp_pat
     table = tmp_path / "rows.csv"
     rows.to_csv(table, index=False)
     chosen = job(parties={"active": 0, "telco": 1.0}, defense=[{"kind": "id-lmid", "xi": 0.5}], run={"seeds": [1, 2]})
-    model = train(chosen, tmp_path / "run", seed=1, variant="id-lmid-xi-0.5")
+    model = train_variant(chosen, tmp_path / "run", seed=1, variant="id-lmid-xi-0.5")
     assert model.variant == "id-lmid-xi-0.5"
-    assert predict(tmp_path / "run", {"active": table, "telco": table}, tmp_path / "out.parquet") == 569
+    assert predict_table(tmp_path / "run", {"active": table, "telco": table}, tmp_path / "out.parquet") == 569
     found = pq.read_table(tmp_path / "out.parquet")
     assert found["id"].to_pylist()[:3] == ["0", "1", "2"]
     assert (found["prediction"].to_numpy() == rows["label"].astype(str)).mean() > 0.85
@@ -155,20 +155,20 @@ def test_an_active_party_without_columns_and_rows_without_ids(job: Jobs, tmp_pat
 class TestBadInput:
     def test_several_variants_need_a_choice(self, job: Jobs, tmp_path: Path) -> None:
         with refused(JobError, "missing") as caught:
-            train(job(), tmp_path / "out", seed=1)
+            train_variant(job(), tmp_path / "out", seed=1)
         assert "none, id-lmid-xi-0.4, local-trees-count-1" in caught.value.reason
         with refused(JobError, "unknown", value="local-tree") as caught:
-            train(job(), tmp_path / "out", seed=1, variant="local-tree")
+            train_variant(job(), tmp_path / "out", seed=1, variant="local-tree")
         assert "'local-trees-count-1'?" in caught.value.reason
         assert not (tmp_path / "out").exists()
 
     def test_an_existing_training_needs_force(self, own_tables: Job, tmp_path: Path) -> None:
         out = tmp_path / "out"
-        train(own_tables, out, seed=1)
+        train_variant(own_tables, out, seed=1)
         (out / "notes.txt").write_text("mine")
         with refused(OutputError, "exists", field=str(tmp_path / "out")):
-            train(own_tables, out, seed=2)
-        assert train(own_tables, out, seed=2, force=True).seed == 2
+            train_variant(own_tables, out, seed=2)
+        assert train_variant(own_tables, out, seed=2, force=True).seed == 2
         assert (out / "notes.txt").exists()
 
     def test_a_training_that_fails_leaves_what_was_there(self, own_tables: Job, tmp_path: Path) -> None:
@@ -179,12 +179,12 @@ class TestBadInput:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            train(own_tables, out, seed=1, watch=interrupt)
+            train_variant(own_tables, out, seed=1, watch=interrupt)
         assert list(tmp_path.iterdir()) == []
-        train(own_tables, out, seed=1)  # the same command: nothing is in its way
+        train_variant(own_tables, out, seed=1)  # the same command: nothing is in its way
         before = snapshot(out)
         with pytest.raises(KeyboardInterrupt):
-            train(own_tables, out, seed=2, force=True, watch=interrupt)
+            train_variant(own_tables, out, seed=2, force=True, watch=interrupt)
         assert snapshot(out) == before
         assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -197,7 +197,7 @@ class TestBadInput:
         side = out.with_name(".out.partial")
         assert [path.name for path in out.parent.iterdir()] == [side.name]
         assert stat.S_IMODE(side.stat().st_mode) == 0o700
-        train(own_tables, out, seed=1)
+        train_variant(own_tables, out, seed=1)
         assert sorted(path.name for path in out.iterdir()) == sorted(
             ["active", "job.toml", PRIVATE_FILE, "telco", "training.json"]
         )
@@ -210,29 +210,29 @@ class TestBadInput:
         def again(event: str, done: int, total: int, detail: str) -> None:
             if done == 1:
                 with refused(OutputError, "locked", value=str(tmp_path / ".out.partial")) as caught:
-                    train(own_tables, out, seed=2)
+                    train_variant(own_tables, out, seed=2)
                 assert f"process {os.getpid()}" in caught.value.reason
                 reported.append(done)
 
-        assert train(own_tables, out, seed=1, watch=again).seed == 1
+        assert train_variant(own_tables, out, seed=1, watch=again).seed == 1
         assert reported
 
     def test_a_folder_of_the_user_s_that_is_called_as_a_party(self, own_tables: Job, tmp_path: Path) -> None:
         out = tmp_path / "out"
-        train(own_tables, out, seed=1)
+        train_variant(own_tables, out, seed=1)
         other = replace(own_tables, parties=(own_tables.active, replace(own_tables.passive[0], name="shop")))
         (out / "shop").mkdir()
         with refused(OutputError, "foreign", field=str(tmp_path / "out"), value="shop"):
-            train(other, out, seed=1, force=True)
+            train_variant(other, out, seed=1, force=True)
         (out / "shop").rmdir()
-        train(other, out, seed=1, force=True)
+        train_variant(other, out, seed=1, force=True)
         assert sorted(path.name for path in out.iterdir()) == sorted(
             ["active", "job.toml", PRIVATE_FILE, "shop", "training.json"]
         )
 
     def test_the_folder_of_an_audit_is_not_replaced(self, finished: tuple[Path, object], own_tables: Job) -> None:
         with refused(OutputError, "foreign", field=str(finished[0])):
-            train(own_tables, finished[0], seed=1, force=True)
+            train_variant(own_tables, finished[0], seed=1, force=True)
 
     def test_missing_and_unknown_parties(
         self, trained: tuple[Path, TrainedModel], tables: Path, tmp_path: Path
@@ -240,9 +240,9 @@ class TestBadInput:
         run, _ = trained
         bank = tables / "bank.parquet"
         with refused(DataError, "missing", field="party 'telco'"):
-            predict(run, {"active": bank}, tmp_path / "o.parquet")
+            predict_table(run, {"active": bank}, tmp_path / "o.parquet")
         with refused(DataError, "unknown", value="telcom") as caught:
-            predict(run, {"active": bank, "telcom": bank}, tmp_path / "o.parquet")
+            predict_table(run, {"active": bank, "telcom": bank}, tmp_path / "o.parquet")
         assert "'telco'?" in caught.value.reason
 
     def test_other_rows_or_columns(self, trained: tuple[Path, TrainedModel], tables: Path, tmp_path: Path) -> None:
@@ -250,22 +250,24 @@ class TestBadInput:
         few = tmp_path / "few.parquet"
         pq.write_table(pq.read_table(tables / "telco.parquet").slice(0, 200), few)
         with refused(DataError, "rows") as caught:
-            predict(run, {"active": tables / "bank.parquet", "telco": few}, tmp_path / "o.parquet")
+            predict_table(run, {"active": tables / "bank.parquet", "telco": few}, tmp_path / "o.parquet")
         assert "40 ids" in caught.value.reason
         assert "missing at 'telco'" in caught.value.reason
         with refused(DataError, "columns", field=f"party 'telco', table '{tables / 'bank.parquet'}'", value="calls"):
-            predict(run, {"active": tables / "bank.parquet", "telco": tables / "bank.parquet"}, tmp_path / "o.parquet")
+            predict_table(
+                run, {"active": tables / "bank.parquet", "telco": tables / "bank.parquet"}, tmp_path / "o.parquet"
+            )
 
     def test_shares_of_two_models(
         self, trained: tuple[Path, TrainedModel], own_tables: Job, tables: Path, tmp_path: Path
     ) -> None:
         other = tmp_path / "other"
-        train(own_tables, other, seed=5)  # not even the same training twice gives shares that fit together
+        train_variant(own_tables, other, seed=5)  # not even the same training twice gives shares that fit together
         share = trained[0] / "telco" / "model" / "share.json"
         (other / "telco" / "model" / "share.json").write_bytes(share.read_bytes())
         both = {"active": tables / "bank.parquet", "telco": tables / "telco.parquet"}
         with refused(FileFormatError, "other-run", field=str(tmp_path / "other" / "telco" / "model"), value="telco"):
-            predict(other, both, tmp_path / "o.parquet")
+            predict_table(other, both, tmp_path / "o.parquet")
 
     def test_shares_in_each_other_s_folders(
         self, trained: tuple[Path, TrainedModel], tables: Path, tmp_path: Path
@@ -276,7 +278,7 @@ class TestBadInput:
         shutil.copy(trained[0] / "active/model/share.json", run / "telco/model/share.json")
         both = {"active": tables / "bank.parquet", "telco": tables / "telco.parquet"}
         with refused(FileFormatError, "other-run", field=str(tmp_path / "run" / "telco" / "model"), value="active"):
-            predict(run, both, tmp_path / "o.parquet")
+            predict_table(run, both, tmp_path / "o.parquet")
         share = ModelShare.load(trained[0] / "telco/model")
         msgspec.structs.replace(share, parties=("active", "telco", "shop")).save(run / "telco/model")
         with refused(
@@ -285,13 +287,13 @@ class TestBadInput:
             field=str(tmp_path / "run" / "telco" / "model"),
             value=("active", "telco", "shop"),
         ):
-            predict(run, both, tmp_path / "o.parquet")
+            predict_table(run, both, tmp_path / "o.parquet")
 
     def test_no_model_there(self, tables: Path, tmp_path: Path) -> None:
         with refused(FileFormatError, "foreign", field=str(tmp_path)):
-            predict(tmp_path, {"active": tables / "bank.parquet"}, tmp_path / "o.parquet")
+            predict_table(tmp_path, {"active": tables / "bank.parquet"}, tmp_path / "o.parquet")
 
     def test_nowhere_to_write(self, trained: tuple[Path, TrainedModel], tables: Path, tmp_path: Path) -> None:
         both = {"active": tables / "bank.parquet", "telco": tables / "telco.parquet"}
         with refused(OutputError, "unwritable", field=str(tmp_path / "no" / "o.parquet")):
-            predict(trained[0], both, tmp_path / "no" / "o.parquet")
+            predict_table(trained[0], both, tmp_path / "no" / "o.parquet")

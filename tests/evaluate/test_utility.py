@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelward.data import Source, prepare
-from labelward.evaluate.kinds import completed, make_programs
-from labelward.evaluate.utility import baselines, class_scores, quantity_scores
+from labelward.federation.components import model_adapter, with_defaults
 from labelward.job import Job
+from labelward.metrics.utility import baselines, class_scores, quantity_scores
 
 Jobs = Callable[..., Job]
 
@@ -97,7 +97,7 @@ def test_alone_is_the_active_party_s_own_model_and_joined_sees_all(job: Jobs, ki
 
     n = 300
     rows = {"noise": np.arange(n) * 7 % 31, "signal": np.arange(n) % classes, "label": np.arange(n) % classes}
-    chosen = completed(
+    chosen = with_defaults(
         job(
             data={"table": "t.csv", "label": "label"},
             parties={"active": ["noise"], "telco": ["signal"]},
@@ -105,7 +105,7 @@ def test_alone_is_the_active_party_s_own_model_and_joined_sees_all(job: Jobs, ki
         )
     )
     data = prepare(chosen, 1, Source(name="t", tables=(pa.table(rows),)))
-    found = baselines(make_programs(chosen.model), data, seed=1, precision=30)
+    found = baselines(model_adapter(chosen.model), data, seed=1, precision=30)
     assert [found["joined"][name] for name in ("auc", "accuracy", "f1")] == [1.0, 1.0, 1.0]
     assert found["alone"]["auc"] < 0.75  # noise, on 60 rows: the standard error of an AUC is about 0.075
 
@@ -124,7 +124,7 @@ def test_quantities_alone_and_joined(job: Jobs, model: dict[str, object], metric
 
     n = 300
     rows = {"noise": np.arange(n) * 7 % 31, "signal": np.arange(n) % 5, "label": np.arange(n) % 5}
-    chosen = completed(
+    chosen = with_defaults(
         job(
             data={"table": "t.csv", "label": "label", "task": "regression"},
             parties={"active": ["noise"], "telco": ["signal"]},
@@ -133,13 +133,13 @@ def test_quantities_alone_and_joined(job: Jobs, model: dict[str, object], metric
         )
     )
     data = prepare(chosen, 1, Source(name="t", tables=(pa.table(rows),)))
-    found = baselines(make_programs(chosen.model), data, seed=1, precision=30)
+    found = baselines(model_adapter(chosen.model), data, seed=1, precision=30)
     assert list(found["alone"]) == list(found["joined"]) == metrics
     assert found["joined"]["rmse"] < 0.5 < 1.2 < found["alone"]["rmse"]  # the labels' own deviation is 1.41
 
 
 def test_an_active_party_without_columns_predicts_the_same_for_all(job: Jobs) -> None:
-    chosen = completed(job(parties={"active": 0, "telco": 1.0}))
-    found = baselines(make_programs(chosen.model), prepare(chosen, 1), seed=1, precision=30)
+    chosen = with_defaults(job(parties={"active": 0, "telco": 1.0}))
+    found = baselines(model_adapter(chosen.model), prepare(chosen, 1), seed=1, precision=30)
     assert found["alone"]["auc"] == 0.5
     assert found["joined"]["auc"] > 0.9

@@ -20,24 +20,24 @@ import fixed_seeds  # noqa: F401  (so that every run splits the rows alike, in w
 from cutting import RestartingEnd
 from interrupted import Cut, Interrupted
 from labelward import estimators
+from labelward.auditing.audit import audit
 from labelward.cli.app import app
 from labelward.data import Rehearsal, load_source, prepare
 from labelward.errors import LabelwardError, PeerError
-from labelward.evaluate.audit import audit
-from labelward.evaluate.kinds import completed, make_engine, make_policies
-from labelward.evaluate.names import brief_variant
-from labelward.evaluate.participate import participate
-from labelward.evaluate.party_predict import predict_as
-from labelward.evaluate.predict import predict
-from labelward.evaluate.rehearse import rehearse
 from labelward.evaluate.studies.options import OPTIONS
 from labelward.evaluate.studies.run import Outcome
-from labelward.evaluate.train import train
+from labelward.federation.components import make_engine, make_policies, with_defaults
+from labelward.federation.party_prediction import predict_as_party
+from labelward.federation.party_training import train_as_party
+from labelward.federation.predict import predict_table
+from labelward.federation.simulation import simulate
+from labelward.federation.train import train_variant
 from labelward.job import Job, load_job
 from labelward.party.view import View
 from labelward.protocols.tree.params import SecureBoost
 from labelward.report.study import StudyReport, write_study
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
+from labelward.runs.short_names import variant_without_defaults
 from labelward.transport.base import Transport
 from labelward.transport.inprocess import connect
 from wiring import Setting, make_parts, make_targets
@@ -78,7 +78,7 @@ def run_audit(job: Path, out: Path) -> None:
 
 def run_training(job: Path, out: Path, *, seed: int, variant: str | None = None, earlier: Path | None = None) -> Any:
     """Train one variant into a new folder; return utility by metric and the watched values, if there are any."""
-    found = train(load_job(job), out, seed=seed, variant=variant, earlier=earlier)
+    found = train_variant(load_job(job), out, seed=seed, variant=variant, earlier=earlier)
     return {"utility": found.utility, "watched": None if found.watched is None else list(found.watched.values)}
 
 
@@ -87,7 +87,7 @@ def run_prediction(run: Path, tables: Path | Mapping[str, Path], out: Path, *, m
     if isinstance(tables, Path):
         parties = [each.name for each in load_job(run / "job.toml").parties]
         tables = dict.fromkeys(parties, tables)
-    predict(run, tables, out, mode=mode)
+    predict_table(run, tables, out, mode=mode)
 
 
 def _prepared(job: Job, seed: int) -> Rehearsal:
@@ -116,18 +116,18 @@ class Rehearsed:
 
 def variants(job: Path) -> list[str]:
     """Return the names of a job's variants, the undefended one first."""
-    return [brief_variant(each).slug for each in completed(load_job(job)).variants()]
+    return [variant_without_defaults(each).slug for each in with_defaults(load_job(job)).variants()]
 
 
 def run_rehearsal(job: Path, folder: Path, *, seed: int, variant: str) -> Rehearsed:
     """Train one variant with seeded protection, which an audit and a training refuse; leave views and shares."""
     folder.parent.mkdir(exist_ok=True)
-    whole = completed(load_job(job))
-    chosen = next(each for each in whole.variants() if brief_variant(each).slug == variant)
+    whole = with_defaults(load_job(job))
+    chosen = next(each for each in whole.variants() if variant_without_defaults(each).slug == variant)
     data = _prepared(whole, seed)
     engine = make_engine(whole.encryption)
     try:
-        ended = rehearse(
+        ended = simulate(
             whole,
             data,
             make_policies(chosen),
@@ -135,7 +135,7 @@ def run_rehearsal(job: Path, folder: Path, *, seed: int, variant: str) -> Rehear
             folder,
             seed=seed,
             progress=lambda what, done, total: None,
-            protections=lambda: Protection(_NOISE),
+            protections=lambda: SecureRandom(_NOISE),
         )
     finally:
         engine.close()
@@ -266,7 +266,7 @@ def run_parties(company: Company, *, seed: int, variant: str) -> dict[str, dict[
     def run(party: str, job: Job, out: Path) -> Any:
         chosen = variant if party == company.parties[0] else None
         silent = lambda event, told: None  # noqa: E731
-        return participate(job, party, out, seed=seed, join=company.join, variant=chosen, log=silent)
+        return train_as_party(job, party, out, seed=seed, join=company.join, variant=chosen, log=silent)
 
     found = company.together(run)
     records = {party: msgspec.to_builtins(each) for party, each in found.items() if isinstance(each, msgspec.Struct)}
@@ -281,7 +281,7 @@ def run_parties_prediction(company: Company, tables: Mapping[str, Path], out: Pa
     def run(party: str, job: Job, folder: Path) -> int:
         to = out if party == company.parties[0] else None
         silent = lambda event, told: None  # noqa: E731
-        return predict_as(job, party, folder, tables[party], to, join=company.join, log=silent)
+        return predict_as_party(job, party, folder, tables[party], to, join=company.join, log=silent)
 
     found = company.together(run)
     if not all(isinstance(each, int) for each in found.values()):

@@ -10,7 +10,7 @@ from labelward.errors import EncryptionError, InputError
 from labelward.he import ENGINES, Engine, Layout, engine
 from labelward.he.paillier import PaillierEngine
 from labelward.he.paillier.kernel import obstacle
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 from labelward.testing.engines import EngineContract
 from refusals import refused
 
@@ -82,8 +82,8 @@ def test_unknown_engine_and_worker_counts_are_refused() -> None:
 def test_counts_of_a_known_case(name: str) -> None:
     """Four rows, seven entries in four nonempty cells: three additions are enough, and no more are done."""
     made = engine(name)
-    key = made.generate(512, protection=Protection(), insecure=True)
-    public = made.public(key.public.material(), protection=Protection(), insecure=True)
+    key = made.generate(512, protection=SecureRandom(), insecure=True)
+    public = made.public(key.public.material(), protection=SecureRandom(), insecure=True)
     fresh = key.encrypt(np.ones((4, 2), np.int64), Layout((1, 1), 4, 2)).block()
     assert key.public.counts.encryptions == fresh.count == 4
     groups = np.array([[0, 1], [0, -1], [2, 1], [0, 0]], dtype=np.int32)
@@ -95,5 +95,5 @@ def test_counts_of_a_known_case(name: str) -> None:
 
 def test_plain_says_that_it_encrypts_nothing() -> None:
     with refused(EncryptionError, "insecure"):
-        engine("plain").generate(2048, protection=Protection())
+        engine("plain").generate(2048, protection=SecureRandom())
     assert engine("plain").security_level(2048) == 0

@@ -23,7 +23,7 @@ from labelward.errors import EncryptionError, OutputError
 from labelward.he import CipherBlock, Layout, PublicMaterial, engine
 from labelward.he.paillier import PaillierEngine
 from labelward.he.paillier.rooms import Rooms
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 from refusals import refused
 
 LAYOUT = Layout((2**30, 2**30), 300, 2)
@@ -46,8 +46,8 @@ def worker_pids(made: PaillierEngine) -> list[int]:
 
 def run_through(made: PaillierEngine, bits: int) -> list[CipherBlock]:
     """Encrypt, sum and seal with seeded protection, so that the bytes can be compared."""
-    private = made.generate(bits, protection=Protection(seed=1), insecure=True)
-    public = made.public(private.public.material(), protection=Protection(seed=2), insecure=True)
+    private = made.generate(bits, protection=SecureRandom(seed=1), insecure=True)
+    public = made.public(private.public.material(), protection=SecureRandom(seed=2), insecure=True)
     groups = np.random.default_rng(0).integers(-1, 5, size=(100, 3)).astype(np.int32)
     fresh = private.encrypt(values(100), LAYOUT).block()
     sealed = public.rows(fresh).group_sums(groups, 5).seal()
@@ -62,7 +62,7 @@ def test_workers_make_the_same_bytes_as_this_process(pool: PaillierEngine, bits:
 
 
 def test_a_killed_worker_is_an_error_and_the_next_call_starts_new_ones(pool: PaillierEngine) -> None:
-    private = pool.generate(256, protection=Protection(), insecure=True)
+    private = pool.generate(256, protection=SecureRandom(), insecure=True)
     rows = private.encrypt(values(50), LAYOUT)
     os.kill(worker_pids(pool)[1], signal.SIGKILL)
     with refused_about("ended", EncryptionError, "failed"):
@@ -73,7 +73,7 @@ def test_a_killed_worker_is_an_error_and_the_next_call_starts_new_ones(pool: Pai
 
 def test_rows_in_blocks_outlive_the_workers_that_held_them(pool: PaillierEngine) -> None:
     """What processes held of blocks that came one after the other is given to the next ones."""
-    private = pool.generate(256, protection=Protection(), insecure=True)
+    private = pool.generate(256, protection=SecureRandom(), insecure=True)
     rows, groups = private.public.collect(LAYOUT, 50), np.arange(50, dtype=np.int32)[:, None] % 3
     for block in private.encrypt_blocks(values(50), LAYOUT, 7):
         rows.add(block)
@@ -90,7 +90,7 @@ def test_rows_in_blocks_outlive_the_workers_that_held_them(pool: PaillierEngine)
 
 @pytest.mark.parametrize("end", ["kill", "close"])
 def test_nobody_hangs_on_a_worker_that_ends_in_the_midst_of_its_work(pool: PaillierEngine, end: str) -> None:
-    private = pool.generate(4096, protection=Protection(), insecure=True)
+    private = pool.generate(4096, protection=SecureRandom(), insecure=True)
     private.encrypt(values(1), LAYOUT)
     caught: list[Exception] = []
 
@@ -116,7 +116,7 @@ def test_nobody_hangs_on_a_worker_that_ends_in_the_midst_of_its_work(pool: Paill
 
 
 def test_a_closed_engine_says_so(pool: PaillierEngine) -> None:
-    private = pool.generate(256, protection=Protection(), insecure=True)
+    private = pool.generate(256, protection=SecureRandom(), insecure=True)
     private.encrypt(values(3), LAYOUT)
     pids = worker_pids(pool)
     pool.close()
@@ -132,7 +132,7 @@ def test_threads_share_the_workers(pool: PaillierEngine) -> None:
 
     def work(seed: int) -> None:
         try:
-            private = pool.generate(256, protection=Protection(), insecure=True)
+            private = pool.generate(256, protection=SecureRandom(), insecure=True)
             for n in range(seed, seed + 10):
                 np.testing.assert_array_equal(
                     private.decrypt(private.encrypt(values(n), LAYOUT).block()), values(n)[None]
@@ -195,16 +195,16 @@ def test_interrupting_prints_no_traceback_of_a_worker(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bits", [0, 240, 264, 1024, 2040, 2047, 2056, 8208])
 def test_key_sizes_that_are_refused(bits: int) -> None:
     with refused(EncryptionError, "key" if bits == 1024 else "range", value=bits):
-        engine("paillier").generate(bits, protection=Protection())
+        engine("paillier").generate(bits, protection=SecureRandom())
     with refused(EncryptionError, "key" if bits == 1024 else "range", value=bits):
-        engine("paillier").public(PublicMaterial("paillier", bits, b""), protection=Protection())
+        engine("paillier").public(PublicMaterial("paillier", bits, b""), protection=SecureRandom())
 
 
 def test_a_short_key_needs_the_flag() -> None:
-    private = engine("paillier").generate(256, protection=Protection(), insecure=True)
+    private = engine("paillier").generate(256, protection=SecureRandom(), insecure=True)
     assert private.public.bits == 256
     with refused(EncryptionError, "key", value=256):
-        engine("paillier").public(private.public.material(), protection=Protection())
+        engine("paillier").public(private.public.material(), protection=SecureRandom())
 
 
 def test_security_levels() -> None:
@@ -221,14 +221,14 @@ def test_security_levels() -> None:
 def test_public_keys_that_are_none(bits: int, n: int) -> None:
     material = PublicMaterial("paillier", bits, n.to_bytes(66, "big").lstrip(b"\0"))
     with refused(EncryptionError, "key"):
-        engine("paillier").public(material, protection=Protection(), insecure=True)
+        engine("paillier").public(material, protection=SecureRandom(), insecure=True)
 
 
 def test_a_prime_is_no_public_key() -> None:
     prime = 2**256 - 189
     material = PublicMaterial("paillier", 256, prime.to_bytes(32, "big"))
     with refused_about("product", EncryptionError, "key"):
-        engine("paillier").public(material, protection=Protection(), insecure=True)
+        engine("paillier").public(material, protection=SecureRandom(), insecure=True)
 
 
 def test_a_public_key_with_a_small_factor_is_refused() -> None:
@@ -236,12 +236,12 @@ def test_a_public_key_with_a_small_factor_is_refused() -> None:
     assert n.bit_length() == 512
     material = PublicMaterial("paillier", 512, n.to_bytes(64, "big"))
     with refused_about("a factor below 65536", EncryptionError, "key"):
-        engine("paillier").public(material, protection=Protection(), insecure=True)
+        engine("paillier").public(material, protection=SecureRandom(), insecure=True)
 
 
 @pytest.fixture(scope="module")
 def block() -> tuple:
-    private = engine("paillier").generate(256, protection=Protection(), insecure=True)
+    private = engine("paillier").generate(256, protection=SecureRandom(), insecure=True)
     return private, private.encrypt(values(3), LAYOUT).block()
 
 
@@ -282,7 +282,7 @@ def test_a_private_key_cannot_be_copied_out(block: tuple) -> None:
 
 
 def test_workers_forget_what_is_garbage(pool: PaillierEngine) -> None:
-    private = pool.generate(256, protection=Protection(), insecure=True)
+    private = pool.generate(256, protection=SecureRandom(), insecure=True)
     for _ in range(3):
         private.encrypt(values(5), LAYOUT).group_sums(np.zeros((5, 1), np.int32), 1).seal()
     held = pool._executors._pool._loaded

@@ -27,7 +27,7 @@ from labelward.he.paillier.numbers import size_of, write
 from labelward.he.paillier.primes import draw_pair, generator
 from labelward.he.paillier.rooms import Rooms
 from labelward.he.paillier.threads import each
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 
 #: What runs where there is no IFMA.
 NEXT = next(name for name in KERNELS if name != "ifma" and not obstacle(name))
@@ -119,7 +119,7 @@ def test_squares_are_those_of_integers(bits: int) -> None:
 @cache
 def secrets(bits: int) -> tuple[mpz, mpz, mpz, mpz]:
     """Return p, q and the bases of a key that is the same in each run."""
-    protection = Protection(seed=bits)
+    protection = SecureRandom(seed=bits)
     first, second = draw_pair(bits, protection)
     return first.p, second.p, generator(first, protection), generator(second, protection)
 
@@ -136,7 +136,7 @@ def secrets(bits: int) -> tuple[mpz, mpz, mpz, mpz]:
 def test_encrypting_and_decrypting(fast: str, bits: int, count: int, size: int, threads: int, seed: int) -> None:
     """Plaintexts and exponents at their ends and within."""
     p, q, *_ = numbers = secrets(bits)
-    rng, protection, limit = np.random.default_rng(seed), Protection(seed), 1 << (8 * size - 1)
+    rng, protection, limit = np.random.default_rng(seed), SecureRandom(seed), 1 << (8 * size - 1)
     drawn = [int.from_bytes(rng.bytes(size), "big", signed=True) for _ in range(count)]
     plaintexts = [0, 1, -1, limit - 1, -limit, *drawn][-count:] if seed % 2 else drawn
     x, y = (exponents_below(int(prime) - 1, count, protection) for prime in (p, q))
@@ -189,7 +189,7 @@ def test_sums_and_seals(fast: str, bits: int, n: int, columns: int, n_groups: in
 def test_the_sizes_that_are_offered(fast: str, bits: int) -> None:
     """Each operation once at full size; small plaintexts of both signs."""
     numbers = secrets(bits)
-    n, protection = numbers[0] * numbers[1], Protection(seed=1)
+    n, protection = numbers[0] * numbers[1], SecureRandom(seed=1)
     count = 60
     x, y = (exponents_below(int(prime) - 1, count, protection) for prime in numbers[:2])
     data = write(range(-30, 30), 14, signed=True)

@@ -18,7 +18,7 @@ from labelward.he.paillier.kernels import OwnerKernel, PublicKernel, exponents_b
 from labelward.he.paillier.numbers import in_range, read, write
 from labelward.he.paillier.packing import Packing
 from labelward.he.paillier.primes import Prime, draw_pair, full_order, generator
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 from refusals import refused
 
 P, Q = 23, 59  # 22 = 2·11 and 58 = 2·29, as the engine's primes, only smaller
@@ -28,7 +28,7 @@ RESIDUES = Counter(pow(r, N, N * N) for r in UNITS)
 
 
 def owner() -> OwnerKernel:
-    protection = Protection(seed=1)
+    protection = SecureRandom(seed=1)
     bases = [generator(Prime(mpz(p), (mpz(2), mpz(p // 2))), protection) for p in (P, Q)]
     return OwnerKernel(mpz(P), mpz(Q), *bases, uses=10)
 
@@ -51,7 +51,7 @@ def test_public_obfuscators_are_all_nth_residues_in_equal_number() -> None:
     """Over all x, a and b, whenever h generates the odd part of the group."""
     full = 0
     for seed in range(20):
-        h, w = public_bases(mpz(N), Protection(seed))
+        h, w = public_bases(mpz(N), SecureRandom(seed))
         size, step = PublicKernel.random_size(mpz(N))
         kernel = PublicKernel(mpz(N), h, w, uses=100)
         draws = [x.to_bytes(size, "big") + bytes([s]) for x in range(2 * 11 * 29) for s in range(4)]
@@ -70,9 +70,9 @@ def test_both_ways_of_encrypting_agree_with_the_textbook(plaintext: int) -> None
     kernel = owner()
     (ciphertext,) = kernel.encrypt([plaintext], bytes([13]), bytes([44]))
     assert textbook_decrypt(int(ciphertext)) == plaintext
-    h, w = public_bases(mpz(N), Protection(seed=2))
+    h, w = public_bases(mpz(N), SecureRandom(seed=2))
     (public,) = PublicKernel(mpz(N), h, w, uses=1).encrypt(
-        [plaintext], Protection(seed=3).bytes(PublicKernel.random_size(mpz(N))[1])
+        [plaintext], SecureRandom(seed=3).bytes(PublicKernel.random_size(mpz(N))[1])
     )
     assert textbook_decrypt(int(public)) == plaintext
     by_hand = (1 + plaintext * N) * pow(7, N, N * N) % (N * N)
@@ -92,7 +92,7 @@ def test_only_bases_of_full_order_pass() -> None:
 
 @pytest.mark.parametrize("bits", [256, 512, 1024])
 def test_primes_are_as_the_argument_needs_them(bits: int) -> None:
-    first, second = draw_pair(bits, Protection())
+    first, second = draw_pair(bits, SecureRandom())
     assert (first.p * second.p).bit_length() == bits
     for prime in (first, second):
         assert is_prime(prime.p)
@@ -102,7 +102,7 @@ def test_primes_are_as_the_argument_needs_them(bits: int) -> None:
         assert is_prime(u)
         assert is_prime(v)
         assert min(u, v).bit_length() >= min(128, bits // 6)
-        assert full_order(generator(prime, Protection()), prime)
+        assert full_order(generator(prime, SecureRandom()), prime)
     assert gcd(int(first.p) - 1, int(second.p) - 1) == 2
 
 
@@ -126,7 +126,7 @@ def test_fixed_base_equals_pow(root: int, base: int, exponents: list[int], shift
 def test_exponents_are_uniform_below_their_bound() -> None:
     for bound in (1, 2, 200, 256, 257):
         size = (bound.bit_length() + 7) // 8
-        drawn = exponents_below(bound, 20_000, Protection(seed=1))
+        drawn = exponents_below(bound, 20_000, SecureRandom(seed=1))
         counts = Counter(int.from_bytes(drawn[i : i + size], "big") for i in range(0, len(drawn), size))
         assert set(counts) == set(range(bound))
         # chi-square has mean bound-1 and standard deviation sqrt(2(bound-1)): five of them

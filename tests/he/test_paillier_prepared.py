@@ -15,7 +15,7 @@ from labelward.he.paillier import PaillierEngine
 from labelward.he.paillier.kernel import KERNELS, obstacle
 from labelward.he.paillier.prepared import Prepared
 from labelward.he.paillier.rooms import Rooms
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 from refusals import refused
 
 RUNNING = [name for name in KERNELS if not obstacle(name)]
@@ -49,7 +49,7 @@ def threads() -> list[str]:
 def test_prepared_encryptions_serve_once_and_first(name: str) -> None:
     """All ciphertexts differ, each decrypts to its own row, whether it was prepared or not."""
     made = PaillierEngine(kernel=name, background=True)
-    private = made.generate(256, protection=Protection(), insecure=True)
+    private = made.generate(256, protection=SecureRandom(), insecure=True)
     private.prepare(700)
     until(lambda: ready(private) == 700)
     zeros = bytes(private._prepared._zeros)  # type: ignore[attr-defined]
@@ -67,7 +67,7 @@ def test_prepared_encryptions_serve_once_and_first(name: str) -> None:
 
 def test_the_thread_ends_with_its_work_and_begins_anew_when_asked() -> None:
     made = PaillierEngine(background=True)
-    private = made.generate(256, protection=Protection(), insecure=True)
+    private = made.generate(256, protection=SecureRandom(), insecure=True)
     for count in (10, 5, 30):
         private.prepare(count)
         until(lambda: not threads())
@@ -82,7 +82,7 @@ def test_the_thread_ends_with_its_work_and_begins_anew_when_asked() -> None:
 
 def test_closing_stops_what_is_being_prepared() -> None:
     made = PaillierEngine(background=True)
-    private = made.generate(256, protection=Protection(), insecure=True)
+    private = made.generate(256, protection=SecureRandom(), insecure=True)
     private.prepare(10**9)
     until(lambda: ready(private) > 0)
     made.close()
@@ -91,7 +91,7 @@ def test_closing_stops_what_is_being_prepared() -> None:
 
 def test_without_background_nothing_is_prepared() -> None:
     for made in (PaillierEngine(), engine("plain", background=True)):
-        private = made.generate(256, protection=Protection(), insecure=True)
+        private = made.generate(256, protection=SecureRandom(), insecure=True)
         private.prepare(10)
         assert not threads()
         np.testing.assert_array_equal(private.decrypt(private.encrypt(values(3), LAYOUT).block()), values(3)[None])
@@ -140,7 +140,7 @@ def test_many_threads_take_each_of_the_prepared_once() -> None:
 @pytest.mark.parametrize("name", RUNNING)
 def test_blocks_are_made_one_ahead_and_no_more(name: str) -> None:
     made = PaillierEngine(kernel=name)
-    private = made.generate(256, protection=Protection(), insecure=True)
+    private = made.generate(256, protection=SecureRandom(), insecure=True)
     blocks = private.encrypt_blocks(values(100), LAYOUT, 10)
     assert private.public.counts.encryptions == 0
     first = next(blocks)
@@ -153,7 +153,7 @@ def test_blocks_are_made_one_ahead_and_no_more(name: str) -> None:
 
 
 def test_blocks_that_cannot_be_are_refused_at_once() -> None:
-    private = PaillierEngine().generate(256, protection=Protection(), insecure=True)
+    private = PaillierEngine().generate(256, protection=SecureRandom(), insecure=True)
     with refused(EncryptionError, "capacity"):
         private.encrypt_blocks(values(3) + 2**30, Layout((1, 1), 3, 2), 2)
 
@@ -165,8 +165,8 @@ def test_rows_beyond_the_limit_lie_on_disk(name: str, limit: int) -> None:
     sealed = []
     for memory_limit in (None, limit):
         made = PaillierEngine(kernel=name, memory_limit=memory_limit)
-        private = made.generate(256, protection=Protection(seed=1), insecure=True)
-        public = made.public(private.public.material(), protection=Protection(seed=2), insecure=True)
+        private = made.generate(256, protection=SecureRandom(seed=1), insecure=True)
+        public = made.public(private.public.material(), protection=SecureRandom(seed=2), insecure=True)
         groups = np.random.default_rng(0).integers(-1, 5, size=(1000, 3)).astype(np.int32)
         kept = [public.rows(private.encrypt(values(1000), LAYOUT).block()) for _ in range(3)]
         sums = [rows.group_sums(groups, 5) for rows in kept]

@@ -4,16 +4,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from labelward.kernels.candidates import candidates
-from labelward.kernels.gain import Best, GainRule, best_splits
-from labelward.kernels.numbers import Numbers, Scales
+from labelward.kernels.gain import BestSplits, GainRule, best_splits
+from labelward.kernels.row_layout import FixedPointScales, RowLayout
+from labelward.kernels.split_candidates import candidates
 
 SCALE = 2.0**10
-SCALES = Scales(SCALE, SCALE)
-ONE = Numbers(outputs=1, hessians=1)
+SCALES = FixedPointScales(SCALE, SCALE)
+ONE = RowLayout(outputs=1, hessians=1)
 
 
-def parts(sums: np.ndarray, numbers: Numbers, scales: Scales) -> tuple[list[Fraction], list[Fraction], int]:
+def parts(sums: np.ndarray, numbers: RowLayout, scales: FixedPointScales) -> tuple[list[Fraction], list[Fraction], int]:
     """Gradients and hessians of each output, and the count, of sums [k]."""
     g, h = numbers.full(np.asarray(sums))
     unit = Fraction(scales.h) if numbers.hessians else Fraction(1)
@@ -35,8 +35,8 @@ def exact_gain(
     left: np.ndarray,
     total: np.ndarray,
     rule: GainRule,
-    numbers: Numbers = ONE,
-    scales: Scales = SCALES,
+    numbers: RowLayout = ONE,
+    scales: FixedPointScales = SCALES,
     *,
     kind: int = 0,
     bounds: tuple[float, float] = (-np.inf, np.inf),
@@ -65,8 +65,8 @@ def exact_gain(
 def prefixes(
     cells: np.ndarray,
     rule: GainRule,
-    numbers: Numbers = ONE,
-    scales: Scales = SCALES,
+    numbers: RowLayout = ONE,
+    scales: FixedPointScales = SCALES,
     *,
     kind: int = 0,
     size: int | None = None,
@@ -99,7 +99,7 @@ def histograms(
     nodes: int,
     bins: int,
     *,
-    numbers: Numbers = ONE,
+    numbers: RowLayout = ONE,
     coarse: bool = False,
     missing: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -119,9 +119,11 @@ def histograms(
     return sums, totals
 
 
-def found(sums: np.ndarray, rule: GainRule, *, scales: Scales = SCALES, allowed: np.ndarray | None = None) -> Best:
+def found(
+    sums: np.ndarray, rule: GainRule, *, scales: FixedPointScales = SCALES, allowed: np.ndarray | None = None
+) -> BestSplits:
     """The best splits of ordered columns without missing values, one output."""
     kinds, totals = np.zeros(len(sums), dtype=np.int8), sums[0].sum(axis=1)
-    numbers = Numbers(outputs=1, hessians=1, classes=sums.shape[3] - 2 if sums.shape[3] > 3 else 0)
+    numbers = RowLayout(outputs=1, hessians=1, classes=sums.shape[3] - 2 if sums.shape[3] > 3 else 0)
     offered = candidates(sums, totals, numbers, scales, rule, kinds=kinds)
     return best_splits(offered, totals, numbers, scales, rule, kinds=kinds, allowed=allowed)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from labelward.kernels.binning import bin_columns, code_columns, missing_code, node_candidates, presort
+from labelward.kernels.binning import bin_codes, bin_columns, missing_code, node_candidates, presort
 
 FEW = st.sampled_from([-2.0, -0.0, 0.0, 1.0, 5.0, 7.5, np.nan])
 ANY = st.floats(allow_nan=False, allow_infinity=False)  # up to the largest and down to subnormal values
@@ -63,7 +63,7 @@ def test_edges_and_codes_of_whole_columns(x: np.ndarray, bins: int) -> None:
 def test_new_rows_are_coded_by_counting_edges_below(x: np.ndarray, new: np.ndarray, bins: int) -> None:
     new = np.resize(new, (len(new), x.shape[1]))
     edges = bin_columns(x, bins).edges
-    codes = code_columns(new, edges)
+    codes = bin_codes(new, edges)
     expected = np.column_stack([slow_codes(new[:, f], e, codes) for f, e in enumerate(edges)])
     np.testing.assert_array_equal(codes, expected)
 
@@ -99,7 +99,7 @@ def test_codes_of_categories_are_the_categories(size: int, code_type: type) -> N
         assert binned.sizes.tolist() == [bins or 6, size]
         assert len(binned.edges[1]) == 0
         assert len(binned.edges[0]) == (bins or 6) - 1
-        np.testing.assert_array_equal(code_columns(x, binned.edges, {1: size}), binned.codes)
+        np.testing.assert_array_equal(bin_codes(x, binned.edges, {1: size}), binned.codes)
     slot = np.array([0, 1, 0, 1, -1, 1], dtype=np.int32)
     codes, edges = node_candidates(x, slot, 2, 4, None, {1: size})
     assert codes.dtype == code_type
@@ -124,7 +124,7 @@ def test_what_is_no_category_is_refused(value: float) -> None:
     with pytest.raises(ValueError, match="categories 0 to 2"):
         bin_columns(x, 32, {0: 3})
     with pytest.raises(ValueError, match="column 0"):
-        code_columns(x, (np.empty(0),), {0: 3})
+        bin_codes(x, (np.empty(0),), {0: 3})
     with pytest.raises(ValueError, match="column 0"):
         node_candidates(x, np.zeros(2, dtype=np.int32), 1, 32, None, {0: 3})
     with pytest.raises(ValueError, match="categorical column 1"):
@@ -150,7 +150,7 @@ def test_codes_are_as_small_as_the_bins_allow(bins: int, code_type: type) -> Non
     assert binned.codes.dtype == code_type
     assert [len(e) for e in binned.edges] == [bins - 1] * 2
     assert np.bincount(binned.codes[:, 0]).max() <= np.ceil(3000 / bins)
-    np.testing.assert_array_equal(code_columns(x, binned.edges), binned.codes)
+    np.testing.assert_array_equal(bin_codes(x, binned.edges), binned.codes)
 
 
 def test_blocks_of_rows_and_columns_join_without_seams() -> None:
@@ -210,7 +210,7 @@ def test_infinite_values_are_refused_by_place(value: float) -> None:
     with pytest.raises(ValueError, match="row 2999, column 1"):
         bin_columns(x, 32)
     with pytest.raises(ValueError, match="row 2999, column 1"):
-        code_columns(x, (np.zeros(1), np.zeros(1)))
+        bin_codes(x, (np.zeros(1), np.zeros(1)))
 
 
 def test_slots_and_shapes_that_do_not_fit_are_refused() -> None:
@@ -219,4 +219,4 @@ def test_slots_and_shapes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="do not fit"):
         node_candidates(np.zeros((2, 1)), np.zeros(3, dtype=np.int32), 2, 32)
     with pytest.raises(ValueError, match="edges for 2"):
-        code_columns(np.zeros((2, 1)), (np.zeros(1), np.zeros(1)))
+        bin_codes(np.zeros((2, 1)), (np.zeros(1), np.zeros(1)))

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from splits import ONE, SCALE, SCALES, exact_gain, histograms, prefixes
 
-from labelward.kernels.candidates import candidates
 from labelward.kernels.gain import GainRule, best_splits
-from labelward.kernels.numbers import Numbers, Scales
+from labelward.kernels.row_layout import FixedPointScales, RowLayout
+from labelward.kernels.split_candidates import candidates
 
 FREE = GainRule(reg_lambda=0.0)
 
@@ -62,8 +62,8 @@ def test_no_set_of_categories_gains_more_than_the_best_in_order(
 ) -> None:
     """Fisher's theorem; shares of two classes lie on a line, so that it holds for them too."""
     rng = np.random.default_rng(seed)
-    numbers = Numbers(outputs=2, hessians=0, implied="count") if two_outputs else ONE
-    scales = Scales(1.0, 1.0) if two_outputs else SCALES
+    numbers = RowLayout(outputs=2, hessians=0, implied="count") if two_outputs else ONE
+    scales = FixedPointScales(1.0, 1.0) if two_outputs else SCALES
     sums, totals = histograms(rng, 1, 1, size, numbers=numbers, missing=missing)
     if two_outputs:
         sums[..., 0] = -rng.integers(0, sums[..., 1] + 1)
@@ -110,7 +110,7 @@ def test_several_outputs_are_ordered_along_the_direction_in_which_they_vary_most
     size: int, outputs: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    numbers, rule = Numbers(outputs=outputs, hessians=1), GainRule()
+    numbers, rule = RowLayout(outputs=outputs, hessians=1), GainRule()
     sums, totals = histograms(rng, 1, 1, size, numbers=numbers)
     cells = sums[0, 0][sums[0, 0, :, numbers.count] > 0]
     g, h = cells[:, :outputs] / SCALE, cells[:, outputs] / SCALE
@@ -129,7 +129,7 @@ def test_several_outputs_are_ordered_along_the_direction_in_which_they_vary_most
 
 
 def test_a_node_without_rows_or_hessians_has_no_candidates() -> None:
-    numbers = Numbers(outputs=2, hessians=2)
+    numbers = RowLayout(outputs=2, hessians=2)
     sums, kinds = np.zeros((1, 1, 6, 5), dtype=np.int64), np.ones(1, np.int8)
     totals = np.zeros((1, 5), dtype=np.int64)
     offered = candidates(sums, totals, numbers, SCALES, FREE, kinds=kinds)

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from splits import ONE, SCALE, SCALES, exact_gain, found, histograms
 
-from labelward.kernels.candidates import candidates
 from labelward.kernels.gain import GainRule, best_splits, leaf_weights
-from labelward.kernels.numbers import Numbers, Scales
+from labelward.kernels.row_layout import FixedPointScales, RowLayout
+from labelward.kernels.split_candidates import candidates
 
 RULES = st.builds(
     GainRule,
@@ -21,12 +21,12 @@ RULES = st.builds(
 NUMBERS = st.sampled_from(
     [
         ONE,
-        Numbers(outputs=1, hessians=1, classes=2),
-        Numbers(outputs=1, hessians=0),
-        Numbers(outputs=3, hessians=3, implied="zero"),
-        Numbers(outputs=3, hessians=3),
-        Numbers(outputs=2, hessians=0, implied="count"),
-        Numbers(outputs=4, hessians=1, implied="weight", classes=4),
+        RowLayout(outputs=1, hessians=1, classes=2),
+        RowLayout(outputs=1, hessians=0),
+        RowLayout(outputs=3, hessians=3, implied="zero"),
+        RowLayout(outputs=3, hessians=3),
+        RowLayout(outputs=2, hessians=0, implied="count"),
+        RowLayout(outputs=4, hessians=1, implied="weight", classes=4),
     ]
 )
 
@@ -47,7 +47,7 @@ def agree(best: float, expected: float) -> bool:
 )
 def test_winners_equal_exact_brute_force(
     shape: tuple[int, int, int],
-    numbers: Numbers,
+    numbers: RowLayout,
     rule: GainRule,
     missing: float,
     choices: tuple[bool, bool, bool],
@@ -56,7 +56,7 @@ def test_winners_equal_exact_brute_force(
     rng, (coarse, masked, bound) = np.random.default_rng(seed), choices
     columns, nodes, bins = shape
     sums, totals = histograms(rng, *shape, numbers=numbers, coarse=coarse, missing=missing)
-    scales = Scales(1.0 if numbers.implied == "count" else SCALE, SCALE)
+    scales = FixedPointScales(1.0 if numbers.implied == "count" else SCALE, SCALE)
     single = numbers.outputs == 1
     kinds = rng.choice([0, 2, 3] if single else [0], columns).astype(np.int8)
     lows, highs = rng.choice([-np.inf, -0.5, 0.125], nodes), rng.choice([0.125, 0.75, np.inf], nodes)
@@ -132,7 +132,7 @@ def test_several_outputs_gain_the_sum_of_each() -> None:
     alone = [float(found(each, rule).gain[0]) for each in columns]
     assert alone[1] == -np.inf
     alone[1] = float(exact_gain(columns[1][0, 0, 0], columns[1][0, 0].sum(axis=0), rule))
-    both = Numbers(outputs=2, hessians=2)
+    both = RowLayout(outputs=2, hessians=2)
     sums = one_node([(1024, 300, 512, 100, 2), (-1024, 700, 1024, 200, 3)])
     offered = candidates(sums, sums[0].sum(axis=1), both, SCALES, rule, kinds=np.zeros(1, np.int8))
     best = best_splits(offered, sums[0].sum(axis=1), both, SCALES, rule, kinds=np.zeros(1, np.int8))
@@ -141,10 +141,10 @@ def test_several_outputs_gain_the_sum_of_each() -> None:
 
 def test_gini_gain_is_the_decrease_of_impurity_times_rows() -> None:
     counts = np.array([[5, 1, 0], [1, 7, 4]])  # classes of the left and of the right bin
-    numbers = Numbers(outputs=3, hessians=0, implied="count")
+    numbers = RowLayout(outputs=3, hessians=0, implied="count")
     sums = np.concatenate([-counts[:, :2], counts.sum(axis=1, keepdims=True)], axis=1)[None, None]
     totals, kinds, rule = sums[0].sum(axis=1), np.zeros(1, np.int8), GainRule(reg_lambda=0.0)
-    scales = Scales(1.0, 1.0)
+    scales = FixedPointScales(1.0, 1.0)
     best = best_splits(
         candidates(sums, totals, numbers, scales, rule, kinds=kinds), totals, numbers, scales, rule, kinds=kinds
     )
@@ -173,7 +173,7 @@ def test_swapping_left_and_right_ties_exactly(n: list[int], reg_lambda: float, r
     rule = GainRule(reg_lambda=reg_lambda, max_delta_step=rule.max_delta_step)
     gains = [found(one_node(column), rule).gain[0] for column in ([left, right], [right, left])]
     assert gains[0] == gains[1]
-    twice = Numbers(outputs=2, hessians=1)
+    twice = RowLayout(outputs=2, hessians=1)
     pairs = [one_node([(one[0], two[0], *one[1:]), (two[0], one[0], *two[1:])]) for one, two in [(left, right)] * 2]
     pairs[1] = pairs[1][:, :, ::-1]
     gains = []
@@ -196,12 +196,12 @@ def test_swapping_left_and_right_ties_exactly(n: list[int], reg_lambda: float, r
 def test_a_node_of_equal_rows_never_splits(
     g: list[int], h: int, rows: list[int], reg_lambda: float, step: float, outputs: int
 ) -> None:
-    numbers, kinds = Numbers(outputs=outputs, hessians=1), np.zeros(1, np.int8)
+    numbers, kinds = RowLayout(outputs=outputs, hessians=1), np.zeros(1, np.int8)
     sums = one_node([(*(each * r for each in g[:outputs]), h * r, r) for r in rows])
     totals, rule, scales = (
         sums[0].sum(axis=1),
         GainRule(reg_lambda=reg_lambda, max_delta_step=step),
-        Scales(2.0**30, 2.0**30),
+        FixedPointScales(2.0**30, 2.0**30),
     )
     offered = candidates(sums, totals, numbers, scales, rule, kinds=kinds)
     best = best_splits(offered, totals, numbers, scales, rule, kinds=kinds)
@@ -245,12 +245,12 @@ def test_leaf_weights() -> None:
 
 
 def test_leaf_weights_of_several_outputs() -> None:
-    numbers = Numbers(outputs=3, hessians=3, implied="zero")
+    numbers = RowLayout(outputs=3, hessians=3, implied="zero")
     sums = np.array([[1024, -2048, 1024, 0, 3072, 5]])
     np.testing.assert_array_equal(leaf_weights(sums, numbers, SCALES, GainRule(), 1.0), [[-0.5, 2.0, -0.25]])
-    shares = Numbers(outputs=3, hessians=0, implied="count")
+    shares = RowLayout(outputs=3, hessians=0, implied="count")
     counts = np.array([[-1, -2, 8]])
-    weights = leaf_weights(counts, shares, Scales(1.0, 1.0), GainRule(reg_lambda=0.0), 1.0)
+    weights = leaf_weights(counts, shares, FixedPointScales(1.0, 1.0), GainRule(reg_lambda=0.0), 1.0)
     np.testing.assert_array_equal(weights, [[0.125, 0.25, 0.625]])
 
 
@@ -280,7 +280,7 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
 
 
 def test_monotone_columns_need_one_output() -> None:
-    numbers, kinds = Numbers(outputs=2, hessians=1), np.array([2], np.int8)
+    numbers, kinds = RowLayout(outputs=2, hessians=1), np.array([2], np.int8)
     sums, totals = np.zeros((1, 1, 2, 4), dtype=np.int64), np.zeros((1, 4), dtype=np.int64)
     offered = candidates(sums, totals, numbers, SCALES, GainRule(), kinds=kinds)
     with pytest.raises(ValueError, match="one output"):

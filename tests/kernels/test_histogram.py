@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelward.kernels.binning import missing_code
-from labelward.kernels.histogram import groups, level_sums, partition
+from labelward.kernels.histogram import goes_left, groups, level_sums
 
 
 def slow_sums(group: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarray:
@@ -55,27 +55,27 @@ def test_arrays_that_are_not_contiguous_or_not_writable_are_taken() -> None:
 def test_partition_marks_the_rows_of_the_left_side() -> None:
     codes = np.array([[0, 3], [1, 1], [2, 2], [3, 0]], dtype=np.uint8)
     rows = np.array([3, 0, 2], dtype=np.int32)
-    assert partition(codes, rows, 1, 1).tolist() == [True, False, False]
-    assert partition(codes, rows, 0, 2).tolist() == [False, True, True]
-    assert partition(codes, rows[:0], 0, 2).tolist() == []
+    assert goes_left(codes, rows, 1, 1).tolist() == [True, False, False]
+    assert goes_left(codes, rows, 0, 2).tolist() == [False, True, True]
+    assert goes_left(codes, rows[:0], 0, 2).tolist() == []
 
 
 def test_missing_values_and_categories_go_where_they_are_sent() -> None:
     codes = np.array([[0], [1], [2], [255], [4]], dtype=np.uint8)
     rows = np.arange(5, dtype=np.int32)
-    assert partition(codes, rows, 0, 1).tolist() == [True, True, False, False, False]
-    assert partition(codes, rows, 0, 1, missing_left=True).tolist() == [True, True, False, True, False]
-    assert partition(codes, rows, 0, 0, categories=(1, 4)).tolist() == [False, True, False, False, True]
-    assert partition(codes, rows, 0, 0, missing_left=True, categories=(2,)).tolist() == [
+    assert goes_left(codes, rows, 0, 1).tolist() == [True, True, False, False, False]
+    assert goes_left(codes, rows, 0, 1, missing_left=True).tolist() == [True, True, False, True, False]
+    assert goes_left(codes, rows, 0, 0, categories=(1, 4)).tolist() == [False, True, False, False, True]
+    assert goes_left(codes, rows, 0, 0, missing_left=True, categories=(2,)).tolist() == [
         False,
         False,
         True,
         True,
         False,
     ]
-    assert partition(codes, rows, 0, 254).tolist() == [True, True, True, False, True]  # all that is known
+    assert goes_left(codes, rows, 0, 254).tolist() == [True, True, True, False, True]  # all that is known
     wide = np.array([[300], [65_535]], dtype=np.uint16)
-    assert partition(wide, rows[:2], 0, 0, categories=(300, 65_535, 70_000, -1)).tolist() == [True, False]
+    assert goes_left(wide, rows[:2], 0, 0, categories=(300, 65_535, 70_000, -1)).tolist() == [True, False]
 
 
 def test_what_would_write_outside_an_array_is_refused() -> None:
@@ -95,6 +95,6 @@ def test_what_would_write_outside_an_array_is_refused() -> None:
         groups(codes, np.full(2, 2**26, dtype=np.int32), 32)
     for row in (-1, 2):
         with pytest.raises(ValueError, match="from 0 to 1"):
-            partition(codes, np.array([row], dtype=np.int32), 0, 0)
+            goes_left(codes, np.array([row], dtype=np.int32), 0, 0)
     with pytest.raises(ValueError, match="column 1"):
-        partition(codes, np.zeros(1, dtype=np.int32), 1, 0)
+        goes_left(codes, np.zeros(1, dtype=np.int32), 1, 0)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from labelward.kernels import louvain as module
+from labelward.kernels.leaf_signatures import merge_identical_rows
 from labelward.kernels.louvain import louvain, modularity
-from labelward.kernels.signatures import merge
 
 ROUNDING = 1e-12  # modularities are sums of at most some thousand terms below 1
 
@@ -59,7 +59,7 @@ etas = st.sampled_from([1.0, 0.6])
 
 @given(leaf_matrices, etas, st.integers(0, 99))
 def test_modularity_is_that_of_the_rows_graph_for_any_partition(leaves, eta, seed):
-    weights, signatures = eta ** np.arange(len(leaves)), merge(leaves)
+    weights, signatures = eta ** np.arange(len(leaves)), merge_identical_rows(leaves)
     community = rng(seed).integers(3, size=len(signatures.size)).astype(np.int32)
     expected = by_definition(adjacency(leaves, weights), community[signatures.group])
     assert modularity(signatures, weights, community) == pytest.approx(expected, abs=ROUNDING)
@@ -67,7 +67,7 @@ def test_modularity_is_that_of_the_rows_graph_for_any_partition(leaves, eta, see
 
 @given(leaf_matrices, etas, st.integers(0, 99))
 def test_stated_modularity_is_that_of_the_stated_partition(leaves, eta, seed):
-    weights, signatures = eta ** np.arange(len(leaves)), merge(leaves)
+    weights, signatures = eta ** np.arange(len(leaves)), merge_identical_rows(leaves)
     found = louvain(signatures, weights, rng=rng(seed), starts=1)
     assert list(dict.fromkeys(found.community)) == list(range(found.count))
     assert found.modularity == pytest.approx(modularity(signatures, weights, found.community), abs=ROUNDING)
@@ -77,7 +77,7 @@ def test_stated_modularity_is_that_of_the_stated_partition(leaves, eta, seed):
 @settings(max_examples=20)
 @given(arrays(np.int32, (3, 6), elements=st.integers(-1, 2)), etas)
 def test_tiny_graphs_reach_the_best_of_all_partitions(leaves, eta):
-    weights, signatures = eta ** np.arange(3), merge(leaves)
+    weights, signatures = eta ** np.arange(3), merge_identical_rows(leaves)
     groups = len(signatures.size)
     best = 0.0
     for labels in product(range(groups), repeat=groups):
@@ -92,7 +92,7 @@ def test_tiny_graphs_reach_the_best_of_all_partitions(leaves, eta):
 def test_planted_communities_are_found(eta):
     truth = np.repeat(np.arange(4), 50)
     leaves = np.vstack([3 * truth + rng(tree).integers(3, size=200) for tree in range(5)]).astype(np.int32)
-    signatures = merge(leaves)
+    signatures = merge_identical_rows(leaves)
     found = louvain(signatures, eta ** np.arange(5), rng=rng())
     community = found.community[signatures.group]
     assert found.count == 4
@@ -110,7 +110,7 @@ def test_as_good_as_igraph_on_the_explicit_graph(rows, depth, eta):
     graph = igraph.Graph(n=rows, edges=np.column_stack([one, other]))
     igraph.set_random_number_generator(Random(0))
     theirs = [graph.community_multilevel(weights=matrix[one, other]).modularity for _ in range(10)]
-    signatures = merge(leaves)
+    signatures = merge_identical_rows(leaves)
     ours = [louvain(signatures, weights, rng=rng(seed), starts=1).modularity for seed in range(10)]
     # Both are heuristics: the best of ten and the mean of ten differ by less than the starts of either do.
     assert max(ours) == pytest.approx(max(theirs), abs=0.005)
@@ -120,7 +120,7 @@ def test_as_good_as_igraph_on_the_explicit_graph(rows, depth, eta):
 def test_merging_twins_loses_nothing():
     """The same rows unmerged: each a group of its own, though with the same leaves."""
     leaves = noisy_leaves(300, 4, 2, seed=3)
-    signatures = merge(leaves)
+    signatures = merge_identical_rows(leaves)
     assert len(signatures.size) < 150
     apart = type(signatures)(
         group=np.arange(300, dtype=np.int32),
@@ -136,7 +136,7 @@ def test_merging_twins_loses_nothing():
 def test_scanning_lone_vertices_only_while_they_can_win_changes_nothing():
     """A slow local moving that looks at every community gives the same partition, vertex for vertex."""
     leaves = noisy_leaves(150, 3, 3, seed=4)
-    graph = module._graph(merge(leaves), np.array([1.0, 0.5, 0.25]))
+    graph = module._graph(merge_identical_rows(leaves), np.array([1.0, 0.5, 0.25]))
     vertices, total = len(graph.degree), graph.degree.sum()
     profile = np.zeros((vertices, len(graph.weight)))
     for v in range(vertices):
@@ -163,7 +163,9 @@ def test_names_of_leaves_do_not_matter_and_the_order_of_equal_trees_neither(leav
     names = np.array([*random.sample(range(1000), 4), -1], np.int32)
     order = random.sample(range(len(leaves)), len(leaves))
     weights = np.ones(len(leaves))
-    one, other = (louvain(merge(m), weights, rng=rng(), starts=2) for m in (leaves, names[leaves][order]))
+    one, other = (
+        louvain(merge_identical_rows(m), weights, rng=rng(), starts=2) for m in (leaves, names[leaves][order])
+    )
     np.testing.assert_array_equal(one.community, other.community)
     assert one.modularity == pytest.approx(other.modularity, abs=ROUNDING)  # summed in another order
 
@@ -172,13 +174,13 @@ def test_the_order_of_trees_matters_under_a_discount():
     leaves = np.array([[0, 0, 1, 1], [0, 1, 0, 1]], np.int32)
     weights = np.array([1.0, 0.5])
     for order, expected in (([0, 1], [0, 0, 1, 1]), ([1, 0], [0, 1, 0, 1])):
-        signatures = merge(leaves[order])
+        signatures = merge_identical_rows(leaves[order])
         assert louvain(signatures, weights, rng=rng()).community[signatures.group].tolist() == expected
 
 
 def test_rows_without_a_neighbor_form_one_community():
     leaves = np.array([[0, 0, 1, 1, -1, 2, 3]], np.int32)
-    signatures = merge(leaves)
+    signatures = merge_identical_rows(leaves)
     found = louvain(signatures, np.ones(1), rng=rng())
     assert found.community[signatures.group].tolist() == [0, 0, 1, 1, 2, 2, 2]
     assert found.modularity == pytest.approx(0.5, abs=ROUNDING)
@@ -188,14 +190,14 @@ def test_rows_without_a_neighbor_form_one_community():
     "leaves", [np.zeros((0, 5)), np.full((2, 5), -1), np.arange(5)[None], np.zeros((1, 5)), np.zeros((2, 0))]
 )
 def test_without_edges_or_with_all_of_them_there_is_one_community(leaves):
-    found = louvain(merge(leaves.astype(np.int32)), np.ones(len(leaves)), rng=rng())
+    found = louvain(merge_identical_rows(leaves.astype(np.int32)), np.ones(len(leaves)), rng=rng())
     assert set(found.community) <= {0}
     assert found.count <= 1
     assert found.modularity == 0.0
 
 
 def test_more_starts_are_no_worse_and_a_seed_fixes_them():
-    signatures, weights = merge(noisy_leaves(500, 5, 5, seed=1)), 0.6 ** np.arange(5)
+    signatures, weights = merge_identical_rows(noisy_leaves(500, 5, 5, seed=1)), 0.6 ** np.arange(5)
     one, many, again = (louvain(signatures, weights, rng=rng(2), starts=starts) for starts in (1, 8, 8))
     assert many.modularity >= one.modularity
     np.testing.assert_array_equal(many.community, again.community)
@@ -207,17 +209,17 @@ def test_more_starts_are_no_worse_and_a_seed_fixes_them():
 )
 def test_unfit_arguments_are_refused(weights, starts, message):
     with pytest.raises(ValueError, match=message):
-        louvain(merge(np.zeros((2, 3), np.int32)), weights, rng=rng(), starts=starts)
+        louvain(merge_identical_rows(np.zeros((2, 3), np.int32)), weights, rng=rng(), starts=starts)
 
 
 def test_a_partition_of_other_groups_is_refused():
     with pytest.raises(ValueError, match="2 communities for 1"):
-        modularity(merge(np.zeros((1, 3), np.int32)), np.ones(1), np.zeros(2, np.int32))
+        modularity(merge_identical_rows(np.zeros((1, 3), np.int32)), np.ones(1), np.zeros(2, np.int32))
 
 
 @given(leaf_matrices, st.integers(0, 99))
 def test_leaves_may_have_weights_of_their_own(leaves, seed):
-    signatures = merge(leaves)
+    signatures = merge_identical_rows(leaves)
     weights = rng(seed).uniform(0.1, 1, size=(len(leaves), 4))
     matrix = np.zeros((leaves.shape[1], leaves.shape[1]))
     for tree, numbers in enumerate(signatures.leaf_of_group[:, signatures.group]):

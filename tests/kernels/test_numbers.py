@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelward.errors import DataError
-from labelward.kernels.numbers import Numbers, Scales, bounds, choose_scales, encode_rows
+from labelward.kernels.row_layout import FixedPointScales, RowLayout, choose_scales, encode_rows, number_bounds
 from refusals import refused
 
 SIZES = st.sampled_from([1e-30, 1e-3, 1.0, 1.5, 1e6])
@@ -37,11 +37,11 @@ def test_sums_of_integers_mean_the_sums_of_the_numbers(
         "squared": (rng.normal(size=(n, 1)) * size, np.empty((n, 0)), "", False),
         "weighted squared": (rng.normal(size=(n, 1)) * w, w, "", False),
     }[kind]
-    numbers = Numbers(outputs=g.shape[1], hessians=h.shape[1], implied=implied, classes=classes if flagged else 0)
+    numbers = RowLayout(outputs=g.shape[1], hessians=h.shape[1], implied=implied, classes=classes if flagged else 0)
     scales = choose_scales(g, h, precision, bounded=bounded, implied=implied)
     rows = encode_rows(numbers, g, h, onehot[:, 1:].astype(np.int64) if flagged else None, scales)
     assert rows.shape == (n, numbers.k)
-    most = bounds(numbers, scales, float(np.abs(g).max(initial=0)), float(h.max(initial=0)))
+    most = number_bounds(numbers, scales, float(np.abs(g).max(initial=0)), float(h.max(initial=0)))
     assert len(most) == numbers.k
     assert (np.abs(rows) <= most).all()
     sums = rows.sum(axis=0)
@@ -76,11 +76,11 @@ def test_scales_fill_the_precision(values: list[float], precision: int) -> None:
 
 def test_known_scales() -> None:
     g, h = np.array([[0.5], [-1.0]]), np.array([[3.0], [0.0]])
-    assert choose_scales(g, h, 30, bounded=False) == Scales(2.0**30, 2.0**28)
-    assert choose_scales(g, h, 30, bounded=True) == Scales(2.0**30, 2.0**30)
-    assert choose_scales(g, h, 30, bounded=False, implied="weight") == Scales(2.0**28, 2.0**28)
-    assert choose_scales(g, h, 30, bounded=False, implied="count") == Scales(1.0, 1.0)
-    assert choose_scales(0 * g, 0 * h, 30, bounded=False) == Scales(2.0**30, 2.0**30)
+    assert choose_scales(g, h, 30, bounded=False) == FixedPointScales(2.0**30, 2.0**28)
+    assert choose_scales(g, h, 30, bounded=True) == FixedPointScales(2.0**30, 2.0**30)
+    assert choose_scales(g, h, 30, bounded=False, implied="weight") == FixedPointScales(2.0**28, 2.0**28)
+    assert choose_scales(g, h, 30, bounded=False, implied="count") == FixedPointScales(1.0, 1.0)
+    assert choose_scales(0 * g, 0 * h, 30, bounded=False) == FixedPointScales(2.0**30, 2.0**30)
     tiny = choose_scales(np.full((1, 1), 5e-324), h, 30, bounded=False)
     assert math.isfinite(tiny.g)
 
@@ -88,19 +88,19 @@ def test_known_scales() -> None:
 def test_what_an_implied_gradient_adds_to() -> None:
     row = np.array([[3, -5, 7, 2]])
     for implied, last in (("zero", 2), ("weight", -5)):
-        numbers = Numbers(outputs=3, hessians=1, implied=implied)
+        numbers = RowLayout(outputs=3, hessians=1, implied=implied)
         assert numbers.full(row)[0].tolist() == [[3, -5, last]]
         assert numbers.full(row)[1].tolist() == [[7]]
-    assert Numbers(outputs=4, hessians=0, implied="count").full(row)[0].tolist() == [[3, -5, 7, -7]]
-    assert Numbers(outputs=4, hessians=0, implied="count").class_counts(row).tolist() == [[-3, 5, -7, 7]]
+    assert RowLayout(outputs=4, hessians=0, implied="count").full(row)[0].tolist() == [[3, -5, 7, -7]]
+    assert RowLayout(outputs=4, hessians=0, implied="count").class_counts(row).tolist() == [[-3, 5, -7, 7]]
 
 
 def test_places() -> None:
-    numbers = Numbers(outputs=4, hessians=4, implied="zero", classes=4)
+    numbers = RowLayout(outputs=4, hessians=4, implied="zero", classes=4)
     assert (numbers.stored, numbers.count, numbers.first_class, numbers.flags, numbers.k) == (3, 7, 8, 3, 11)
-    plain = Numbers(outputs=1, hessians=0)
+    plain = RowLayout(outputs=1, hessians=0)
     assert (plain.stored, plain.count, plain.first_class, plain.flags, plain.k) == (1, 1, 2, 0, 2)
-    assert bounds(numbers, Scales(8.0, 4.0), 1.1, 0.3) == (9, 9, 9, 2, 2, 2, 2, 1, 1, 1, 1)
+    assert number_bounds(numbers, FixedPointScales(8.0, 4.0), 1.1, 0.3) == (9, 9, 9, 2, 2, 2, 2, 1, 1, 1, 1)
 
 
 def test_a_training_that_diverged_is_told() -> None:
@@ -122,11 +122,11 @@ def test_a_training_that_diverged_is_told() -> None:
 )
 def test_numbers_that_contradict_each_other_are_refused(values: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Numbers(**values)  # type: ignore[arg-type]
+        RowLayout(**values)  # type: ignore[arg-type]
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    numbers, scales = Numbers(outputs=1, hessians=1), Scales(1.0, 1.0)
+    numbers, scales = RowLayout(outputs=1, hessians=1), FixedPointScales(1.0, 1.0)
     with pytest.raises(ValueError, match="end in 3 numbers"):
         numbers.full(np.zeros((2, 4), dtype=np.int64))
     with pytest.raises(ValueError, match="no class counts"):
@@ -137,6 +137,6 @@ def test_what_does_not_fit_is_refused() -> None:
         encode_rows(numbers, np.zeros((2, 1)), np.zeros((2, 1)), np.zeros((2, 1), dtype=np.int64), scales)
     for bad in (0.0, 3.0, math.inf):
         with pytest.raises(ValueError, match=f"scale g .* {bad}"):
-            Scales(bad, 1.0)
+            FixedPointScales(bad, 1.0)
     with pytest.raises(ValueError, match=r"precision .* 63"):
         choose_scales(np.zeros((1, 1)), np.zeros((1, 1)), 63, bounded=True)

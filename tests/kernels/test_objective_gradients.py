@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 
 from blames import refused_about
 from labelward.errors import DataError, JobError
-from labelward.kernels.objectives import OBJECTIVES, Objective, metric, objective, sigmoid
+from labelward.kernels.objectives import OBJECTIVES, Objective, evaluation_metric, objective, sigmoid
 from refusals import refused
 
 LAMBDA = 256.0
@@ -103,7 +103,7 @@ def test_metrics_are_those_of_xgboost(name: str, extra: dict[str, float], names:
     margins, weights = np.round(rng.normal(size=(400, own.outputs)), 1), rng.integers(1, 5, 400) / 4
     theirs = xgboost_metrics(name, extra, list(names.values()), margins, {"label": y, "weight": weights})
     for mine, their in names.items():
-        value, larger = metric(mine, own, margins, y, weights)
+        value, larger = evaluation_metric(mine, own, margins, y, weights)
         assert value == pytest.approx(theirs[their], rel=2e-6)  # float32
         assert larger == (mine == "auc")
 
@@ -114,9 +114,9 @@ def test_auc_of_several_classes_is_the_mean_of_one_against_the_rest() -> None:
     y, margins, weights = np.arange(60) % 3, np.round(rng.normal(size=(60, 3)), 1), rng.random(60)
     p = own.predicted(margins)
     expected = np.mean([roc_auc_score(y == c, p[:, c], sample_weight=weights) for c in range(3)])
-    assert metric("auc", own, margins, y.astype(float), weights)[0] == pytest.approx(expected, rel=1e-12)
+    assert evaluation_metric("auc", own, margins, y.astype(float), weights)[0] == pytest.approx(expected, rel=1e-12)
     with refused(DataError, "labels"):
-        metric("auc", own, margins[:2], y[:2].astype(float), weights[:2])
+        evaluation_metric("auc", own, margins[:2], y[:2].astype(float), weights[:2])
 
 
 @settings(deadline=None)  # the first example compiles
@@ -235,9 +235,9 @@ def test_objectives_and_metrics_that_do_not_fit_are_refused() -> None:
         objective("reg:tweedie", classes=0, variance_power=2.0)
     own, margins, y = objective("variance", classes=0), np.zeros((2, 1)), np.zeros(2)
     with refused(JobError, "conflict", field="[model] eval_metric", value="auc"):
-        metric("auc", own, margins, y, np.ones(2))
+        evaluation_metric("auc", own, margins, y, np.ones(2))
     with refused(JobError, "unknown", field="[model] eval_metric", value="r2"):
-        metric("r2", own, margins, y, np.ones(2))
+        evaluation_metric("r2", own, margins, y, np.ones(2))
     with pytest.raises(ValueError, match="do not fit"):
         own.gradients(margins, np.zeros(3))
 
@@ -245,5 +245,5 @@ def test_objectives_and_metrics_that_do_not_fit_are_refused() -> None:
 def test_shares_are_predicted_as_they_are() -> None:
     own, shares = objective("gini", classes=3), np.array([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]])
     np.testing.assert_array_equal(own.predicted(shares), shares)
-    assert metric("error", own, shares, np.array([0.0, 2.0]), np.array([1.0, 3.0]))[0] == 0.75
+    assert evaluation_metric("error", own, shares, np.array([0.0, 2.0]), np.array([1.0, 3.0]))[0] == 0.75
     assert own.loss(shares, np.array([0.0, 1.0]), np.ones(2)) == pytest.approx(math.log(2) / 2)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from labelward.kernels.shap import add_shapley, coalition_weights
+from labelward.kernels.shap import add_shapley_values, coalition_weights
 
 Floats = NDArray[np.float64]
 
@@ -74,7 +74,7 @@ def test_against_the_definition(seed: int, splits: int, players: int, outputs: i
     weights = rng.normal(size=(splits + 1, outputs))
     x, z = rng.random((splits, rows)) < 0.5, rng.random((splits, others)) < 0.5
     values = np.zeros((rows, players, outputs))
-    add_shapley((left, right), columns, weights, x, z, coalition_weights(depth), values)
+    add_shapley_values((left, right), columns, weights, x, z, coalition_weights(depth), values)
     for row in range(rows):
         each = [
             by_definition(left, right, columns, weights, x[:, row], z[:, other], players) for other in range(others)
@@ -87,7 +87,9 @@ def test_values_are_added() -> None:
     left, right = np.array([-1], np.int32), np.array([-2], np.int32)
     values = np.full((1, 1, 1), 10.0)
     sides = (np.array([[True]]), np.array([[False]]))
-    add_shapley((left, right), np.zeros(1, np.int32), np.array([[3.0], [1.0]]), *sides, coalition_weights(1), values)
+    add_shapley_values(
+        (left, right), np.zeros(1, np.int32), np.array([[3.0], [1.0]]), *sides, coalition_weights(1), values
+    )
     assert values.item() == 12.0
 
 

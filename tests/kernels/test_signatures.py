@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from labelward.kernels.signatures import merge
+from labelward.kernels.leaf_signatures import merge_identical_rows
 
 leaves = st.tuples(st.integers(0, 4), st.integers(0, 12)).flatmap(
     lambda shape: arrays(np.int32, shape, elements=st.integers(-1, 3))
@@ -13,7 +13,7 @@ leaves = st.tuples(st.integers(0, 4), st.integers(0, 12)).flatmap(
 
 @given(leaves)
 def test_rows_are_merged_exactly_when_all_their_leaves_are_equal(leaves):
-    found = merge(leaves)
+    found = merge_identical_rows(leaves)
     columns = [tuple(column) for column in leaves.T]
     first = list(dict.fromkeys(columns))
     assert found.group.tolist() == [first.index(column) for column in columns]
@@ -27,7 +27,7 @@ def test_rows_are_merged_exactly_when_all_their_leaves_are_equal(leaves):
 def test_neither_names_of_leaves_nor_the_order_of_trees_change_the_groups(leaves, random):
     names = np.array([*random.sample(range(2**31 - 1), 4), -1], np.int32)
     order = random.sample(range(len(leaves)), len(leaves))
-    one, other = merge(leaves), merge(names[leaves][order])
+    one, other = merge_identical_rows(leaves), merge_identical_rows(names[leaves][order])
     np.testing.assert_array_equal(one.group, other.group)
     np.testing.assert_array_equal(one.size, other.size)
     np.testing.assert_array_equal(one.leaf_of_group[order], other.leaf_of_group)
@@ -36,7 +36,7 @@ def test_neither_names_of_leaves_nor_the_order_of_trees_change_the_groups(leaves
 def test_keys_that_collide_in_the_table_stay_apart():
     # 200,000 distinct leaves fill the table to more than a third, so that probing must happen.
     leaf = np.random.default_rng(1).permutation(200_000).astype(np.int32)
-    found = merge(np.vstack([leaf, leaf % 7]))
+    found = merge_identical_rows(np.vstack([leaf, leaf % 7]))
     np.testing.assert_array_equal(found.group, np.arange(len(leaf)))
     assert (found.size == 1).all()
 
@@ -46,4 +46,4 @@ def test_keys_that_collide_in_the_table_stay_apart():
 )
 def test_what_is_no_leaf_matrix_is_refused(leaves, message):
     with pytest.raises(ValueError, match=message):
-        merge(leaves)
+        merge_identical_rows(leaves)

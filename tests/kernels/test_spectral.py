@@ -8,9 +8,9 @@ from hypothesis.extra.numpy import arrays
 from scipy.sparse.csgraph import connected_components
 
 from labelward.kernels import spectral
-from labelward.kernels.signatures import merge
-from labelward.kernels.spectral import embed
-from labelward.kernels.unions import unions
+from labelward.kernels.connected_components import label_components
+from labelward.kernels.leaf_signatures import merge_identical_rows
+from labelward.kernels.spectral import spectral_embedding
 
 ROUNDING = 1e-9  # eigenvalues of matrices of up to 400 rows
 
@@ -39,8 +39,8 @@ def normalized(leaves):
 
 @given(shapes((0, 4), (1, 30), 8))
 def test_unions_are_the_connected_components(leaves):
-    signatures = merge(leaves)
-    part = unions(signatures)[signatures.group]
+    signatures = merge_identical_rows(leaves)
+    part = label_components(signatures)[signatures.group]
     together = shared(leaves) > 0
     nowhere = np.flatnonzero((leaves < 0).all(axis=0))
     together[np.ix_(nowhere, nowhere)] = True  # rows in no leaf are one part
@@ -52,7 +52,7 @@ def test_unions_are_the_connected_components(leaves):
 def test_a_long_chain_is_one_part():
     """Pairs 0-1, 2-3, ... in one tree and 1-2, 3-4, ... in the other."""
     rows = np.arange(100_001, dtype=np.int32)
-    assert unions(merge(np.array([rows // 2, (rows + 1) // 2]))).max() == 0
+    assert label_components(merge_identical_rows(np.array([rows // 2, (rows + 1) // 2]))).max() == 0
 
 
 @settings(deadline=None)
@@ -60,8 +60,8 @@ def test_a_long_chain_is_one_part():
 @example(np.array([[0, 1], [1, 1], [1, 1]], dtype=np.int32), 2)  # an eigenvalue of -1, the least there is
 def test_points_are_eigenvectors_with_the_largest_eigenvalues(leaves, dimensions):
     """Of rows: by definition, and by the largest eigenvalues that a dense solver finds, as far as they are positive."""
-    signatures = merge(leaves)
-    found = embed(signatures, dimensions, rng=np.random.default_rng(1))
+    signatures = merge_identical_rows(leaves)
+    found = spectral_embedding(signatures, dimensions, rng=np.random.default_rng(1))
     matrix, degree = normalized(leaves)
     vectors = found.points[signatures.group] * np.sqrt(degree)[:, None]
     assert vectors.shape == (leaves.shape[1], min(dimensions, len(signatures.size)))
@@ -79,11 +79,11 @@ def test_iterations_find_what_the_dense_solver_finds(kept_apart, monkeypatch):
     rng = np.random.default_rng(2)
     leaves = rng.integers(-1, 8, size=(4, 400)).astype(np.int32)
     leaves = np.where(leaves >= 0, 8 * (np.arange(400) * kept_apart // 400) + leaves, -1).astype(np.int32)
-    signatures = merge(leaves)
+    signatures = merge_identical_rows(leaves)
     assert len(signatures.size) > spectral._DENSE
-    iterated = embed(signatures, 5, rng=np.random.default_rng(3))
+    iterated = spectral_embedding(signatures, 5, rng=np.random.default_rng(3))
     monkeypatch.setattr(spectral, "_DENSE", 1000)
-    dense = embed(signatures, 5, rng=np.random.default_rng(3))
+    dense = spectral_embedding(signatures, 5, rng=np.random.default_rng(3))
     assert iterated.parts == dense.parts == kept_apart
     np.testing.assert_allclose(iterated.values, dense.values, atol=ROUNDING)
     signs = np.sign(np.sum(iterated.points * dense.points, axis=0))
@@ -91,12 +91,12 @@ def test_iterations_find_what_the_dense_solver_finds(kept_apart, monkeypatch):
 
 
 def test_of_more_parts_than_dimensions_the_largest_are_taken():
-    signatures = merge(np.array([[0] * 2 + [1] * 4 + [2] * 3 + [-1]], np.int32))
-    found = embed(signatures, 2, rng=np.random.default_rng(1))
+    signatures = merge_identical_rows(np.array([[0] * 2 + [1] * 4 + [2] * 3 + [-1]], np.int32))
+    found = spectral_embedding(signatures, 2, rng=np.random.default_rng(1))
     assert found.parts == 3
     np.testing.assert_array_equal(found.points != 0, [[False, False], [True, False], [False, True], [False, False]])
 
 
 def test_no_dimension_is_refused():
     with pytest.raises(ValueError, match=r"dimensions .* 0"):
-        embed(merge(np.zeros((1, 3), np.int32)), 0, rng=np.random.default_rng(1))
+        spectral_embedding(merge_identical_rows(np.zeros((1, 3), np.int32)), 0, rng=np.random.default_rng(1))

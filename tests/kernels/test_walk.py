@@ -6,19 +6,19 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelward.kernels.walk import route
+from labelward.kernels.tree_routing import route_rows
 
 
 def test_a_tree_without_splits() -> None:
     none = np.zeros(0, np.int32)
-    assert route(none, none, np.zeros((0, 4), np.bool_)).tolist() == [0, 0, 0, 0]
+    assert route_rows(none, none, np.zeros((0, 4), np.bool_)).tolist() == [0, 0, 0, 0]
 
 
 def test_a_known_tree() -> None:
     """Split 0 leads to split 1 and leaf 0; split 1 to leaves 2 and 1."""
     left, right = np.array([1, -3], np.int32), np.array([-1, -2], np.int32)
     sides = np.array([[True, True, False, False], [True, False, True, False]])
-    assert route(left, right, sides).tolist() == [2, 1, 0, 0]
+    assert route_rows(left, right, sides).tolist() == [2, 1, 0, 0]
 
 
 @settings(max_examples=50, deadline=None)
@@ -41,5 +41,5 @@ def test_against_a_walk_in_python(seed: int, splits: int, rows: int) -> None:
         while at >= 0:
             at = int(links[at, 0 if sides[at, row] else 1])
         expected.append(-1 - at)
-    got = route(np.ascontiguousarray(links[:, 0]), np.ascontiguousarray(links[:, 1]), sides)
+    got = route_rows(np.ascontiguousarray(links[:, 0]), np.ascontiguousarray(links[:, 1]), sides)
     assert got.tolist() == expected

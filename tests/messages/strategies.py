@@ -7,7 +7,7 @@ from typing import Any
 import msgspec.inspect as inspect
 from hypothesis import strategies as st
 
-from labelward.messages import explain, setup, splitnn, tree
+from labelward.messages import explain, handshake, splitnn, tree
 from labelward.messages.base import Message, Observation
 
 _NUMBERS = st.integers(-(2**63), 2**64 - 1)  # what MessagePack holds
@@ -18,7 +18,7 @@ def classes(base: type) -> list[type]:
     """Return the message (or observation) classes of all families, by name."""
     found = {
         kind
-        for family in (setup, tree, explain, splitnn)
+        for family in (handshake, tree, explain, splitnn)
         for kind in vars(family).values()
         if isinstance(kind, type) and issubclass(kind, base) and kind is not base
     }

@@ -14,9 +14,9 @@ from labelward.errors import CodecError
 from labelward.he import Layout, engine
 from labelward.messages.base import Message, Observation, RowMask, redacted
 from labelward.messages.codec import WIRE_VERSION, decode, decode_fields, encode, encode_fields, schema
-from labelward.messages.setup import Ready
-from labelward.messages.tree import Level, LevelSums, NodeSplit, OwnSplit, TrainingEnd, TreeRows
-from labelward.rng import Protection
+from labelward.messages.handshake import RowIdDigests
+from labelward.messages.tree import EncryptedTreeRows, LevelHistograms, LevelRequest, NodeSplit, OwnSplit, TrainingEnd
+from labelward.rng import SecureRandom
 from refusals import refused
 
 steps = st.lists(st.integers(0, 2**31), max_size=3).map(tuple)
@@ -105,7 +105,7 @@ def test_noise_is_no_message(noise: bytes, known: bytes) -> None:
 
 def test_text_that_is_no_text() -> None:
     """A name of bytes that are not UTF-8."""
-    frame = encode(Ready(b"x", ()), (0,))
+    frame = encode(RowIdDigests(b"x", ()), (0,))
     with refused(CodecError, "malformed"):
         decode(frame.replace(b"Ready", b"R\xffady"))
 
@@ -134,7 +134,7 @@ def test_unknown_and_missing_fields_are_refused() -> None:
 
 def test_nested_fields_that_the_schema_does_not_know_are_not_kept() -> None:
     """What a peer hides inside a nested value never reaches the message, and so no view."""
-    plain = Level(0, 1, (NodeSplit(0, RowMask(3, "bits", b"\x05")),), ())
+    plain = LevelRequest(0, 1, (NodeSplit(0, RowMask(3, "bits", b"\x05")),), ())
     fields = msgspec.msgpack.decode(encode_fields(plain))
     fields["splits"][0]["gradient"] = 0.5
     found = decode_fields("Level", msgspec.msgpack.encode(fields))
@@ -142,14 +142,14 @@ def test_nested_fields_that_the_schema_does_not_know_are_not_kept() -> None:
 
 
 def test_keys_rows_and_unsealed_sums_have_no_encoding() -> None:
-    private = engine("plain").generate(0, protection=Protection(), insecure=True)
+    private = engine("plain").generate(0, protection=SecureRandom(), insecure=True)
     rows = private.encrypt(np.ones((3, 1), np.int64), Layout((1,), 3, 1))
     sums = rows.group_sums(np.zeros((3, 1), np.int32), 1)
     for secret in (private, private.public, rows, sums):
-        for message in (LevelSums(0, 0, 0, 1, (0,), (1,), secret), TreeRows(0, 0, 1, secret)):  # type: ignore[arg-type]
+        for message in (LevelHistograms(0, 0, 0, 1, (0,), (1,), secret), EncryptedTreeRows(0, 0, 1, secret)):  # type: ignore[arg-type]
             with refused(CodecError, "not-sendable", value=type(secret)):
                 encode(message, (0, 0))
-    sealed = LevelSums(0, 0, 0, 1, (0,), (1,), sums.seal())
+    sealed = LevelHistograms(0, 0, 0, 1, (0,), (1,), sums.seal())
     assert decode(encode(sealed, (0, 0))) == (sealed, (0, 0))
 
 
@@ -165,9 +165,9 @@ def test_arrays_and_numpy_numbers_have_no_encoding_of_their_own() -> None:
 
 
 def test_redacted_keeps_digest_and_size_of_a_ciphertext() -> None:
-    private = engine("plain").generate(0, protection=Protection(), insecure=True)
+    private = engine("plain").generate(0, protection=SecureRandom(), insecure=True)
     block = private.encrypt(np.arange(4)[:, None], Layout((9,), 4, 1)).block()
-    kept = redacted(TreeRows(0, 0, 1, block))
+    kept = redacted(EncryptedTreeRows(0, 0, 1, block))
     assert (kept.gradients.size, kept.gradients.count, kept.gradients.shape) == (len(block.data), 4, (4,))
     assert block.data not in encode_fields(kept)
     clear = OwnSplit(0, 0, "c", 0.5, 0, RowMask(4, "bits", b"\x0f"))

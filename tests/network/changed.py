@@ -29,7 +29,7 @@ LATER = 3  # envelopes that overtake the late one
 def noise(path: str) -> None:
     """Count draws across the processes of a party, and make the draw with a number the same in all runs."""
     from labelward.defenses.label_dp import NoisyLabels
-    from labelward.rng import Protection
+    from labelward.rng import SecureRandom
 
     original = NoisyLabels.before_targets
 
@@ -38,7 +38,7 @@ def noise(path: str) -> None:
             drawn.seek(0)
             number = len(drawn.readlines())
             drawn.write("drawn\n")
-        return original(self, replace(targets, protection=Protection(seed=number)))
+        return original(self, replace(targets, protection=SecureRandom(seed=number)))
 
     NoisyLabels.before_targets = before_targets  # type: ignore[method-assign]
 

@@ -24,8 +24,8 @@ import pyarrow.csv
 from numpy.typing import NDArray
 from nursery import Child, Nursery
 
-from labelward.evaluate.names import brief_variant
 from labelward.job import load_job
+from labelward.runs.short_names import variant_without_defaults
 from labelward.transport.certificates import Issued, new_authority, new_party
 
 PARTIES = ("bank", "telco", "shop")
@@ -123,7 +123,7 @@ def sections(case: Case, own: Sequence[str]) -> str:
 
 def defended(job: Path) -> str:
     """Return the slug of a job's last variant."""
-    return brief_variant(load_job(job).variants()[-1]).slug
+    return variant_without_defaults(load_job(job).variants()[-1]).slug
 
 
 @dataclass

@@ -12,7 +12,7 @@ import msgspec
 from companies import Case, Companies, defended, sections, write_tables
 
 from labelward.defenses.label_dp import NoisyLabels
-from labelward.evaluate.train import train
+from labelward.federation.train import train_variant
 from labelward.job import load_job
 from labelward.party.view import View
 from labelward.protocols.tree.share import ModelShare
@@ -60,7 +60,7 @@ class Undisturbed:
         out = folder / "out"
         with patch.object(NoisyLabels, "before_targets", NoisyLabels.before_targets):
             changed.noise(str(draws))
-            train(load_job(job), out, seed=1, variant=defended(job) if "[[defense]]" in case.active else None)
+            train_variant(load_job(job), out, seed=1, variant=defended(job) if "[[defense]]" in case.active else None)
         utility = json.loads((out / "training.json").read_text())["utility"]
         return _ended({party: out / party for party in case.parties}, utility)
 

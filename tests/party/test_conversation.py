@@ -24,24 +24,24 @@ from labelward.errors import (
     HandshakeError,
     LabelwardError,
     OutputError,
-    PeerDisagrees,
+    PeerDisagreementError,
     PeerError,
-    PeerRestarted,
+    PeerRestartedError,
 )
 from labelward.he import Layout, engine
-from labelward.messages import setup
+from labelward.messages import handshake
 from labelward.messages.base import Array, RowMask
 from labelward.messages.codec import decode_fields, encode
-from labelward.messages.setup import Begin, Hello, Ready
+from labelward.messages.handshake import Hello, RowIdDigests, RowSplit
 from labelward.messages.splitnn import BatchEmbeddings
-from labelward.messages.tree import OwnSplit, PredictRequest, TrainingEnd, TreeRows, TreeStart
+from labelward.messages.tree import EncryptedTreeRows, OwnSplit, PredictRequest, TrainingEnd, TreeStart
 from labelward.party import handshake
 from labelward.party.context import Context
-from labelward.party.handshake import Offer, Sides
-from labelward.party.local import run_parties
+from labelward.party.handshake import Proposal, RowMasks
+from labelward.party.in_process import run_parties
 from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 from labelward.transport.base import Transport
 from labelward.transport.inprocess import connect
 from refusals import refused
@@ -178,14 +178,14 @@ def test_bytes_that_are_no_message(frame: bytes) -> None:
 
 def test_observations_are_kept_and_ciphertexts_are_not() -> None:
     active, left, _ = pair()
-    private = engine("plain").generate(0, protection=Protection(), insecure=True)
+    private = engine("plain").generate(0, protection=SecureRandom(), insecure=True)
     block = private.encrypt(np.arange(3)[:, None], Layout((9,), 3, 1)).block()
-    active.send("left", TreeRows(0, 0, 1, block), (0, 0))
-    assert left.recv("active", TreeRows, (0, 0)).gradients == block
+    active.send("left", EncryptedTreeRows(0, 0, 1, block), (0, 0))
+    assert left.recv("active", EncryptedTreeRows, (0, 0)).gradients == block
     seen = OwnSplit(0, 0, "c", 0.25, 0, RowMask(3, "bits", b"\x01"))
     left.observe(seen)
     view = View(left.transcript.header, left.transcript.entries)
-    kept = next(view.received(TreeRows)).message.gradients
+    kept = next(view.received(EncryptedTreeRows)).message.gradients
     assert (type(kept).__name__, kept.size) == ("CipherDigest", len(block.data))
     assert list(view.observed(OwnSplit)) == [seen]
     assert not any(block.data in entry.payload for entry in left.transcript.entries)
@@ -377,18 +377,18 @@ JOB = {"model.kind": '"secureboost"', "model.trees": "5", "run.seed": "1"}
 IDS = ["x", "y", "z"]
 
 
-def offer(job: dict[str, str] = JOB, ids: Sequence[str] = IDS) -> Offer:
-    return Offer(parties=NAMES, job=job, ids=ids, bits=0, precision=30, insecure=True)
+def offer(job: dict[str, str] = JOB, ids: Sequence[str] = IDS) -> Proposal:
+    return Proposal(parties=NAMES, job=job, ids=ids, bits=0, precision=30, insecure=True)
 
 
-def greet(active: Offer, passive: Offer) -> dict[str, BaseException]:
+def greet(active: Proposal, passive: Proposal) -> dict[str, BaseException]:
     """Greet with a peer that differs, and return what each party raised."""
-    sides = Sides.in_order(len(active.ids) - 1, 0, 1)
+    sides = RowMasks.in_order(len(active.ids) - 1, 0, 1)
     return errors_of(
         {
-            "active": lambda ctx: handshake.greet_passives(ctx, active, sides),
-            "left": lambda ctx: handshake.greet_active(ctx, passive),
-            "right": lambda ctx: handshake.greet_active(ctx, active),
+            "active": lambda ctx: handshake.handshake_active(ctx, active, sides),
+            "left": lambda ctx: handshake.handshake_passive(ctx, passive),
+            "right": lambda ctx: handshake.handshake_passive(ctx, active),
         }
     )
 
@@ -409,9 +409,9 @@ def test_parties_that_agree() -> None:
     mine = offer(ids=["a", "b", "c", "d"])
     agreed = live(
         {
-            "active": lambda ctx: handshake.greet_passives(ctx, mine, Sides(validation=validation, test=test)),
-            "left": lambda ctx: handshake.greet_active(ctx, mine),
-            "right": lambda ctx: handshake.greet_active(ctx, mine),
+            "active": lambda ctx: handshake.handshake_active(ctx, mine, RowMasks(validation=validation, test=test)),
+            "left": lambda ctx: handshake.handshake_passive(ctx, mine),
+            "right": lambda ctx: handshake.handshake_passive(ctx, mine),
         }
     )
     for each in agreed.values():
@@ -425,8 +425,8 @@ def test_no_rows_at_all() -> None:
     """Shares that talk of a model alone agree on no rows."""
     agreed = live(
         {
-            "active": lambda ctx: handshake.greet_passives(ctx, offer(ids=[]), Sides.in_order(0, 0, 0)),
-            "left": lambda ctx: handshake.greet_active(ctx, offer(ids=[])),
+            "active": lambda ctx: handshake.handshake_active(ctx, offer(ids=[]), RowMasks.in_order(0, 0, 0)),
+            "left": lambda ctx: handshake.handshake_passive(ctx, offer(ids=[])),
         }
     )
     assert agreed["left"].rows == (0, 0)
@@ -445,7 +445,7 @@ def test_every_differing_key_is_named_with_both_values() -> None:
         assert key in told.reason
         assert all(value in told.reason for value in values.values())
     for error in raised.values():  # whoever found it out, all know it, and that to start again is of no use
-        assert isinstance(error, HandshakeError | PeerDisagrees)
+        assert isinstance(error, HandshakeError | PeerDisagreementError)
         assert (error.code, error.exit_code) == ("disagreement", 2)
         assert told.reason in error.reason
 
@@ -507,8 +507,8 @@ def says(mine: Hello) -> Program:
 
 
 def with_left(program: Program) -> dict[str, BaseException]:
-    sides = Sides.in_order(2, 0, 1)
-    return errors_of({"active": lambda ctx: handshake.greet_passives(ctx, offer(), sides), "left": program})
+    sides = RowMasks.in_order(2, 0, 1)
+    return errors_of({"active": lambda ctx: handshake.handshake_active(ctx, offer(), sides), "left": program})
 
 
 def test_versions() -> None:
@@ -542,8 +542,8 @@ def test_a_peer_under_another_name() -> None:
 def test_a_peer_with_other_buckets() -> None:
     def lie(ctx: Context) -> None:
         ctx.send("active", hello("left"), (0,))
-        ctx.recv("active", Begin, (0,))
-        ctx.send("active", Ready(b"", (b"", b"")), (0,))
+        ctx.recv("active", RowSplit, (0,))
+        ctx.send("active", RowIdDigests(b"", (b"", b"")), (0,))
 
     with blamed("left", "peer-message", message="Ready", step=(0,), value=2):
         raise with_left(lie)["active"]
@@ -552,19 +552,19 @@ def test_a_peer_with_other_buckets() -> None:
 def test_sides_that_cannot_be() -> None:
     """An active party that names a row twice, or more rows than there are, or a checkpoint that nobody has."""
     some, none, many = (RowMask.pack(np.array(mask)) for mask in ([True, False, False], [False] * 3, [False] * 4))
-    wrong: list[tuple[Begin, Code, int | None, str]] = [
-        (Begin(some, some, 0), "peer-message", None, "validation and a test"),
-        (Begin(none, many, 0), "malformed", 4, "mask"),
-        (Begin(none, some, 7), "peer-message", 7, "checkpoint"),
+    wrong: list[tuple[RowSplit, Code, int | None, str]] = [
+        (RowSplit(some, some, 0), "peer-message", None, "validation and a test"),
+        (RowSplit(none, many, 0), "malformed", 4, "mask"),
+        (RowSplit(none, some, 7), "peer-message", 7, "checkpoint"),
     ]
     for begin, code, value, about in wrong:
 
-        def lie(ctx: Context, begin: Begin = begin) -> None:
+        def lie(ctx: Context, begin: RowSplit = begin) -> None:
             ctx.recv("left", Hello, (0,))
             ctx.send("left", hello("active"), (0,))
             ctx.send("left", begin, (0,))
 
-        raised = errors_of({"active": lie, "left": lambda ctx: handshake.greet_active(ctx, offer())})
+        raised = errors_of({"active": lie, "left": lambda ctx: handshake.handshake_passive(ctx, offer())})
         with blamed("active", code, message="Begin", step=(0,), value=value, about=about):
             raise raised["left"]
 
@@ -582,14 +582,14 @@ def test_ids_travel_only_as_digests_under_a_fresh_key() -> None:
 
         live(
             {
-                "active": lambda ctx: handshake.greet_passives(keep(ctx), offer(ids=ids), Sides.in_order(2, 0, 0)),
-                "left": lambda ctx: handshake.greet_active(keep(ctx), offer(ids=ids)),
+                "active": lambda ctx: handshake.handshake_active(keep(ctx), offer(ids=ids), RowMasks.in_order(2, 0, 0)),
+                "left": lambda ctx: handshake.handshake_passive(keep(ctx), offer(ids=ids)),
             }
         )
         entries = [entry for ctx in contexts.values() for entry in ctx.transcript.entries]
         assert not any(name.encode() in entry.payload for entry in entries for name in ids)
         view = View(contexts["active"].transcript.header, contexts["active"].transcript.entries)
-        ready = next(view.received(setup.Ready)).message
+        ready = next(view.received(handshake.RowIdDigests)).message
         digests += [ready.ids, *ready.buckets]
     assert len(set(digests)) == 4
 
@@ -601,6 +601,6 @@ def test_errors_have_exit_codes() -> None:
         2,
     )
     assert (
-        PeerRestarted("a", "b", code="peer-restarted").exit_code,
-        PeerDisagrees("a", "b", code="disagreement").exit_code,
+        PeerRestartedError("a", "b", code="peer-restarted").exit_code,
+        PeerDisagreementError("a", "b", code="disagreement").exit_code,
     ) == (3, 2)

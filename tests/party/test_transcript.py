@@ -15,8 +15,8 @@ from labelward.errors import Code, FileFormatError, OutputError
 from labelward.he.contract import Layout
 from labelward.messages.base import Array, CipherDigest, RowMask
 from labelward.messages.codec import encode_fields
-from labelward.messages.setup import Hello, Ready
-from labelward.messages.tree import DecryptedSums, LevelSums, OwnSplit, TrainingEnd
+from labelward.messages.handshake import Hello, RowIdDigests
+from labelward.messages.tree import DecryptedSums, LevelHistograms, OwnSplit, TrainingEnd
 from labelward.party.transcript import FILE_NAME, Header, Transcript, read_entries
 from labelward.party.view import View
 from refusals import refused
@@ -230,8 +230,8 @@ def view_of(*entries: tuple[str, str, tuple[int, ...], object]) -> View:
     return View(transcript.header, transcript.entries)
 
 
-def digest_of(sha256: bytes, size: int = 64) -> LevelSums:
-    return LevelSums(
+def digest_of(sha256: bytes, size: int = 64) -> LevelHistograms:
+    return LevelHistograms(
         0, 0, 0, 1, (0,), (4,), CipherDigest("paillier", "sums", (1, 4), Layout((1,), 9, 1), 2, size, sha256)
     )
 
@@ -257,14 +257,14 @@ def test_the_digest_depends_on_every_readable_field() -> None:
 def test_the_digest_leaves_out_what_is_drawn_anew_in_each_run() -> None:
     """Keys, nonces, digests of ciphertexts; what was sent; but not the size of a ciphertext."""
     for one, two in (
-        (Ready(b"1", (b"1",)), Ready(b"2", (b"2",))),
+        (RowIdDigests(b"1", (b"1",)), RowIdDigests(b"2", (b"2",))),
         (Hello("1", "active", {}, 2, b"a", (1,)), Hello("1", "active", {}, 2, b"b", (2, 3))),
         (digest_of(b"1"), digest_of(b"2")),
     ):
         assert view_of(("received", "a", (), one)).digest() == view_of(("received", "a", (), two)).digest()
     small, large = (view_of(("received", "a", (), digest_of(b"1", size))) for size in (64, 128))
     assert small.digest() != large.digest()
-    assert view_of(("sent", "a", (), Ready(b"", ()))).digest() == view_of().digest()
+    assert view_of(("sent", "a", (), RowIdDigests(b"", ()))).digest() == view_of().digest()
 
 
 def test_observed_arrays_count_in_full() -> None:

@@ -12,7 +12,7 @@ from test_transcript import HEADER, MAGIC, digest_of, records
 
 from labelward.errors import FileFormatError, OutputError
 from labelward.messages.codec import encode_fields
-from labelward.messages.setup import Hello, Ready
+from labelward.messages.handshake import Hello, RowIdDigests
 from labelward.messages.tree import TrainingEnd
 from labelward.party.transcript import FILE_NAME, Header, Transcript, read_entries
 from labelward.party.view import View
@@ -174,11 +174,11 @@ def test_each_record_is_read_as_often_as_one_attempt_said_it(said: list[list[obj
 
 def test_a_disturbed_run_has_the_content_of_an_undisturbed_one() -> None:
     """Repeated under other keys, with other ciphertexts; a later attempt that begins in the middle."""
-    hello, ready = Hello("1", "active", {}, 3, b"a"), Ready(b"1", ())
+    hello, ready = Hello("1", "active", {}, 3, b"a"), RowIdDigests(b"1", ())
     start = [("received", "active", (0,), hello), ("received", "active", (0,), ready)]
     again = [
         ("received", "active", (0,), Hello("1", "active", {}, 3, b"b", (1,))),
-        ("received", "active", (0,), Ready(b"2", ())),
+        ("received", "active", (0,), RowIdDigests(b"2", ())),
     ]
     first, second, third = (("received", "active", (step,), TrainingEnd(step, 0)) for step in range(3))
     sums = [("received", "left", (0,), digest_of(each)) for each in (b"1", b"2")]

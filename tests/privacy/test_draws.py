@@ -10,8 +10,8 @@ from scipy.stats import chisquare
 
 from blames import refused_about
 from labelward.errors import JobError
-from labelward.privacy.draws import MOST_CLASSES, below, odds
-from labelward.rng import Protection
+from labelward.privacy.draws import MOST_CLASSES, draw_below, odds
+from labelward.rng import SecureRandom
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -56,7 +56,7 @@ class Script:
 
 def test_words_beyond_the_bound_are_drawn_again_for_their_row_alone() -> None:
     script = Script([7, 2**63 + 5, 2**64 - 1, 9, 6, 8 + 3, 4])  # of each the lowest 3 bits count, none for bound 1
-    drawn = below(np.array([6, 6, 1, 1]), script)  # type: ignore[arg-type]
+    drawn = draw_below(np.array([6, 6, 1, 1]), script)  # type: ignore[arg-type]
     assert drawn.tolist() == [3, 5, 0, 0]
     assert script.words == [4]  # 4 words, then one for row 0 twice
 
@@ -66,7 +66,7 @@ def test_every_outcome_has_one_word_and_other_words_are_drawn_again(bound: int) 
     hits = []
     for word in range(2 ** (bound - 1).bit_length()):
         script = Script([word, 0])
-        drawn = below(np.array([bound]), script)  # type: ignore[arg-type]
+        drawn = draw_below(np.array([bound]), script)  # type: ignore[arg-type]
         if script.words:  # the first word was enough
             hits.append(int(drawn[0]))
     assert hits == list(range(bound))
@@ -74,25 +74,25 @@ def test_every_outcome_has_one_word_and_other_words_are_drawn_again(bound: int) 
 
 @pytest.mark.parametrize("bound", [2, 3, 5, 12, 1000])
 def test_draws_are_uniform(bound: int) -> None:
-    drawn = below(np.full(200_000, bound), Protection(seed=bound))
+    drawn = draw_below(np.full(200_000, bound), SecureRandom(seed=bound))
     # Five bounds at 1e-6 each: a right sampler fails with a probability of 5e-6 over the choice of seeds.
     assert chisquare(np.bincount(drawn, minlength=bound)).pvalue > 1e-6
 
 
 def test_large_bounds_reach_all_their_bits() -> None:
-    drawn = below(np.full(4000, 2**61 + 1), Protection(seed=1))
+    drawn = draw_below(np.full(4000, 2**61 + 1), SecureRandom(seed=1))
     ones = ((drawn[:, None] >> np.arange(61)) & 1).mean(axis=0)
     assert (np.abs(ones - 0.5) < 0.05).all()  # 6.3 standard deviations: 61 bits fail with a probability of 2e-8
 
 
 def test_rows_draw_alike_whatever_stands_beside_them() -> None:
-    assert below(np.empty(0, dtype=np.int64), Protection()).tolist() == []
-    assert below(np.ones(3, dtype=np.int64), Protection()).tolist() == [0, 0, 0]
+    assert draw_below(np.empty(0, dtype=np.int64), SecureRandom()).tolist() == []
+    assert draw_below(np.ones(3, dtype=np.int64), SecureRandom()).tolist() == [0, 0, 0]
     with pytest.raises(ValueError, match=r"bounds .* 0"):
-        below(np.array([3, 0]), Protection())
+        draw_below(np.array([3, 0]), SecureRandom())
 
 
 def test_the_bounds_are_left_alone() -> None:
     bounds = np.array([6, 12, 1000])
-    below(bounds, Protection())
+    draw_below(bounds, SecureRandom())
     assert bounds.tolist() == [6, 12, 1000]

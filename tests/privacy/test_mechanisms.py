@@ -15,7 +15,7 @@ from blames import refused_about
 from labelward.errors import JobError
 from labelward.privacy import RandomizedResponse, RRTopK, RRWithPrior, mechanisms, uniform_priors
 from labelward.privacy.draws import Odds, odds
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 
 Array = NDArray[np.float64]
 RESIDUAL = 2**-38  # the odds lie below e^epsilon by a part in 2**40; shares follow by as much, sums by a few times it
@@ -142,9 +142,9 @@ def test_what_is_drawn_has_exactly_the_stated_probabilities(
     cases = [(RRTopK(epsilon=0.0, k=k), label) for k in range(1, len(prior) + 1) for label in range(len(prior))]
     for mechanism, label in cases:
         found, paths = [Fraction(0)] * len(prior), Paths()
-        monkeypatch.setattr(mechanisms, "below", paths.below)
+        monkeypatch.setattr(mechanisms, "draw_below", paths.below)
         for _ in paths:
-            output = mechanism.release(np.array([label]), prior[None], Protection())[0]
+            output = mechanism.release(np.array([label]), prior[None], SecureRandom())[0]
             found[output] += paths.chance()
         assert found == mechanism.exact(prior)[label]
         if mechanism.k == len(prior):
@@ -152,7 +152,7 @@ def test_what_is_drawn_has_exactly_the_stated_probabilities(
             assert plain.exact()[label] == found
             found = [Fraction(0)] * len(prior)
             for _ in paths:
-                found[plain.release(np.array([label]), Protection())[0]] += paths.chance()
+                found[plain.release(np.array([label]), SecureRandom())[0]] += paths.chance()
             assert found == plain.exact()[label]
 
 
@@ -162,7 +162,7 @@ def test_a_batch_has_the_frequencies_of_its_rows() -> None:
     kinds = np.tile(np.arange(16), 20_000)
     labels, rows = kinds % 4, priors[kinds // 4]
     for mechanism in (RRWithPrior(epsilon=1.0), RRTopK(epsilon=0.5, k=3)):
-        noisy = mechanism.release(labels, rows, Protection(seed=4))
+        noisy = mechanism.release(labels, rows, SecureRandom(seed=4))
         for kind in range(16):
             expected = mechanism.probabilities(priors[kind // 4])[kind % 4]
             seen, can = np.bincount(noisy[kinds == kind], minlength=4), expected > 0
@@ -170,7 +170,7 @@ def test_a_batch_has_the_frequencies_of_its_rows() -> None:
             # 32 tests at 1e-6 each: a right sampler fails with a probability of 3.2e-5 over the choice of seeds.
             assert can.sum() == 1 or chisquare(seen[can], expected[can] * 20_000).pvalue > 1e-6
     plain = RandomizedResponse(epsilon=1.0, classes=4)
-    noisy = plain.release(labels, Protection(seed=5))
+    noisy = plain.release(labels, SecureRandom(seed=5))
     for label in range(4):
         seen = np.bincount(noisy[labels == label], minlength=4)
         assert chisquare(seen, plain.probabilities()[label] * 80_000).pvalue > 1e-6  # 4 more tests
@@ -179,24 +179,24 @@ def test_a_batch_has_the_frequencies_of_its_rows() -> None:
 def test_how_much_is_drawn_does_not_tell_the_labels() -> None:
     """The same random numbers serve any labels: a row whose coin says so keeps its label, others answer alike."""
     priors = np.tile([0.6, 0.4, 0.0], (500, 1))
-    outcomes = [RRTopK(epsilon=1.0, k=2).release(np.full(500, y), priors, Protection(seed=9)) for y in range(3)]
+    outcomes = [RRTopK(epsilon=1.0, k=2).release(np.full(500, y), priors, SecureRandom(seed=9)) for y in range(3)]
     assert ((outcomes[0] == outcomes[2]) | (outcomes[0] == 0)).all()
     assert ((outcomes[1] == outcomes[2]) | (outcomes[1] == 1)).all()
 
 
 def test_large_epsilon_keeps_labels_and_no_rows_are_no_trouble() -> None:
     labels = np.arange(1000) % 7
-    assert (RandomizedResponse(epsilon=700.5, classes=7).release(labels, Protection()) == labels).all()
-    assert (RRWithPrior(epsilon=1e300).release(labels, uniform_priors(1000, 7), Protection()) == labels).all()
-    assert RRWithPrior(epsilon=1.0).release(labels[:0], uniform_priors(0, 7), Protection()).shape == (0,)
-    assert RandomizedResponse(epsilon=1.0, classes=7).release(labels[:0], Protection()).shape == (0,)
+    assert (RandomizedResponse(epsilon=700.5, classes=7).release(labels, SecureRandom()) == labels).all()
+    assert (RRWithPrior(epsilon=1e300).release(labels, uniform_priors(1000, 7), SecureRandom()) == labels).all()
+    assert RRWithPrior(epsilon=1.0).release(labels[:0], uniform_priors(0, 7), SecureRandom()).shape == (0,)
+    assert RandomizedResponse(epsilon=1.0, classes=7).release(labels[:0], SecureRandom()).shape == (0,)
     assert odds(1e300) == odds(40.0)
 
 
 def test_what_is_given_stays_as_it_is() -> None:
     labels, priors = np.array([2, 0, 1]), np.array([[0.2, 0.5, 0.3]] * 3)
-    RRWithPrior(epsilon=0.1).release(labels, priors, Protection())
-    RandomizedResponse(epsilon=0.1, classes=3).release(labels, Protection())
+    RRWithPrior(epsilon=0.1).release(labels, priors, SecureRandom())
+    RandomizedResponse(epsilon=0.1, classes=3).release(labels, SecureRandom())
     assert labels.tolist() == [2, 0, 1]
     assert priors.tolist() == [[0.2, 0.5, 0.3]] * 3
 
@@ -225,17 +225,17 @@ def test_parameters_are_checked_and_have_no_defaults() -> None:
 )
 def test_a_prior_is_a_distribution(row: list[float]) -> None:
     with pytest.raises(ValueError, match="row 1"):
-        RRWithPrior(epsilon=1.0).release(np.array([0, 0]), np.array([[0.5, 0.5], row]), Protection())
+        RRWithPrior(epsilon=1.0).release(np.array([0, 0]), np.array([[0.5, 0.5], row]), SecureRandom())
 
 
 def test_labels_are_classes_and_no_message_tells_one() -> None:
     mechanism = RRWithPrior(epsilon=1.0)
     for wrong in (-1, 3, 77):
         with pytest.raises(ValueError, match=r"row 1 is no"):
-            mechanism.release(np.array([0, wrong]), uniform_priors(2, 3), Protection())
+            mechanism.release(np.array([0, wrong]), uniform_priors(2, 3), SecureRandom())
     with pytest.raises(ValueError, match="whole numbers"):
-        mechanism.release(np.array([0.0, 1.0]), uniform_priors(2, 3), Protection())  # type: ignore[arg-type]
+        mechanism.release(np.array([0.0, 1.0]), uniform_priors(2, 3), SecureRandom())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="2 labels but 3"):
-        mechanism.release(np.array([0, 1]), uniform_priors(3, 3), Protection())
+        mechanism.release(np.array([0, 1]), uniform_priors(3, 3), SecureRandom())
     with pytest.raises(ValueError, match=r"are \[3\]"):
-        mechanism.release(np.array([0, 1, 2]), np.ones(3) / 3, Protection())
+        mechanism.release(np.array([0, 1, 2]), np.ones(3) / 3, SecureRandom())

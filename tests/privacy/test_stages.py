@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 from labelward.errors import PolicyError
 from labelward.privacy import Budget, RandomizedResponse, RRWithPrior, mechanisms, multi_stage
 from labelward.privacy.draws import Odds
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 from refusals import refused
 
 Rows = NDArray[np.int64]
@@ -60,7 +60,7 @@ def test_two_stages_cost_what_one_costs(epsilon: float) -> None:
         assert largest_ratio([[chances[o] for o in outcomes] for chances in neighbors]) <= exp_below(epsilon)
 
 
-def run(labels: Rows, stages: list[Rows], protection: Protection, epsilon: float = 1.0) -> Rows:
+def run(labels: Rows, stages: list[Rows], protection: SecureRandom, epsilon: float = 1.0) -> Rows:
     return multi_stage(labels, 3, stages, lean, budget=Budget(epsilon=epsilon, rows=len(labels)), protection=protection)
 
 
@@ -70,9 +70,9 @@ def test_every_path_of_the_code_together_keeps_the_ratio(monkeypatch: pytest.Mon
     outcomes, known = list(product(range(3), repeat=2)), {}
     for labels in outcomes:
         paths, chances = Paths(), dict.fromkeys(outcomes, Fraction(0))
-        monkeypatch.setattr(mechanisms, "below", paths.below)
+        monkeypatch.setattr(mechanisms, "draw_below", paths.below)
         for _ in paths:
-            chances[tuple(run(np.array(labels), [np.array([1]), np.array([0])], Protection()).tolist())] += (
+            chances[tuple(run(np.array(labels), [np.array([1]), np.array([0])], SecureRandom()).tolist())] += (
                 paths.chance()
             )
         known[labels] = chances
@@ -84,7 +84,7 @@ def test_every_path_of_the_code_together_keeps_the_ratio(monkeypatch: pytest.Mon
 
 def test_frequencies_of_whole_outcomes_are_the_composed_ones() -> None:
     labels, first, second = (2, 0, 1), np.array([2, 0]), np.array([1])
-    protection, runs = Protection(seed=3), 4000
+    protection, runs = SecureRandom(seed=3), 4000
     seen = dict.fromkeys(product(range(3), repeat=3), 0)
     for _ in range(runs):
         seen[tuple(run(np.array(labels), [first, second], protection).tolist())] += 1
@@ -106,7 +106,7 @@ def test_a_prior_sees_noisy_labels_of_earlier_stages_alone() -> None:
         return lean(rows, noisy, following)
 
     budget = Budget(epsilon=0.5, rows=12)
-    noisy = multi_stage(labels, 3, stages, prior, budget=budget, protection=Protection(seed=8))
+    noisy = multi_stage(labels, 3, stages, prior, budget=budget, protection=SecureRandom(seed=8))
     assert [(rows, following) for rows, _, following in calls] == [
         ([11, 0, 5], [1, 2, 3, 4]),
         ([11, 0, 5, 1, 2, 3, 4], [10, 9, 8, 7, 6]),
@@ -117,16 +117,16 @@ def test_a_prior_sees_noisy_labels_of_earlier_stages_alone() -> None:
 
 def test_one_stage_is_randomized_response() -> None:
     labels = np.arange(300) % 3
-    plain = RandomizedResponse(epsilon=1.0, classes=3).release(labels, Protection(seed=6))
-    assert (run(labels, [np.arange(300)], Protection(seed=6)) == plain).all()
+    plain = RandomizedResponse(epsilon=1.0, classes=3).release(labels, SecureRandom(seed=6))
+    assert (run(labels, [np.arange(300)], SecureRandom(seed=6)) == plain).all()
 
 
 def test_a_second_use_of_the_labels_is_refused_before_anything_is_drawn() -> None:
     budget = Budget(epsilon=1.0, rows=4)
     stages = [np.array([0, 1]), np.array([2, 3])]
-    multi_stage(np.zeros(4, dtype=np.int64), 3, stages, lean, budget=budget, protection=Protection())
+    multi_stage(np.zeros(4, dtype=np.int64), 3, stages, lean, budget=budget, protection=SecureRandom())
     with refused(PolicyError, "budget", value=2):
-        multi_stage(np.zeros(4, dtype=np.int64), 3, stages, lean, budget=budget, protection=Protection())
+        multi_stage(np.zeros(4, dtype=np.int64), 3, stages, lean, budget=budget, protection=SecureRandom())
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_stages_are_every_row_once(stages: list[list[int]]) -> None:
             [np.array(rows) for rows in stages],
             lean,
             budget=budget,
-            protection=Protection(),
+            protection=SecureRandom(),
         )
     assert budget.unused == 4
 
@@ -150,11 +150,11 @@ def test_what_cannot_be_is_refused_before_it_is_spent() -> None:
     budget = Budget(epsilon=1.0, rows=2)
     stages = [np.array([0]), np.array([1])]
     with pytest.raises(ValueError, match="row 1 is no"):
-        multi_stage(np.array([0, 3]), 3, stages, lean, budget=budget, protection=Protection())
+        multi_stage(np.array([0, 3]), 3, stages, lean, budget=budget, protection=SecureRandom())
     with pytest.raises(ValueError, match="at least one"):
-        multi_stage(np.array([0, 1]), 3, [*stages, np.array([])], lean, budget=budget, protection=Protection())
+        multi_stage(np.array([0, 1]), 3, [*stages, np.array([])], lean, budget=budget, protection=SecureRandom())
     assert budget.unused == 2
     with pytest.raises(ValueError, match=r"\[1, 3\] but"):
         multi_stage(
-            np.array([0, 1]), 3, stages, lambda *_: np.full((1, 2), 0.5), budget=budget, protection=Protection()
+            np.array([0, 1]), 3, stages, lambda *_: np.full((1, 2), 0.5), budget=budget, protection=SecureRandom()
         )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.party.context import Context
-from labelward.party.local import run_parties
+from labelward.party.in_process import run_parties
 from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
 from labelward.protocols.tree.share import EVERYTHING, ModelShare, Records, TreeShape

@@ -16,7 +16,7 @@ from reference_numbers import Bounds, Floats, Numbers, Sums, encode, first_direc
 
 from fixed_seeds import FIXED
 from labelward.kernels.binning import bin_columns, node_candidates
-from labelward.kernels.objectives import Objective, metric, objective
+from labelward.kernels.objectives import Objective, evaluation_metric, objective
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.share import EVERYTHING
 from labelward.rng import learning
@@ -154,7 +154,7 @@ class _Trainer:
         setting = self.setting
         weights = np.ones(len(margins)) if setting.validation_weights is None else setting.validation_weights
         y = np.asarray(setting.validation_labels, dtype=np.float64)
-        return metric(self.params.eval_metric, self.objective, margins, y, weights)
+        return evaluation_metric(self.params.eval_metric, self.objective, margins, y, weights)
 
     def _add(self, trees: list[Tree], margins: Floats, parts: dict[str, Floats]) -> None:
         for tree in trees:

@@ -11,7 +11,7 @@ import xgboost
 from sklearn.datasets import make_classification
 from sklearn.metrics import roc_auc_score
 
-from labelward.kernels.binning import Binned, bin_columns, code_columns, missing_code
+from labelward.kernels.binning import Binned, bin_codes, bin_columns, missing_code
 from labelward.protocols.tree.params import SecureBoost
 from wiring import Floats, Setting, make_parts, make_targets, with_missing
 
@@ -55,7 +55,7 @@ def theirs(setting: Setting, rows: Floats, base_score: float, **params: Any) -> 
 
 
 def code_again(rows: Floats, binned: Binned, categories: dict[int, int]) -> Any:
-    return code_columns(rows, binned.edges, categories)
+    return bin_codes(rows, binned.edges, categories)
 
 
 def floats(codes: Any) -> Floats:

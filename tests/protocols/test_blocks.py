@@ -20,14 +20,14 @@ from labelward.he import engine as make_engine
 from labelward.he.contract import CipherBlock, Layout
 from labelward.he.paillier.keys import PaillierPrivateKey
 from labelward.messages.codec import decode, encode
-from labelward.messages.tree import DecryptedSums, ForestRows, Level, TreeRows, TreeStart
+from labelward.messages.tree import DecryptedSums, EncryptedForestRows, EncryptedTreeRows, LevelRequest, TreeStart
 from labelward.party.context import Context
-from labelward.party.policy import Policy, Schedule
 from labelward.party.transcript import Transcript
+from labelward.policy.base import Policy, Schedule
 from labelward.protocols.tree import blocks
 from labelward.protocols.tree.blocks import Arriving, blocks_of, encrypted
 from labelward.protocols.tree.params import FederatedForest, SecureBoost
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 from labelward.transport.base import Transport
 from labelward.transport.inprocess import connect
 from wiring import Run, Setting, make_labels, make_parts
@@ -60,7 +60,7 @@ def test_many_blocks_give_the_run_of_one(kind: str, monkeypatch: pytest.MonkeyPa
     again = setting.run(engine="paillier", bits=512)
     for party, view in many.views.items():
         assert view.digest() == again.views[party].digest()
-    carrying = ForestRows if "forest" in kind else TreeRows
+    carrying = EncryptedForestRows if "forest" in kind else EncryptedTreeRows
     assert len(rows_of(one, "left", carrying)) < len(rows_of(many, "left", carrying))
 
 
@@ -71,7 +71,9 @@ def test_real_blocks_and_stretches() -> None:
     setting = Setting(parts, make_labels(60, parts), params)
     run = setting.run()
     assert_as_joined(run, setting)
-    assert [each.gradients.shape for _, each in rows_of(run, "left", ForestRows)] == [(16_384,)] * 4 + [(4_464,)]
+    assert [each.gradients.shape for _, each in rows_of(run, "left", EncryptedForestRows)] == [(16_384,)] * 4 + [
+        (4_464,)
+    ]
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -82,12 +84,12 @@ def test_every_party_gets_the_same_blocks_after_the_first_level() -> None:
         names = [type(decode(frame)[0]).__name__ for frame in run.frames_to(party)]
         start = names.index("TreeStart")
         assert names[start : start + 8] == ["TreeStart", "Level", *["TreeRows"] * 5, "ChosenSplits"]
-        sent = rows_of(run, party, TreeRows)
+        sent = rows_of(run, party, EncryptedTreeRows)
         assert [step for step, _ in sent] == [(tree, part) for tree in range(2) for part in range(5)]
         assert [(each.tree, each.part, each.parts) for _, each in sent] == [(*step, 5) for step, _ in sent]
         assert [each.gradients.shape for _, each in sent] == [(16,), (16,), (16,), (16,), (6,)] * 2
         assert {each.gradients.layout.rows for _, each in sent} == {70}
-    left, right = (rows_of(run, party, TreeRows) for party in NAMES[1:])
+    left, right = (rows_of(run, party, EncryptedTreeRows) for party in NAMES[1:])
     assert [each.gradients for _, each in left] == [each.gradients for _, each in right]
 
 
@@ -98,8 +100,8 @@ def test_no_rows_for_a_tree_of_which_nothing_is_to_be_summed() -> None:
     setting = Setting(parts, np.zeros(40, dtype=np.int64), FederatedForest(trees=2), engine="paillier", bits=512)
     run = setting.run()
     assert len(rows_of(run, "left", TreeStart)) == 2
-    assert [message.build for _, message in rows_of(run, "left", Level)] == [(), ()]
-    assert not rows_of(run, "left", ForestRows)
+    assert [message.build for _, message in rows_of(run, "left", LevelRequest)] == [(), ()]
+    assert not rows_of(run, "left", EncryptedForestRows)
     assert run.active.counts.encryptions == 0
 
 
@@ -119,7 +121,7 @@ def test_a_party_that_joins_a_forest_later_gets_the_rows_of_the_others() -> None
     params = FederatedForest(trees=2, depth=2, bins=8, row_fraction=0.9, trees_at_once=1)
     setting = Setting(parts, make_labels(54, parts), params, engine="paillier", bits=512, policies=(ByTurns(),))
     run = setting.run()
-    left, right = (rows_of(run, party, ForestRows) for party in ("left", "right"))
+    left, right = (rows_of(run, party, EncryptedForestRows) for party in ("left", "right"))
     assert [step for step, _ in left] == [(0,), (1,), (2,), (3,)]
     assert left == right
     assert run.active.counts.encryptions == 60
@@ -158,8 +160,8 @@ def test_what_is_prepared(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     targets, params = KINDS[kind]
     setting = rich_setting(57, targets, rows=60, **params)
     run = setting.run(engine="paillier", bits=512)
-    starts = 0 if "forest" in kind else len(rows_of(run, "left", TreeRows))
-    sent = [message.gradients.count for _, message in rows_of(run, "left", TreeRows)]
+    starts = 0 if "forest" in kind else len(rows_of(run, "left", EncryptedTreeRows))
+    sent = [message.gradients.count for _, message in rows_of(run, "left", EncryptedTreeRows)]
     assert asked == [*sent[: starts - 1], 0]
     assert "forest" in kind or starts > 1
 
@@ -180,7 +182,7 @@ def test_encrypting_ahead_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     secret = setting.run(engine="paillier", bits=512)
     assert not preparing()
     assert secret.shares == plain.shares
-    blocks_sent = [message.gradients.data for _, message in rows_of(secret, "left", TreeRows)]
+    blocks_sent = [message.gradients.data for _, message in rows_of(secret, "left", EncryptedTreeRows)]
     ciphertexts = [data[at : at + 128] for data in blocks_sent for at in range(0, len(data), 128)]
     assert len(set(ciphertexts)) == len(ciphertexts) == secret.active.counts.encryptions
 
@@ -202,7 +204,7 @@ class Falling(wiring.Wire):
 
     def send(self, peer: str, frame: bytes) -> None:
         message, _ = decode(frame)
-        if isinstance(message, TreeRows) and (message.tree, message.part) == (1, 1):
+        if isinstance(message, EncryptedTreeRows) and (message.tree, message.part) == (1, 1):
             raise PeerError(peer, "fell", code="peer-gone")
         super().send(peer, frame)
 
@@ -229,7 +231,7 @@ class Liar(wiring.Wire):
 
     def send(self, peer: str, frame: bytes) -> None:
         message, step = decode(frame)
-        if isinstance(message, TreeRows) and message.part == message.parts - 1:
+        if isinstance(message, EncryptedTreeRows) and message.part == message.parts - 1:
             frame = encode(self.change(message), step)
         super().send(peer, frame)
 
@@ -296,16 +298,16 @@ def test_stretches_are_there_when_they_are_told_of(n: int, expected: list[tuple[
         for party in ends
     }
     engine = make_engine("plain")
-    private = engine.generate(0, protection=Protection(), insecure=True)
+    private = engine.generate(0, protection=SecureRandom(), insecure=True)
     values = np.arange(n, dtype=np.int64)[:, None]
     made = list(encrypted(contexts["active"], private, values, Layout((100,), n, 1)))
     assert len(made) == blocks_of(n)
-    arriving = Arriving(contexts["left"], private.public, TreeRows, 3, n)
+    arriving = Arriving(contexts["left"], private.public, EncryptedTreeRows, 3, n)
     stretches, found = arriving.stretches(), []
     sent = total = 0
     for start, stop in expected:
         while sent * 16 < stop:  # no more than the stretch needs
-            contexts["active"].send("left", TreeRows(3, sent, len(made), made[sent]), (3, sent))
+            contexts["active"].send("left", EncryptedTreeRows(3, sent, len(made), made[sent]), (3, sent))
             sent += 1
         found.append(next(stretches))
         sums = arriving.rows.group_sums(np.zeros((stop - start, 1), np.int32), 1, start)

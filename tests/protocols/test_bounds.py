@@ -20,7 +20,14 @@ from labelward.he import engine as make_engine
 from labelward.he.contract import CipherBlock, Layout, PrivateKey
 from labelward.messages.base import Message, RowMask
 from labelward.messages.explain import PathAnswers, PathRequest
-from labelward.messages.tree import LevelSums, PredictAnswers, PredictRequest, TrainingEnd, TreeRows, TreeStart
+from labelward.messages.tree import (
+    EncryptedTreeRows,
+    LevelHistograms,
+    PredictAnswers,
+    PredictRequest,
+    TrainingEnd,
+    TreeStart,
+)
 from labelward.party.context import Context
 from labelward.protocols.tree import gather, predict
 from labelward.protocols.tree.blocks import Arriving
@@ -28,7 +35,7 @@ from labelward.protocols.tree.gather import Asked, receive_sums
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from labelward.protocols.tree.passive import most_trees
 from labelward.protocols.tree.predict import predict_passive
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 from wiring import Setting, make_labels, make_parts
 
 replace = msgspec.structs.replace
@@ -52,14 +59,16 @@ class Fed(Context):
 
 @pytest.fixture
 def private() -> PrivateKey:
-    return make_engine("plain").generate(0, protection=Protection(1), insecure=True)
+    return make_engine("plain").generate(0, protection=SecureRandom(1), insecure=True)
 
 
-def empty_sums(private: PrivateKey, sizes: tuple[int, ...], kind: int, *, nodes: int = 1, part: int = 0) -> LevelSums:
+def empty_sums(
+    private: PrivateKey, sizes: tuple[int, ...], kind: int, *, nodes: int = 1, part: int = 0
+) -> LevelHistograms:
     """Return sums of columns in which no cell holds a row: bitmaps alone, and no ciphertext."""
     block = CipherBlock("plain", private.public.fingerprint, "sums", (1, 0), LAYOUT, 0, b"")
     count = len(sizes)
-    return LevelSums(
+    return LevelHistograms(
         0, 0, part, 3, tuple(range(count)), sizes, block, bytes([kind] * count),
         bytes((count * nodes * max(sizes) + 7) // 8), b"\xff\xff" * count * nodes,
     )  # fmt: skip
@@ -125,7 +134,7 @@ def run_with(monkeypatch: pytest.MonkeyPatch, params: TreeModel, lie: tuple[str,
 def test_all_values_are_no_more_than_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every value is a candidate no number of bins is agreed on, but the number of rows is."""
     wide = lambda m: replace(m, columns=(0,), sizes=(61,), kinds=b"", cells=bytes(8), implied=b"\xff\xff")  # noqa: E731
-    error = run_with(monkeypatch, SecureBoost(trees=1, depth=2, candidates="all"), ("left", LevelSums, wide))
+    error = run_with(monkeypatch, SecureBoost(trees=1, depth=2, candidates="all"), ("left", LevelHistograms, wide))
     assert (error.peer, error.code, error.message, error.value) == ("left", "peer-message", "LevelSums", 61)
 
 
@@ -149,7 +158,7 @@ def test_numbers_that_the_bytes_have_no_room_for(private: PrivateKey, monkeypatc
         pytest.fail("room was made for the rows")
 
     monkeypatch.setattr(type(private.public), "collect", collect)
-    arriving = Arriving(Fed(TreeRows(3, 0, 7, block)), private.public, TreeRows, 3, n)
+    arriving = Arriving(Fed(EncryptedTreeRows(3, 0, 7, block)), private.public, EncryptedTreeRows, 3, n)
     with blamed("active", "peer-message", message="TreeRows", step=(3, 0), about="100000 numbers a row"):
         next(arriving.stretches())
 

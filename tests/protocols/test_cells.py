@@ -15,7 +15,7 @@ from blames import refused_about
 from labelward.errors import Code, CodecError
 from labelward.kernels.binning import missing_code
 from labelward.kernels.histogram import groups, level_sums
-from labelward.messages.tree import DecryptedSums, LevelSums
+from labelward.messages.tree import DecryptedSums, LevelHistograms
 from labelward.protocols.tree.cells import Told
 from labelward.protocols.tree.params import SecureBoost
 from wiring import Run, Setting, make_labels, make_parts
@@ -152,7 +152,7 @@ def shapes(run: Run) -> list[tuple[int, int]]:
     """Return for each message of sums how many cells travel, and how many there are."""
     return [
         (each.message.sums.shape[1], len(each.message.sizes) * len(each.message.implied) // 2 * max(each.message.sizes))
-        for each in run.views["active"].received(LevelSums)
+        for each in run.views["active"].received(LevelHistograms)
     ]
 
 
@@ -190,4 +190,4 @@ def test_empty_cells_do_not_travel() -> None:
     setting = replace(rich_setting(42, "binary", trees=1, depth=4, bins=32), weights=None)
     told = shapes(setting.run())
     assert sum(sent for sent, _ in told) < 0.6 * sum(cells for _, cells in told)
-    assert set(NAMES[1:]) == {each.peer for each in setting.run().views["active"].received(LevelSums)}
+    assert set(NAMES[1:]) == {each.peer for each in setting.run().views["active"].received(LevelHistograms)}

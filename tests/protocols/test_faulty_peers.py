@@ -15,19 +15,19 @@ from blames import blamed
 from labelward.errors import EncryptionError, HandshakeError, LabelwardError, PeerError
 from labelward.he.contract import Layout
 from labelward.messages.base import CipherDigest, Message, RowMask
-from labelward.messages.setup import KeyOffer
+from labelward.messages.handshake import KeyOffer
 from labelward.messages.tree import (
-    ChosenSplits,
-    ForestRows,
-    Level,
-    LevelSums,
+    EncryptedForestRows,
+    EncryptedTreeRows,
+    LevelHistograms,
+    LevelRequest,
     NodeSplit,
     PredictAnswers,
     PredictRequest,
-    SplitRows,
+    SplitMasks,
     TrainingEnd,
-    TreeRows,
     TreeStart,
+    WinningSplits,
 )
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from wiring import Setting, make_labels, make_parts, with_missing
@@ -141,67 +141,79 @@ def fewer_rows(block: Any) -> Any:
 DIGEST = CipherDigest("plain", "rows", (54,), Layout((1,), 54, 1), 54, 54, b"")
 
 PASSIVE = [
-    ("other bins", LevelSums, lambda m: replace(m, sizes=tuple(size - 1 for size in m.sizes))),
-    ("no bins", LevelSums, lambda m: replace(m, sizes=(0,) * len(m.sizes))),
-    ("bins of no column", LevelSums, lambda m: replace(m, sizes=(*m.sizes, 1))),
-    ("more bins than a column may have", LevelSums, lambda m: replace(m, sizes=(1000,) * len(m.sizes))),
-    ("bins that change", LevelSums, lambda m: replace(m, sizes=moved(m.sizes)) if m.depth else m),
-    ("kinds that change", LevelSums, lambda m: replace(m, kinds=bytes([2] * len(m.sizes))) if m.depth else m),
-    ("an unknown kind", LevelSums, lambda m: replace(m, kinds=bytes([9] * len(m.sizes)))),
-    ("kinds of no column", LevelSums, lambda m: replace(m, kinds=bytes(len(m.sizes) + 1))),
-    ("a column twice", LevelSums, lambda m: replace(m, columns=(m.columns[0],) * len(m.columns))),
-    ("an unknown column", LevelSums, lambda m: replace(m, columns=(99, *m.columns[1:]))),
-    ("a part too many", LevelSums, lambda m: replace(m, part=m.part + 1)),
-    ("no part", LevelSums, lambda m: replace(m, parts=0)),
-    ("parts without end", LevelSums, lambda m: replace(m, parts=1 << 40)),
-    ("a digest", LevelSums, lambda m: replace(m, sums=digest(m.sums))),
-    ("other columns", LevelSums, lambda m: fewer_columns(m) if m.depth else m),
-    ("fewer sums", LevelSums, lambda m: replace(m, sums=fewer_sums(m.sums))),
-    ("cells of fewer nodes", LevelSums, lambda m: replace(m, cells=m.cells[:-1])),
-    ("cells of more nodes", LevelSums, lambda m: replace(m, cells=m.cells + b"\0")),
-    ("rows in every cell", LevelSums, lambda m: replace(m, cells=b"\xff" * len(m.cells))),
-    ("rows in no cell", LevelSums, lambda m: replace(m, cells=bytes(len(m.cells)))),
-    ("a full cell for an empty one", LevelSums, lambda m: replace(m, cells=exchanged(m.cells)) if m.depth else m),
-    ("no bins that are left out", LevelSums, lambda m: replace(m, implied=b"")),
-    ("a bin of no column left out", LevelSums, lambda m: replace(m, implied=b"\xfe\xff" * (len(m.implied) // 2))),
-    ("nothing left out", LevelSums, lambda m: replace(m, implied=b"\xff" * len(m.implied))),
-    ("a sum of no row", LevelSums, lambda m: replace(m, sums=turned(m.sums))),
-    ("other numbers", LevelSums, lambda m: replace(m, sums=fewer_numbers(m.sums))),
-    ("another node", SplitRows, lambda m: replace(m, splits=first(m.splits, lambda s: replace(s, node=99)))),
-    ("no node", SplitRows, lambda m: replace(m, splits=())),
-    ("other rows", SplitRows, lambda m: replace(m, splits=first(m.splits, flipped))),
+    ("other bins", LevelHistograms, lambda m: replace(m, sizes=tuple(size - 1 for size in m.sizes))),
+    ("no bins", LevelHistograms, lambda m: replace(m, sizes=(0,) * len(m.sizes))),
+    ("bins of no column", LevelHistograms, lambda m: replace(m, sizes=(*m.sizes, 1))),
+    ("more bins than a column may have", LevelHistograms, lambda m: replace(m, sizes=(1000,) * len(m.sizes))),
+    ("bins that change", LevelHistograms, lambda m: replace(m, sizes=moved(m.sizes)) if m.depth else m),
+    ("kinds that change", LevelHistograms, lambda m: replace(m, kinds=bytes([2] * len(m.sizes))) if m.depth else m),
+    ("an unknown kind", LevelHistograms, lambda m: replace(m, kinds=bytes([9] * len(m.sizes)))),
+    ("kinds of no column", LevelHistograms, lambda m: replace(m, kinds=bytes(len(m.sizes) + 1))),
+    ("a column twice", LevelHistograms, lambda m: replace(m, columns=(m.columns[0],) * len(m.columns))),
+    ("an unknown column", LevelHistograms, lambda m: replace(m, columns=(99, *m.columns[1:]))),
+    ("a part too many", LevelHistograms, lambda m: replace(m, part=m.part + 1)),
+    ("no part", LevelHistograms, lambda m: replace(m, parts=0)),
+    ("parts without end", LevelHistograms, lambda m: replace(m, parts=1 << 40)),
+    ("a digest", LevelHistograms, lambda m: replace(m, sums=digest(m.sums))),
+    ("other columns", LevelHistograms, lambda m: fewer_columns(m) if m.depth else m),
+    ("fewer sums", LevelHistograms, lambda m: replace(m, sums=fewer_sums(m.sums))),
+    ("cells of fewer nodes", LevelHistograms, lambda m: replace(m, cells=m.cells[:-1])),
+    ("cells of more nodes", LevelHistograms, lambda m: replace(m, cells=m.cells + b"\0")),
+    ("rows in every cell", LevelHistograms, lambda m: replace(m, cells=b"\xff" * len(m.cells))),
+    ("rows in no cell", LevelHistograms, lambda m: replace(m, cells=bytes(len(m.cells)))),
+    ("a full cell for an empty one", LevelHistograms, lambda m: replace(m, cells=exchanged(m.cells)) if m.depth else m),
+    ("no bins that are left out", LevelHistograms, lambda m: replace(m, implied=b"")),
+    ("a bin of no column left out", LevelHistograms, lambda m: replace(m, implied=b"\xfe\xff" * (len(m.implied) // 2))),
+    ("nothing left out", LevelHistograms, lambda m: replace(m, implied=b"\xff" * len(m.implied))),
+    ("a sum of no row", LevelHistograms, lambda m: replace(m, sums=turned(m.sums))),
+    ("other numbers", LevelHistograms, lambda m: replace(m, sums=fewer_numbers(m.sums))),
+    ("another node", SplitMasks, lambda m: replace(m, splits=first(m.splits, lambda s: replace(s, node=99)))),
+    ("no node", SplitMasks, lambda m: replace(m, splits=())),
+    ("other rows", SplitMasks, lambda m: replace(m, splits=first(m.splits, flipped))),
     ("sides of other rows", PredictAnswers, lambda m: replace(m, rows=m.rows + 1)),
     ("sides of other splits", PredictAnswers, lambda m: replace(m, records=m.records + 1)),
     ("sides that are cut off", PredictAnswers, lambda m: replace(m, bits=m.bits[:-1]) if m.bits else m),
 ]
 
 ACTIVE = [
-    ("a node that is no leaf", Level, lambda m: replace(m, build=(77,))),
-    ("a split of no leaf", Level, lambda m: replace(m, splits=(NodeSplit(77, RowMask(0, "bits", b"")),))),
-    ("an unknown column", ChosenSplits, lambda m: replace(m, splits=first(m.splits, lambda s: replace(s, column=9)))),
-    ("a negative column", ChosenSplits, lambda m: replace(m, splits=first(m.splits, lambda s: replace(s, column=-1)))),
-    ("an unknown bin", ChosenSplits, lambda m: replace(m, splits=first(m.splits, unknown_bin))),
-    ("an unknown category", ChosenSplits, lambda m: replace(m, splits=first(m.splits, lambda s: categories_of(s, 7)))),
-    ("a negative category", ChosenSplits, lambda m: replace(m, splits=first(m.splits, lambda s: categories_of(s, -1)))),
-    ("categories of numbers", ChosenSplits, lambda m: replace(m, splits=first(m.splits, of_numbers))),
-    ("another record", ChosenSplits, lambda m: replace(m, splits=first(m.splits, lambda s: replace(s, record=5)))),
-    ("a digest of rows", TreeRows, lambda m: replace(m, gradients=digest(m.gradients))),
+    ("a node that is no leaf", LevelRequest, lambda m: replace(m, build=(77,))),
+    ("a split of no leaf", LevelRequest, lambda m: replace(m, splits=(NodeSplit(77, RowMask(0, "bits", b"")),))),
+    ("an unknown column", WinningSplits, lambda m: replace(m, splits=first(m.splits, lambda s: replace(s, column=9)))),
+    ("a negative column", WinningSplits, lambda m: replace(m, splits=first(m.splits, lambda s: replace(s, column=-1)))),
+    ("an unknown bin", WinningSplits, lambda m: replace(m, splits=first(m.splits, unknown_bin))),
+    ("an unknown category", WinningSplits, lambda m: replace(m, splits=first(m.splits, lambda s: categories_of(s, 7)))),
+    (
+        "a negative category",
+        WinningSplits,
+        lambda m: replace(m, splits=first(m.splits, lambda s: categories_of(s, -1))),
+    ),
+    ("categories of numbers", WinningSplits, lambda m: replace(m, splits=first(m.splits, of_numbers))),
+    ("another record", WinningSplits, lambda m: replace(m, splits=first(m.splits, lambda s: replace(s, record=5)))),
+    ("a digest of rows", EncryptedTreeRows, lambda m: replace(m, gradients=digest(m.gradients))),
     ("a digest before its time", TreeStart, lambda m: replace(m, gradients=DIGEST)),
     ("no rows", TreeStart, lambda m: replace(m, rows=RowMask.pack(np.zeros(60, dtype=np.bool_)))),
-    ("fewer blocks than due", TreeRows, lambda m: replace(m, parts=0)),
-    ("more blocks than due", TreeRows, lambda m: replace(m, parts=m.parts + 1)),
-    ("another block than due", TreeRows, lambda m: replace(m, part=m.part + 1)),
-    ("a block of fewer rows", TreeRows, lambda m: replace(m, gradients=fewer_rows(m.gradients))),
-    ("a block of more rows than it has", TreeRows, lambda m: replace(m, gradients=replace(m.gradients, shape=(55,)))),
-    ("a block of sums", TreeRows, lambda m: replace(m, gradients=replace(m.gradients, kind="sums"))),
-    ("a block under another key", TreeRows, lambda m: replace(m, gradients=replace(m.gradients, key=b"0" * 16))),
+    ("fewer blocks than due", EncryptedTreeRows, lambda m: replace(m, parts=0)),
+    ("more blocks than due", EncryptedTreeRows, lambda m: replace(m, parts=m.parts + 1)),
+    ("another block than due", EncryptedTreeRows, lambda m: replace(m, part=m.part + 1)),
+    ("a block of fewer rows", EncryptedTreeRows, lambda m: replace(m, gradients=fewer_rows(m.gradients))),
+    (
+        "a block of more rows than it has",
+        EncryptedTreeRows,
+        lambda m: replace(m, gradients=replace(m.gradients, shape=(55,))),
+    ),
+    ("a block of sums", EncryptedTreeRows, lambda m: replace(m, gradients=replace(m.gradients, kind="sums"))),
+    (
+        "a block under another key",
+        EncryptedTreeRows,
+        lambda m: replace(m, gradients=replace(m.gradients, key=b"0" * 16)),
+    ),
     ("fewer rows", TreeStart, lambda m: replace(m, rows=RowMask.pack(np.arange(60) > 3))),
     ("repeats of other rows", TreeStart, lambda m: replace(m, repeats=b"\1\1")),
     ("rows that are drawn no times", TreeStart, lambda m: replace(m, repeats=bytes(54))),
     ("repeats where rows are drawn once", TreeStart, lambda m: replace(m, repeats=b"\2" * 54)),
-    ("a split below a split", Level, lambda m: replace(m, splits=(*m.splits, *map(below, m.splits)))),
-    ("a side without rows", Level, lambda m: replace(m, splits=first(m.splits, one_sided))),
-    ("a split that parts no rows", ChosenSplits, lambda m: replace(m, splits=first(m.splits, everything))),
+    ("a split below a split", LevelRequest, lambda m: replace(m, splits=(*m.splits, *map(below, m.splits)))),
+    ("a side without rows", LevelRequest, lambda m: replace(m, splits=first(m.splits, one_sided))),
+    ("a split that parts no rows", WinningSplits, lambda m: replace(m, splits=first(m.splits, everything))),
     ("no trees", TreeStart, lambda m: replace(m, together=0)),
     ("another tree", TreeStart, lambda m: replace(m, tree=m.tree + 1)),
     ("a tree before the first", TreeStart, lambda m: replace(m, tree=-1)),
@@ -262,7 +274,7 @@ def test_a_tree_that_was_not_announced_is_refused_at_once(attempt: Any) -> None:
 
 def test_a_split_of_no_leaf_is_named_with_its_step(attempt: Any) -> None:
     nowhere = (NodeSplit(77, RowMask(0, "bits", b"")),)
-    error = attempt("active", Level, lambda m: replace(m, splits=nowhere) if m.depth == 1 else m)
+    error = attempt("active", LevelRequest, lambda m: replace(m, splits=nowhere) if m.depth == 1 else m)
     assert isinstance(error, PeerError)
     assert (error.peer, error.message, error.step) == ("active", "Level", (0, 1))
 
@@ -272,20 +284,25 @@ def test_sums_below_the_agreed_depth_are_refused(monkeypatch: pytest.MonkeyPatch
     parts = {"active": np.zeros((40, 1)), "left": np.arange(40.0)[:, None]}
     setting = Setting(parts, (np.arange(40) > 17).astype(np.int64), SecureBoost(trees=1, depth=1), timeout=10.0)
     deeper = lambda m: replace(m, build=(1, 2)) if m.depth else m  # noqa: E731
-    monkeypatch.setattr(wiring, "Wire", lambda end, nap: Liar(end, "active", Level, deeper))
+    monkeypatch.setattr(wiring, "Wire", lambda end, nap: Liar(end, "active", LevelRequest, deeper))
     with blamed("active", "peer-message", message="Level", step=(0, 1), value=1, about="depth 1"):
         setting.run()
 
 
 FOREST = [
-    ("left", "other rows", SplitRows, lambda m: replace(m, splits=first(m.splits, flipped))),
+    ("left", "other rows", SplitMasks, lambda m: replace(m, splits=first(m.splits, flipped))),
     ("active", "repeats of other rows", TreeStart, lambda m: replace(m, repeats=m.repeats[:-1])),
     ("active", "rows that are drawn no times", TreeStart, lambda m: replace(m, repeats=bytes(len(m.repeats)))),
     ("active", "rows that are drawn without end", TreeStart, lambda m: replace(m, repeats=b"\xff" * len(m.repeats))),
-    ("active", "a digest of gradients", ForestRows, lambda m: replace(m, gradients=digest(m.gradients))),
-    ("active", "gradients of fewer rows", ForestRows, lambda m: replace(m, gradients=replace(m.gradients, shape=(7,)))),
-    ("active", "a block too many", ForestRows, lambda m: replace(m, parts=m.parts + 1)),
-    ("active", "another block", ForestRows, lambda m: replace(m, part=m.part + 1)),
+    ("active", "a digest of gradients", EncryptedForestRows, lambda m: replace(m, gradients=digest(m.gradients))),
+    (
+        "active",
+        "gradients of fewer rows",
+        EncryptedForestRows,
+        lambda m: replace(m, gradients=replace(m.gradients, shape=(7,))),
+    ),
+    ("active", "a block too many", EncryptedForestRows, lambda m: replace(m, parts=m.parts + 1)),
+    ("active", "another block", EncryptedForestRows, lambda m: replace(m, part=m.part + 1)),
     ("active", "gradients of a bag", TreeStart, lambda m: replace(m, rows=RowMask.pack(np.arange(60) > 60))),
 ]
 
@@ -305,9 +322,9 @@ def test_a_party_of_a_forest_is_named(forest_attempt: Any, who: str, kind: type[
 @pytest.mark.parametrize(
     ("who", "kind", "change"),
     [
-        ("left", SplitRows, lambda m: replace(m, splits=first(m.splits, other_total))),
+        ("left", SplitMasks, lambda m: replace(m, splits=first(m.splits, other_total))),
         ("active", TreeStart, lambda m: replace(m, rows=RowMask.pack(np.ones(7, dtype=np.bool_)))),
-        ("active", Level, lambda m: replace(m, splits=first(m.splits, other_total))),
+        ("active", LevelRequest, lambda m: replace(m, splits=first(m.splits, other_total))),
     ],
     ids=["split", "start", "level"],
 )
@@ -320,7 +337,7 @@ def test_masks_over_other_rows_are_refused(attempt: Any, who: str, kind: type[Me
 
 @pytest.mark.parametrize("change", [{"key": b"0" * 16}, {"kind": "rows"}, {"data": b""}], ids=["key", "kind", "data"])
 def test_ciphertexts_that_cannot_be_are_refused(attempt: Any, change: dict[str, Any]) -> None:
-    error = attempt("left", LevelSums, lambda m: replace(m, sums=replace(m.sums, **change)))
+    error = attempt("left", LevelHistograms, lambda m: replace(m, sums=replace(m.sums, **change)))
     assert isinstance(error, PeerError)
     assert (error.peer, error.message) == ("left", "LevelSums")
     assert isinstance(error.__cause__, EncryptionError)

@@ -11,7 +11,7 @@ from lossless import NAMES, as_reference, assert_lossless, assert_same, encrypte
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from labelward.messages.codec import decode
-from labelward.messages.tree import ForestRows, TreeRows, TreeStart
+from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows, TreeStart
 from labelward.protocols.tree.params import FederatedForest
 from wiring import Run, Setting, make_parts, make_targets
 
@@ -169,9 +169,9 @@ def test_labels_are_encrypted_once() -> None:
         run = replace(given, engine="paillier", bits=512).run()
         for party in NAMES[1:]:
             messages = [decode(frame)[0] for frame in run.frames_to(party)]
-            assert [each.gradients.shape for each in messages if isinstance(each, ForestRows)] == [(80,)]
+            assert [each.gradients.shape for each in messages if isinstance(each, EncryptedForestRows)] == [(80,)]
             assert sum(isinstance(each, TreeStart) for each in messages) == 6
-            assert not any(isinstance(each, TreeRows) for each in messages)
+            assert not any(isinstance(each, EncryptedTreeRows) for each in messages)
         one_tree = replace(given, engine="paillier", bits=512).run(params=replace(given.params, trees=1))
         assert run.active.counts.encryptions == one_tree.active.counts.encryptions
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from labelward.attacks.visible import visible_leaves
-from labelward.messages.tree import DecryptedSums, Level, LevelSums, OwnSplit, TreeStart
+from labelward.attacks.instance_spaces import observed_leaves
+from labelward.messages.tree import DecryptedSums, LevelHistograms, LevelRequest, OwnSplit, TreeStart
 from labelward.party.view import View
 from labelward.protocols.tree.predict import walk
 from labelward.protocols.tree.share import ModelShare
@@ -29,15 +29,15 @@ def test_views_tell_what_they_told() -> None:
     assert start.rows.unpack(24).all()
     assert start.gradients is not None  # which travel in messages of their own now
     assert (start.gradients.kind, start.gradients.shape) == ("rows", (24,))
-    assert next(view.received(Level)).message.build == (0,)
+    assert next(view.received(LevelRequest)).message.build == (0,)
     assert {own.column for own in view.observed(OwnSplit)} <= {"left0", "left1"}
 
 
 def test_attacks_and_reports_read_them() -> None:
-    leaves = visible_leaves(View.load(STORED / "left"))
+    leaves = observed_leaves(View.load(STORED / "left"))
     assert leaves.shape == (1, 24)
     assert len(np.unique(leaves)) > 1
-    sums = next(View.load(STORED / "active").received(LevelSums)).message
+    sums = next(View.load(STORED / "active").received(LevelHistograms)).message
     assert (sums.cells, sums.implied, sums.sums.shape) == (b"", b"", (2, 4))
     assert next(View.load(STORED / "active").observed(DecryptedSums)).sums.unpack().shape[:2] == (2, 4)
 

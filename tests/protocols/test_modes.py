@@ -10,7 +10,7 @@ import pytest
 from lossless import NAMES, assert_lossless, assert_same, encrypted, rich_setting
 
 from labelward.errors import JobError
-from labelward.messages.tree import ChosenSplits, Level, LevelSums, OwnSplit, TreeStart
+from labelward.messages.tree import LevelHistograms, LevelRequest, OwnSplit, TreeStart, WinningSplits
 from labelward.protocols.tree.params import SecureBoost
 from refusals import refused
 from wiring import Run, Setting, make_labels, make_parts
@@ -59,12 +59,12 @@ def test_in_its_turn_a_party_sees_only_rows_of_its_own_splits() -> None:
     for position, party in enumerate(NAMES):
         view = run.views[party]
         if position == 0:
-            assert {each.peer for each in view.received(LevelSums)} == {"left", "right"}
+            assert {each.peer for each in view.received(LevelHistograms)} == {"left", "right"}
             continue
         trees = [each.message.tree for each in view.received(TreeStart)]
         assert trees == list(range(2))
-        assert all(each.message.splits == () for each in view.received(Level))
-        chosen = sum(len(each.message.splits) for each in view.received(ChosenSplits))
+        assert all(each.message.splits == () for each in view.received(LevelRequest))
+        chosen = sum(len(each.message.splits) for each in view.received(WinningSplits))
         assert chosen == len(list(view.observed(OwnSplit))) == run.active.share.records_of(party)
 
 
@@ -99,12 +99,12 @@ def test_passive_parties_see_nothing_below_their_layers() -> None:
     below = 0
     for party in NAMES[1:]:
         view = run.views[party]
-        for each in view.received(Level):
+        for each in view.received(LevelRequest):
             assert all(depth_of(node) < 2 for node in each.message.build)
             assert all(depth_of(split.node) < 1 for split in each.message.splits)
             assert each.message.depth <= 2
         assert all(depth_of(own.node) < 2 for own in view.observed(OwnSplit))
-        assert {each.message.depth for each in view.received(Level) if each.message.build} == {0, 1}
+        assert {each.message.depth for each in view.received(LevelRequest) if each.message.build} == {0, 1}
     for tree in run.active.share.trees:
         below += sum(depth_of(node) >= 2 for node in tree.nodes)
     assert below > 2

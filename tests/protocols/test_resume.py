@@ -18,11 +18,11 @@ from labelward.defenses import leakage_meter
 from labelward.defenses.grafting import Grafting
 from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.label_dp import LpMst, RandomizedLabels
-from labelward.defenses.leakage_meter import LeakageBudget, LeakageMeter, Measure
+from labelward.defenses.leakage_meter import LeakageBudget, LeakageMeter, MonitorConfig
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import InputError, LabelwardError, OutputError, PolicyError
 from labelward.party.checkpoint import Checkpoints
-from labelward.party.policy import Policy, Targets
+from labelward.policy.base import Policy, TrainingTargets
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from refusals import refused
 from wiring import Setting, make_parts, make_targets
@@ -54,12 +54,12 @@ def setting(params: TreeModel, classes: int = 2, *, watched: bool = False, seed:
 
 
 def meter(given: Setting) -> LeakageMeter:
-    return LeakageMeter(given.labels.astype(np.int64), Measure.of({"kind": given.params.kind}, 2, given.seed))
+    return LeakageMeter(given.labels.astype(np.int64), MonitorConfig.of({"kind": given.params.kind}, 2, given.seed))
 
 
 def budget(given: Setting) -> LeakageBudget:
     labels = given.labels.astype(np.int64)
-    return LeakageBudget(labels, Measure.of({"kind": given.params.kind}, 2, given.seed), budget=0.6)
+    return LeakageBudget(labels, MonitorConfig.of({"kind": given.params.kind}, 2, given.seed), budget=0.6)
 
 
 def cases() -> dict[str, tuple[Setting, Policies]]:
@@ -317,7 +317,7 @@ class Noisy(Policy):
     def __init__(self, drawn: list[bytes]) -> None:
         self.drawn = drawn
 
-    def before_targets(self, targets: Targets) -> Targets:
+    def before_targets(self, targets: TrainingTargets) -> TrainingTargets:
         flips = np.frombuffer(targets.protection.bytes(len(targets.values)), np.uint8) % 4 == 0
         values = np.where(flips, 1.0 - targets.values, targets.values)
         self.drawn.append(values.tobytes())

@@ -111,7 +111,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from labelward.party.context import Context
-from labelward.party.local import run_parties
+from labelward.party.in_process import run_parties
 from labelward.party.transcript import Header, Transcript
 from labelward.protocols.tree.predict import predict_active, predict_passive
 from labelward.protocols.tree.share import ModelShare

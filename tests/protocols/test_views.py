@@ -16,7 +16,7 @@ from searching import floats_of, occurrences, patterns, windows
 
 from labelward.messages.base import Message, RowMask
 from labelward.messages.codec import decode, schema
-from labelward.messages.tree import Level, LevelSums, OwnSplit, TreeStart
+from labelward.messages.tree import LevelHistograms, LevelRequest, OwnSplit, TreeStart
 from labelward.party.view import View
 from labelward.protocols.tree.share import EVERYTHING
 from wiring import Run, Setting
@@ -196,7 +196,7 @@ def test_row_masks_say_how_columns_split_and_nothing_else(secret: Run, kind: str
             rows_of = {0: samples[tree]}
             for node, left in by_column.items():
                 rows_of[2 * node + 1], rows_of[2 * node + 2] = rows_of[node] & left, rows_of[node] & ~left
-            for each in view.received(Level):
+            for each in view.received(LevelRequest):
                 if each.message.tree == tree:
                     for split in each.message.splits:
                         rows = rows_of[split.node]
@@ -217,7 +217,7 @@ def test_of_two_siblings_the_smaller_is_summed(secret: Run, kind: str) -> None:
             for node, left in by_column.items():
                 rows_of[2 * node + 1], rows_of[2 * node + 2] = rows_of[node] & left, rows_of[node] & ~left
                 size |= {child: int(rows_of[child].sum()) for child in (2 * node + 1, 2 * node + 2)}
-            for each in view.received(Level):
+            for each in view.received(LevelRequest):
                 if each.message.tree == tree and each.message.depth:
                     for node in each.message.build:
                         sibling = node + 1 if node % 2 else node - 1
@@ -257,7 +257,7 @@ def test_what_tells_of_columns_to_the_active_party(secret: Run, kind: str) -> No
         assert not any(text.encode() in frame for text in texts for frame in frames)
         numbers = np.array([t for t in secret.shares[party].own.thresholds if t != EVERYTHING])
         assert occurrences(floats_of(numbers), windows(frames)) == 0
-    for each in secret.views["active"].received(LevelSums):
+    for each in secret.views["active"].received(LevelHistograms):
         assert set(each.message.kinds) <= {0, 1}
         assert max(each.message.sizes) <= 8
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from labelward.evaluate.results import (
+from labelward.runs.schema import (
     AttackAccount,
     Cost,
     EngineInfo,
     KeyInfo,
     ResultRow,
     RunDetails,
-    Seen,
+    VisibilityCounts,
     WireFlow,
     append_row,
     write_run,
@@ -153,7 +153,7 @@ def make_run(**changes: Any) -> RunDetails:
             kernel="gmpy2 2.2.1 (GMP 6.3.0)",
         ),
         "seen": {
-            "active": Seen(
+            "active": VisibilityCounts(
                 role="active", rows=455, columns=15, trees=5, nodes=131, leaves=68, own_splits=37, decrypted_sums=23_040
             ),
             "telco": _passive(9, 17, 0.412),
@@ -172,8 +172,8 @@ def make_run(**changes: Any) -> RunDetails:
     return RunDetails(**values | changes)
 
 
-def _passive(columns: int, own: int, information: float) -> Seen:
-    return Seen(
+def _passive(columns: int, own: int, information: float) -> VisibilityCounts:
+    return VisibilityCounts(
         role="passive",
         rows=455,
         columns=columns,

@@ -7,9 +7,9 @@ from pathlib import Path
 from stored_audit import make_row, make_run, write_audit
 
 from labelward.evaluate.costs.expected import Estimate
-from labelward.evaluate.results import write_run
-from labelward.report.expected import expected_tables
+from labelward.report.expected import estimate_tables
 from labelward.report.page import write_report
+from labelward.runs.schema import write_run
 
 PHASES = {"active": {"encrypt": 2.0, "other": 0.5}, "telco": {"seal": 0.0, "aggregate": 1.0}, "bank": {"seal": 0.2}}
 
@@ -30,7 +30,7 @@ def make_estimate(seconds: float = 10.0) -> Estimate:
 
 def test_each_figure_stands_beside_its_estimate() -> None:
     runs = {"no defense": (make_run(estimate=make_estimate(), phases={"active": {"encrypt": 3.0, "wait": 9.0}}),)}
-    (table,) = expected_tables(runs, [make_row()])
+    (table,) = estimate_tables(runs, [make_row()])
     rows = {what: figures for what, *figures in table.rows}
     assert rows["whole training"] == ["10.0 s", "11.8 s", "1.18"]
     assert rows["active: encrypt"] == ["2.00 s", "3.00 s", "1.50"]
@@ -51,7 +51,7 @@ def test_means_are_over_the_seeds_that_were_estimated() -> None:
         ),
         "id-lmid": (make_run(seed=1),),
     }
-    (table,) = expected_tables(runs, [make_row(seed=seed) for seed in (1, 2, 3)])
+    (table,) = estimate_tables(runs, [make_row(seed=seed) for seed in (1, 2, 3)])
     assert table.rows[0] == ("whole training", "6.00 s", "9.00 s", "1.50")
 
 

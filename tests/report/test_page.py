@@ -14,8 +14,8 @@ import pytest
 from stored_audit import JOB, LOCAL, make_leakage, make_row, make_run, write_audit
 
 from labelward.errors import Code, DependencyError, FileFormatError
-from labelward.evaluate.results import RESULTS_FILE, EngineInfo, append_row, run_folder, write_run
 from labelward.report.page import write_report
+from labelward.runs.schema import RESULTS_FILE, EngineInfo, append_row, run_folder, write_run
 from refusals import refused
 
 VOID = {"meta", "br", "hr", "img", "link", "input", "use", "path"}

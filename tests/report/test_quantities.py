@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from stored_audit import JOB, lmid, make_row, make_run
 
-from labelward.evaluate.results import ResultRow, append_row, write_run
-from labelward.report.metrics import figure, metric, spread_text
+from labelward.report.metrics import figure, metric_text, spread_text
+from labelward.report.narrative import headline, reading_hint
 from labelward.report.page import write_report
-from labelward.report.sentences import headline, reading_hint
 from labelward.report.summary import Spread, summary_table
+from labelward.runs.schema import ResultRow, append_row, write_run
 
 Chain = tuple[dict[str, Any], ...]
 
@@ -123,7 +123,7 @@ def test_figures_have_digits_that_mean_something(name: str, value: float, spread
 
 def test_which_way_is_better() -> None:
     known = ("auc", "accuracy", "f1", "logloss", "rmse", "mae", "r2", "deviance")
-    smaller = {name for name in known if not metric(name).larger}
+    smaller = {name for name in known if not metric_text(name).larger}
     assert smaller == {"logloss", "rmse", "mae", "deviance"}
     assert reading_hint("v_measure", quantities=True).endswith("1, that they are the bins of the labels.")
 

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 from stored_audit import LOCAL, lmid, make_leakage, make_row
 
-from labelward.evaluate.results import ResultRow
-from labelward.report.sentences import (
+from labelward.report.narrative import (
     UNDEFENDED,
     budget_notice,
     headline,
@@ -18,6 +17,7 @@ from labelward.report.sentences import (
     unfinished_warning,
 )
 from labelward.report.summary import summary_table
+from labelward.runs.schema import ResultRow
 
 Chain = tuple[dict[str, Any], ...]
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from stored_audit import LOCAL, lmid, make_leakage, make_row, write_audit
 
-from labelward.evaluate.results import Cost, read_rows
-from labelward.report.numbers import count, data_size, decimals, duration, points
+from labelward.report.formatting import count, data_size, decimals, duration, percentage_points
 from labelward.report.summary import Spread, summary_table
+from labelward.runs.schema import Cost, read_rows
 
 # clustering on the reference splits of breast cancer: .554 ± .084 in the reference table
 REFERENCE = (0.634, 0.614, 0.577, 0.521, 0.424)
@@ -100,8 +100,8 @@ def test_without_attacks_utility_and_cost_remain() -> None:
         (duration(11.84, 0.216), "11.8 ± 0.2 s"),
         (duration(125), "2 min 5 s"),
         (duration(3725), "1 h 2 min"),
-        (points(0.003), "0.3 points"),
-        (points(0.01), "1.0 point"),
+        (percentage_points(0.003), "0.3 points"),
+        (percentage_points(0.01), "1.0 point"),
     ],
 )
 def test_numbers_as_people_read_them(text: Any, expected: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 from loopback import Log, credentials, kill, network, networks, together
 
 from blames import blamed, refused_about
-from labelward.errors import Code, InputError, PeerDisagrees, PeerError, PeerRestarted
+from labelward.errors import Code, InputError, PeerDisagreementError, PeerError, PeerRestartedError
 from labelward.transport.base import Failure, Transport
 from labelward.transport.grpc import Network, attempt, records, serve_relay
 from refusals import refused
@@ -118,7 +118,7 @@ def test_many_restarts_in_a_row(run: Run) -> None:
         for other in set(THREE) - {party}:
             end = ends[other]
             assert end is not None
-            with refused(PeerRestarted, "peer-restarted"):
+            with refused(PeerRestartedError, "peer-restarted"):
                 end.receive(30.0)
     ends = run.attempt()
     assert None not in ends.values()
@@ -131,11 +131,11 @@ def test_a_passive_party_killed_before_its_share_was_saved(run: Run) -> None:
     run.restart("shop")
     again = background(lambda: run.made["shop"].attempt())
     eventually(lambda: waiting["bank"])
-    assert isinstance(waiting["bank"][0], PeerRestarted)
+    assert isinstance(waiting["bank"][0], PeerRestartedError)
     assert "shop" in str(waiting["bank"][0])
     more = background(lambda: run.made["bank"].attempt())
     eventually(lambda: waiting["telco"])
-    assert isinstance(waiting["telco"][0], PeerRestarted)
+    assert isinstance(waiting["telco"][0], PeerRestartedError)
     assert run.made["telco"].attempt() is not None
     eventually(lambda: again and more)
     assert again == more == [None]
@@ -180,7 +180,7 @@ def test_the_active_party_killed_before_it_marked_the_run(run: Run) -> None:
     again = background(lambda: run.made["bank"].attempt())
     for ended in waiting:
         eventually(lambda ended=ended: ended)  # type: ignore[misc]
-        assert isinstance(ended[0], PeerRestarted)
+        assert isinstance(ended[0], PeerRestartedError)
     both = [background(lambda party=party: run.made[party].attempt(finished=True)) for party in ("telco", "shop")]  # type: ignore[misc]
     eventually(lambda: again and all(both))
     assert again == [None]
@@ -208,7 +208,7 @@ def test_what_a_peer_says_of_a_failure_is_read(said: list[str], code: Code) -> N
     raw = b"\x01" + msgspec.msgpack.encode(["Failed", b"", "shop", "failed: for a reason", *said])
     item = records.read(raw)
     assert isinstance(item, records.Failed)
-    with blamed("shop", code, kind=PeerDisagrees if code == "disagreement" else PeerError):
+    with blamed("shop", code, kind=PeerDisagreementError if code == "disagreement" else PeerError):
         raise attempt.said(item)
 
 
@@ -219,7 +219,7 @@ def test_after_an_interruption_a_failure_tells_nobody(run: Run) -> None:
     for party in ("bank", "telco"):
         end = ends[party]
         assert end is not None
-        with refused(PeerRestarted, "peer-restarted"):
+        with refused(PeerRestartedError, "peer-restarted"):
             end.receive(30.0)
         end.fail(Failure("peer-restarted", "PeerRestarted"))
         end.close()
@@ -353,7 +353,7 @@ def test_a_process_killed_with_sigkill_comes_back(tmp_path: Path) -> None:
             running["telco"].kill()
             running["telco"].wait()
             running["telco"] = start("telco")
-            with blamed("telco", "peer-restarted", kind=PeerRestarted):
+            with blamed("telco", "peer-restarted", kind=PeerRestartedError):
                 drain(end)
         got = [end.receive(60.0) for _ in range(100)]
         for party in running:

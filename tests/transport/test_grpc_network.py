@@ -8,7 +8,7 @@ import pytest
 from loopback import RUN, kill, network, networks, together
 
 from blames import blamed
-from labelward.errors import PeerRestarted
+from labelward.errors import PeerRestartedError
 from labelward.transport.base import Transport
 from labelward.transport.grpc import Network, envelope
 from labelward.transport.grpc.agreement import INCARNATION, VERSION
@@ -93,7 +93,7 @@ def test_a_passive_party_that_comes_back_interrupts_the_attempt(party: str) -> N
         kill(made[party])
         made[party] = network(party, THREE, port)
         for other in set(THREE) - {party}:
-            with refused(PeerRestarted, "peer-restarted"):
+            with refused(PeerRestartedError, "peer-restarted"):
                 ends[other].receive(30.0)
             ends[other].close()
         again = attempts(made)
@@ -109,7 +109,7 @@ def test_the_active_party_that_comes_back_begins_anew() -> None:
         kill(made["bank"])
         made["bank"] = network("bank", THREE, port)
         for other in ("telco", "shop"):
-            with blamed("bank", "peer-restarted", kind=PeerRestarted):
+            with blamed("bank", "peer-restarted", kind=PeerRestartedError):
                 ends[other].receive(30.0)
         again = attempts(made)
         again["bank"].send("shop", b"again")

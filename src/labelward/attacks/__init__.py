@@ -3,7 +3,7 @@
 A new one is one module and one line here.
 """
 
-from labelward.attacks.contract import Attack
+from labelward.attacks.base import Attack
 from labelward.registry import Registry
 
 __all__ = ["ATTACKS"]

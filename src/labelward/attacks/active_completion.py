@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from labelward.attacks.contract import Aux, Guess, Own
-from labelward.attacks.nets.gradients import was_trained
+from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.nets.view_gradients import has_gradients
 from labelward.attacks.passive_completion import Completion
 from labelward.errors import DataError, JobError
 from labelward.party.view import View
@@ -77,10 +77,12 @@ class ActiveCompletion(Completion):
         if not isinstance(self.honest, bool):
             raise JobError(f"honest must be true or false but is {self.honest!r}", code="type", value=self.honest)
 
-    def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
+    def __call__(
+        self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
+    ) -> LabelGuess:
         """Return a class for every training row; as passive completion, and :class:`DataError` for an honest party."""
         active = any(each.get("stage") == "behavior" for each in view.applied())
-        if was_trained(view) and not active and not self.honest:
+        if has_gradients(view) and not active and not self.honest:
             raise DataError(
                 f"{self.kind} reads the view of a party that trained with the malicious optimizer, but party "
                 f"{view.party!r} behaved honestly; passive-completion reads this view, and so does honest = true",

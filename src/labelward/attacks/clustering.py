@@ -12,11 +12,20 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.attacks.contract import Attack, Aux, Guess, Own
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.errors import DataError, InputError
 from labelward.party.view import View
 
-__all__ = ["Clustering", "checked_classes", "checked_rows", "clusters", "kmeans", "kmeans_seed", "points", "same_rows"]
+__all__ = [
+    "Clustering",
+    "cluster_features",
+    "cluster_points",
+    "kmeans",
+    "kmeans_seed",
+    "validate_classes",
+    "validate_features",
+    "validate_rows",
+]
 
 _DENSE_BYTES = 256 * 2**20  # a larger matrix of features and indicators is kept sparse
 
@@ -33,20 +42,22 @@ class Clustering(Attack):
 
     kind: ClassVar[str] = "clustering"
 
-    def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
+    def __call__(
+        self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
+    ) -> LabelGuess:
         """Return a cluster for every training row.
 
         Raises:
             DataError: ``own`` does not hold the view's rows, or has no column, or an infinite value.
             InputError: fewer classes than one, or more than rows.
         """
-        checked_rows(view, own, aux)
-        return Guess(values=clusters(own.numbers(), aux.classes, kmeans_seed(rng)))
+        validate_features(view, own, aux)
+        return LabelGuess(values=cluster_features(own.numbers(), aux.classes, kmeans_seed(rng)))
 
 
-def checked_rows(view: View, own: Own, aux: Aux) -> None:
+def validate_features(view: View, own: AttackerData, aux: AuxiliaryKnowledge) -> None:
     """Refuse features that are not the view's rows or cannot be clustered; raises as :class:`Clustering`."""
-    same_rows(view, own)
+    validate_rows(view, own)
     if own.features.shape[1] == 0:
         raise DataError(f"party {view.party!r} holds no column to cluster", code="columns", value=view.party)
     bad = np.argwhere(np.isinf(own.features))
@@ -58,10 +69,10 @@ def checked_rows(view: View, own: Own, aux: Aux) -> None:
             code="values",
             value=float(value),
         )
-    checked_classes(view, aux)
+    validate_classes(view, aux)
 
 
-def same_rows(view: View, own: Own) -> None:
+def validate_rows(view: View, own: AttackerData) -> None:
     """Refuse features that are not the view's rows."""
     if len(own.features) != view.rows:
         raise DataError(
@@ -71,7 +82,7 @@ def same_rows(view: View, own: Own) -> None:
         )
 
 
-def checked_classes(view: View, aux: Aux) -> None:
+def validate_classes(view: View, aux: AuxiliaryKnowledge) -> None:
     """Refuse fewer classes than one, and more than rows."""
     if not 1 <= aux.classes <= view.rows:
         raise InputError(
@@ -82,14 +93,14 @@ def checked_classes(view: View, aux: Aux) -> None:
 
 
 def kmeans_seed(rng: np.random.Generator) -> int:
-    """Draw the seed of :func:`clusters`.
+    """Draw the seed of :func:`cluster_features`.
 
     Attacks that extend CL draw it first, so that without a view they give CL's clusters.
     """
     return int(rng.integers(2**31))
 
 
-def clusters(
+def cluster_features(
     features: NDArray[np.float64],
     classes: int,
     seed: int,
@@ -99,12 +110,14 @@ def clusters(
 ) -> NDArray[np.int64]:
     """Return int64 [rows]: k-means clusters of [min-max scaled features, alpha × indicators of the communities].
 
-    K-means as :func:`kmeans` does it, of :func:`points`.
+    K-means as :func:`kmeans` does it, of :func:`cluster_points`.
     """
-    return kmeans(points(features, community, alpha), classes, seed)
+    return kmeans(cluster_points(features, community, alpha), classes, seed)
 
 
-def points(features: NDArray[np.float64], community: NDArray[np.int32] | None = None, alpha: float = 0.0) -> Any:
+def cluster_points(
+    features: NDArray[np.float64], community: NDArray[np.int32] | None = None, alpha: float = 0.0
+) -> Any:
     """Return new points, one a row: [min-max scaled features, alpha × indicators of the communities].
 
     A constant column counts as 0; so does a single community, which tells nothing. With so many communities that the

@@ -9,14 +9,20 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.attacks.clustering import checked_rows, clusters, kmeans_seed
-from labelward.attacks.contract import Attack, Aux, Guess, Own
-from labelward.attacks.refine import TreeWeights, attribute_leaves, cell_weights, cluster_count, leaf_factors
-from labelward.attacks.visible import visible_leaves
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.clustering import cluster_features, kmeans_seed, validate_features
+from labelward.attacks.id2graph_variants import (
+    TreeWeights,
+    attribute_leaves,
+    cell_weights,
+    cluster_count,
+    leaf_factors,
+)
+from labelward.attacks.instance_spaces import observed_leaves
 from labelward.errors import JobError, number_code, unknown_name
-from labelward.kernels.communities import communities, discount, trees_of_a_round, weighted
-from labelward.kernels.louvain import Partition, louvain
-from labelward.kernels.signatures import Signatures, merge
+from labelward.kernels.communities import communities, tree_weight_decay, trees_per_round, weighted_trees
+from labelward.kernels.leaf_signatures import Signatures, merge_identical_rows
+from labelward.kernels.louvain import Communities, louvain
 from labelward.party.view import View
 
 __all__ = ["Clusters", "ID2Graph", "chunked"]
@@ -35,7 +41,7 @@ class ID2Graph(Attack):
        classes.
 
     Setting: a curious passive party that follows the protocol; it reads the instance spaces that it was told
-        and those of its own splits. Auxiliary knowledge: the number of classes, unless ``clusters`` does
+        and those of its own splits. Auxiliary knowledge: the number of classes, unless ``cluster_features`` does
         without. On a view without trees, or with a single community, the guess is that of
         :class:`~labelward.attacks.clustering.Clustering` with the same generator (and number of clusters).
 
@@ -46,7 +52,7 @@ class ID2Graph(Attack):
     neighbor form one community. In the chunked form the inter-chunk edge joins the last row of a chunk with
     the first of the next, as the text says (Algorithm 3 prints a self-loop).
 
-    ``tree_weights``, ``attributes`` and ``clusters`` are what its conclusion leaves to future work; whether they help
+    ``tree_weights``, ``attributes`` and ``cluster_features`` are what its conclusion leaves to future work; whether they help
     is for ``labelward study options`` to say. By default none is used.
 
     Attributes:
@@ -114,7 +120,9 @@ class ID2Graph(Attack):
                     value=value,
                 )
 
-    def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
+    def __call__(
+        self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
+    ) -> LabelGuess:
         """Return a cluster for every training row; notes give the visible trees, the communities and their modularity.
 
         Raises:
@@ -122,13 +130,13 @@ class ID2Graph(Attack):
             FileFormatError: records of the view contradict each other.
             InputError: fewer classes than one, or more than rows.
         """
-        checked_rows(view, own, aux)
+        validate_features(view, own, aux)
         seed = kmeans_seed(rng)
-        leaves = visible_leaves(view, own)
+        leaves = observed_leaves(view, own)
         notes = {"trees": float(len(leaves))}
-        together = trees_of_a_round(view.parameter("model.multi_strategy"), aux.classes)
-        eta = discount(str(view.parameter("model.kind", ""))) if self.eta is None else self.eta
-        leaves, weights = weighted(leaves, eta, together)
+        together = trees_per_round(view.parameter("model.multi_strategy"), aux.classes)
+        eta = tree_weight_decay(str(view.parameter("model.kind", ""))) if self.eta is None else self.eta
+        leaves, weights = weighted_trees(leaves, eta, together)
         if self.chunk is not None:
             leaves, weights = chunked(leaves, weights, self.chunk, self.inter_chunk_weight)
         signatures, found = self._communities(leaves, weights, own, rng)
@@ -137,20 +145,20 @@ class ID2Graph(Attack):
         if self.clusters != "classes":
             count = cluster_count(self.clusters, features, community, self.alpha, seed)
             notes["clusters"] = float(count)
-        values = clusters(features, count, seed, community=community, alpha=self.alpha)
-        return Guess(values=values, notes=notes)
+        values = cluster_features(features, count, seed, community=community, alpha=self.alpha)
+        return LabelGuess(values=values, notes=notes)
 
     def _communities(
-        self, leaves: NDArray[np.int32], weights: NDArray[np.float64], own: Own, rng: np.random.Generator
-    ) -> tuple[Signatures, Partition]:
+        self, leaves: NDArray[np.int32], weights: NDArray[np.float64], own: AttackerData, rng: np.random.Generator
+    ) -> tuple[Signatures, Communities]:
         """Return merged rows and their communities, with the cells of own columns as a last tree where these count."""
         if not len(leaves) or (self.tree_weights == "discount" and not self.attributes):
             return communities(leaves, weights, rng=rng, starts=self.starts)
-        signatures = merge(leaves)
+        signatures = merge_identical_rows(leaves)
         by_leaf = weights[:, None] * leaf_factors(self.tree_weights, leaves, signatures, weights, rng)
         if self.attributes:
             cells = attribute_leaves(leaves, own.numbers(), kmeans_seed(rng))
-            signatures = merge(np.vstack([leaves, cells]))
+            signatures = merge_identical_rows(np.vstack([leaves, cells]))
             last = cell_weights(signatures, by_leaf, self.attributes)
             by_leaf = np.pad(by_leaf, ((0, 0), (0, len(last) - by_leaf.shape[1])), constant_values=1.0)
             by_leaf = np.vstack([by_leaf, last])

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from labelward.attacks.clustering import checked_classes, kmeans, kmeans_seed, same_rows
-from labelward.attacks.contract import Attack, Aux, Guess, Own
-from labelward.attacks.visible import visible_leaves
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.clustering import kmeans, kmeans_seed, validate_classes, validate_rows
+from labelward.attacks.instance_spaces import observed_leaves
 from labelward.errors import JobError, number_code
-from labelward.kernels.signatures import merge
-from labelward.kernels.spectral import embed
+from labelward.kernels.leaf_signatures import merge_identical_rows
+from labelward.kernels.spectral import spectral_embedding
 from labelward.party.view import View
 
 __all__ = ["InstanceClustering"]
@@ -60,7 +60,9 @@ class InstanceClustering(Attack):
                 value=known,
             )
 
-    def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
+    def __call__(
+        self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
+    ) -> LabelGuess:
         """Return a cluster for every training row; notes give visible trees, groups of rows, and connected parts.
 
         Raises:
@@ -68,15 +70,15 @@ class InstanceClustering(Attack):
             FileFormatError: records of the view contradict each other.
             InputError: fewer classes than one, or more than rows.
         """
-        same_rows(view, own)
-        checked_classes(view, aux)
+        validate_rows(view, own)
+        validate_classes(view, aux)
         seed = kmeans_seed(rng)
-        leaves = visible_leaves(view, own)
-        signatures = merge(leaves)
+        leaves = observed_leaves(view, own)
+        signatures = merge_identical_rows(leaves)
         groups = len(signatures.size)
-        embedding = embed(signatures, aux.classes, rng=rng)
+        embedding = spectral_embedding(signatures, aux.classes, rng=rng)
         values = np.arange(groups)
         if groups > aux.classes:
             values = kmeans(embedding.points, aux.classes, seed, weights=signatures.size.astype(np.float64))
         notes = {"trees": float(len(leaves)), "groups": float(groups), "parts": float(embedding.parts)}
-        return Guess(values=values[signatures.group], notes=notes, known_per_cluster=self.known_per_cluster)
+        return LabelGuess(values=values[signatures.group], notes=notes, known_per_cluster=self.known_per_cluster)

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.attacks.clustering import checked_classes, same_rows
-from labelward.attacks.contract import Attack, Aux, Guess, Own
-from labelward.attacks.direct import Direct
-from labelward.attacks.nets.gradients import refuse_active, was_trained
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.clustering import validate_classes, validate_rows
+from labelward.attacks.gradient_sign import GradientSign
+from labelward.attacks.nets.view_gradients import has_gradients, require_passive_view
 from labelward.errors import DataError, JobError, number_code, unknown_name
 from labelward.party.view import View
 
 if TYPE_CHECKING:
     from labelward.attacks.nets._torch import nn
-    from labelward.attacks.nets.completion import Completed
+    from labelward.attacks.nets.completion import CompletedModel
 
 __all__ = ["Completion", "Mix", "PassiveCompletion", "Source"]
 
@@ -92,9 +92,11 @@ class Completion(Attack):
         """See :meth:`Attack.check_model`; labels can be read from gradients where the direct attack can."""
         super().check_model(model)
         if self.labels == "direct":
-            Direct().check_model(model)
+            GradientSign().check_model(model)
 
-    def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
+    def __call__(
+        self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
+    ) -> LabelGuess:
         """Return a class for every training row, known ones as they are, and for the rows outside.
 
         On a view without gradients the bottom model that nothing has trained is completed.
@@ -106,10 +108,10 @@ class Completion(Attack):
             FileFormatError: records of the view contradict each other.
             InputError: fewer classes than one, or more than rows.
         """
-        refuse_active(view, self.kind)
-        same_rows(view, own)
-        checked_classes(view, aux)
-        bottom = own.bottom if was_trained(view) else own.untrained
+        require_passive_view(view, self.kind)
+        validate_rows(view, own)
+        validate_classes(view, aux)
+        bottom = own.bottom if has_gradients(view) else own.untrained
         if bottom is None:
             raise DataError(
                 f"{self.kind} completes the bottom model of party {view.party!r}, and none is at hand",
@@ -120,35 +122,35 @@ class Completion(Attack):
         made = self.learned(bottom(), own, own.features, known, aux.classes, rng=rng)
         scores = made.probabilities(own.features)
         scores[aux.known_rows] = np.eye(aux.classes)[aux.known_labels]
-        guess = Guess(values=scores.argmax(axis=1), kind="labels", scores=scores, notes={"loss": made.loss})
+        guess = LabelGuess(values=scores.argmax(axis=1), kind="labels", scores=scores, notes={"loss": made.loss})
         if own.outside is None or not len(own.outside):
             return guess
         outside = made.probabilities(own.outside)
-        return replace(guess, outside=Guess(values=outside.argmax(axis=1), kind="labels", scores=outside))
+        return replace(guess, outside=LabelGuess(values=outside.argmax(axis=1), kind="labels", scores=outside))
 
     def learned(
         self,
         bottom: nn.Module,
-        own: Own,
+        own: AttackerData,
         rows: NDArray[Any],
         known: Known,
         classes: int,
         *,
         rng: np.random.Generator,
-    ) -> Completed:
+    ) -> CompletedModel:
         """Return the complete model that these parameters make of a bottom model, some rows and known labels."""
-        from labelward.attacks.nets.completion import complete, what_to_mix
-        from labelward.attacks.nets.mixmatch import Recipe
+        from labelward.attacks.nets.completion import fit_completion, mixup_level
+        from labelward.attacks.nets.mixmatch import MixMatchConfig
 
-        recipe = Recipe(**{name: getattr(self, name) for name in _RECIPE})
-        mix = what_to_mix(bottom, own) if self.mix == "auto" else self.mix
-        return complete(bottom, rows, known, classes, recipe, fine_tune=self.fine_tune, mix=mix, rng=rng)
+        recipe = MixMatchConfig(**{name: getattr(self, name) for name in _RECIPE})
+        mix = mixup_level(bottom, own) if self.mix == "auto" else self.mix
+        return fit_completion(bottom, rows, known, classes, recipe, fine_tune=self.fine_tune, mix=mix, rng=rng)
 
-    def _known(self, view: View, own: Own, aux: Aux, rng: np.random.Generator) -> Known:
+    def _known(self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, rng: np.random.Generator) -> Known:
         """Return the rows and labels to learn from."""
         rows, labels = aux.known_rows, aux.known_labels
         if self.labels == "direct":
-            read = Direct()(view, own, aux, rng=rng)
+            read = GradientSign()(view, own, aux, rng=rng)
             order = rng.permutation(view.rows)
             return _spread(order, read.values[order], self.auxiliary)
         if len(rows) != len(labels) or len(np.unique(rows)) != len(rows) or not _within(rows, view.rows):

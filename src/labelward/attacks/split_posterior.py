@@ -1,6 +1,6 @@
 """Split posterior: the labels read from which rows were set aside for testing.
 
-Setting: any party that is told which rows are training, validation and test rows (``Begin``) and knows the seed of
+Setting: any party that is told which rows are training, validation and test rows (``RowSplit``) and knows the seed of
     the run, as all parties do. Where the sides are drawn *stratified by label from that seed*, the mask is a public
     function of the labels: of each class it is known which of its rows, counted in the shared order, are test rows. The
     mask is an interleaving of these sequences, and a forward and a backward pass over how many rows of each class came
@@ -29,13 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward import rng as generators
-from labelward.attacks.contract import Attack, Aux, Guess, Own
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.errors import DataError, JobError
 from labelward.kernels.interleaving import posterior
-from labelward.messages.setup import Begin
+from labelward.messages.handshake import RowSplit
 from labelward.party.view import View
 
-__all__ = ["SplitPosterior", "tells_labels_by_sides"]
+__all__ = ["SplitPosterior", "sides_depend_on_labels"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -103,7 +103,9 @@ class SplitPosterior(Attack):
             reason = f"adds up to {sum(self.class_counts)}, and there are {rows} rows"
             raise JobError(reason, code="conflict", field=place, value=sum(self.class_counts))
 
-    def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
+    def __call__(
+        self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
+    ) -> LabelGuess:
         """Return the likeliest class of every training row, with the posterior as scores.
 
         Where the masks are not drawn from the labels as supposed, or tell nothing, every row gets the classes' shares.
@@ -136,11 +138,11 @@ class SplitPosterior(Attack):
         outside = beliefs[sides[0] == _TEST] if own.outside is not None else None
         return _guess(beliefs[sides[0] == _TRAIN], own, best.odds, outside)
 
-    def _counts(self, aux: Aux) -> Integers | None:
+    def _counts(self, aux: AuxiliaryKnowledge) -> Integers | None:
         return np.array(self.class_counts, np.int64) if self.class_counts else aux.class_counts
 
 
-def tells_labels_by_sides(view: View) -> bool:
+def sides_depend_on_labels(view: View) -> bool:
     """Whether a view is of a version that drew the sides of rows from labels and shared seed, and says which they are.
 
     Of quantities these draws were not stratified; a view does not say what the labels are. Sides that come one after
@@ -275,7 +277,7 @@ def _state(seed: int, purpose: str) -> int:
 
 def _sides(view: View) -> Integers | None:
     """Return int64 [all rows], the side of each; None where the view does not say."""
-    begun = next(view.received(Begin), None)
+    begun = next(view.received(RowSplit), None)
     if begun is None:
         return None
     message, rows = begun.message, begun.message.test.total
@@ -303,12 +305,12 @@ def _shares(counts: Integers | None, classes: int) -> Floats:
     return shares
 
 
-def _guess(beliefs: Floats, own: Own, odds: float, outside: Floats | None = None) -> Guess:
+def _guess(beliefs: Floats, own: AttackerData, odds: float, outside: Floats | None = None) -> LabelGuess:
     beyond = None
     if own.outside is not None:
         rest = np.tile(beliefs.mean(axis=0), (len(own.outside), 1)) if outside is None else outside
-        beyond = Guess(values=rest.argmax(axis=1), kind="labels", scores=rest)
-    return Guess(
+        beyond = LabelGuess(values=rest.argmax(axis=1), kind="labels", scores=rest)
+    return LabelGuess(
         values=beliefs.argmax(axis=1),
         kind="labels",
         scores=beliefs,
@@ -317,7 +319,7 @@ def _guess(beliefs: Floats, own: Own, odds: float, outside: Floats | None = None
     )
 
 
-def _columns(own: Own, sides: Integers) -> tuple[Floats, NDArray[np.bool_]]:
+def _columns(own: AttackerData, sides: Integers) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the party's columns of all rows, scaled, and of which rows it has any."""
     held = sides == _TRAIN
     features = own.features

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.attacks.clustering import checked_rows, clusters, kmeans_seed, same_rows
-from labelward.attacks.contract import Attack, Aux, Guess, Own
-from labelward.attacks.visible import visible_leaves
-from labelward.kernels.signatures import merge
-from labelward.kernels.unions import unions
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.clustering import cluster_features, kmeans_seed, validate_features, validate_rows
+from labelward.attacks.instance_spaces import observed_leaves
+from labelward.kernels.connected_components import label_components
+from labelward.kernels.leaf_signatures import merge_identical_rows
 from labelward.party.view import View
 
 __all__ = ["Union", "UnionClustering"]
@@ -38,16 +38,18 @@ class Union(Attack):
     kind: ClassVar[str] = "union"
     models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
 
-    def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
+    def __call__(
+        self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
+    ) -> LabelGuess:
         """Return the part of every training row; notes give the visible trees and the parts.
 
         Raises:
             DataError: ``own`` does not hold the view's rows.
             FileFormatError: records of the view contradict each other.
         """
-        same_rows(view, own)
+        validate_rows(view, own)
         part, notes = _parts(view, own)
-        return Guess(values=part.astype(np.int64), notes=notes)
+        return LabelGuess(values=part.astype(np.int64), notes=notes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +67,9 @@ class UnionClustering(Attack):
     kind: ClassVar[str] = "union-clustering"
     models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
 
-    def __call__(self, view: View, own: Own, aux: Aux, *, rng: np.random.Generator) -> Guess:
+    def __call__(
+        self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
+    ) -> LabelGuess:
         """Return a cluster for every training row; notes give the visible trees and the parts.
 
         Raises:
@@ -73,15 +77,15 @@ class UnionClustering(Attack):
             FileFormatError: records of the view contradict each other.
             InputError: fewer classes than one, or more than rows.
         """
-        checked_rows(view, own, aux)
+        validate_features(view, own, aux)
         part, notes = _parts(view, own)
-        values = clusters(own.numbers(), aux.classes, kmeans_seed(rng), community=part, alpha=1.0)
-        return Guess(values=values, notes=notes)
+        values = cluster_features(own.numbers(), aux.classes, kmeans_seed(rng), community=part, alpha=1.0)
+        return LabelGuess(values=values, notes=notes)
 
 
-def _parts(view: View, own: Own) -> tuple[NDArray[np.int32], dict[str, float]]:
+def _parts(view: View, own: AttackerData) -> tuple[NDArray[np.int32], dict[str, float]]:
     """Return int32 [rows], numbered from 0, and how many trees and parts there are."""
-    leaves = visible_leaves(view, own)
-    signatures = merge(leaves)
-    part = unions(signatures)
+    leaves = observed_leaves(view, own)
+    signatures = merge_identical_rows(leaves)
+    part = label_components(signatures)
     return part[signatures.group], {"trees": float(len(leaves)), "parts": float(part.max(initial=-1) + 1)}

@@ -12,13 +12,13 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["counted", "insecure_warning", "print_json", "print_table", "warn"]
+__all__ = ["pluralize", "print_json", "print_table", "warn", "warn_insecure"]
 
 _PIPE_WIDTH = 200
 _LEAST_TEXT = 8
 
 
-def counted(number: int, thing: str) -> str:
+def pluralize(number: int, thing: str) -> str:
     """Return a number of things, such as ``1 row`` or ``2 rows``."""
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
@@ -28,9 +28,9 @@ def warn(message: str) -> None:
     typer.echo(f"warning: {message}", err=True)
 
 
-def insecure_warning(reasons: Sequence[str]) -> None:
+def warn_insecure(reasons: Sequence[str]) -> None:
     """Say on stderr that a run protects nothing; nothing for a secure one."""
-    from labelward.report.sentences import insecure_warning as sentence
+    from labelward.report.narrative import insecure_warning as sentence
 
     text = sentence(reasons)
     if text is not None:

@@ -9,15 +9,15 @@ from typing import Self
 
 import typer
 
-__all__ = ["Board"]
+__all__ = ["ProgressDisplay"]
 
 _RUNS, _LEAKAGE = "runs", "leakage "
 _ROUNDS = ("trees", "epochs")
 _LONG = 100.0
 
 
-class Board:
-    """Receives what an audit tells; see :data:`labelward.evaluate.watch.Watch`.
+class ProgressDisplay:
+    """Receives what an audit tells; see :data:`labelward.federation.progress.Watch`.
 
     On a terminal this is a bar with the current phase; elsewhere one line for each run.
 

@@ -11,15 +11,15 @@ import typer
 from labelward.cli._output import print_table
 
 if TYPE_CHECKING:
-    from labelward.evaluate.results import ResultRow
     from labelward.report.summary import Spread, SummaryRow
+    from labelward.runs.schema import ResultRow
 
 __all__ = ["as_json", "print_summary"]
 
 
 def print_summary(rows: Sequence[ResultRow], budget: float | None = None) -> None:
     """Print a table of figures for each (data set, model, engine), and what they mean (under a budget)."""
-    from labelward.report.sentences import budget_notice, headline, sides_notice, without_standing
+    from labelward.report.narrative import budget_notice, headline, sides_notice, without_standing
     from labelward.report.summary import summary_table
 
     subjects: dict[tuple[str, ...], list[SummaryRow]] = {}
@@ -36,8 +36,8 @@ def print_summary(rows: Sequence[ResultRow], budget: float | None = None) -> Non
 
 
 def _cells(table: Sequence[SummaryRow]) -> tuple[list[str], list[list[str]]]:
+    from labelward.report.formatting import data_size, duration
     from labelward.report.metrics import metric_name, spread_text
-    from labelward.report.numbers import data_size, duration
 
     leak = next((row.primary for row in table if row.primary), None)
     use = table[0].worth
@@ -59,8 +59,8 @@ def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dic
     """Return the summary: means and standard deviations over the seeds, under the names of ``results.jsonl``."""
     import msgspec
 
-    from labelward.evaluate.results import FORMAT, kind_label
     from labelward.report.summary import summary_table
+    from labelward.runs.schema import FORMAT, kind_label
 
     attacks = {kind_label(row.attack): row.attack for row in rows if row.attack is not None}
     behaviors = {kind_label(row.behavior): row.behavior for row in rows if row.behavior is not None}

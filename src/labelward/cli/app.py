@@ -6,24 +6,24 @@ from typing import Annotated
 
 import typer
 
-from labelward.cli._guard import Guarded
-from labelward.cli.attack import attack, score
-from labelward.cli.audit import audit, demo, report
+from labelward.cli._errors import ErrorHandlingGroup
+from labelward.cli.attack import attack_command, score_command
+from labelward.cli.audit import audit_command, demo, report
 from labelward.cli.certs import certs
-from labelward.cli.doctor import doctor
+from labelward.cli.doctor import doctor_command
 from labelward.cli.explain import explain, export
-from labelward.cli.party import party
+from labelward.cli.party import party_command
 from labelward.cli.plan import plan
-from labelward.cli.relay import relay
+from labelward.cli.relay import relay_command
 from labelward.cli.start import init, list_kinds
 from labelward.cli.study import study
-from labelward.cli.train import predict, train
+from labelward.cli.train import predict_command, train_command
 from labelward.cli.view import view
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    cls=Guarded,
+    cls=ErrorHandlingGroup,
     help="Train across parties under encryption, and measure what the labels give away.",
     no_args_is_help=True,
     add_completion=False,
@@ -51,20 +51,20 @@ def _root(
 
 
 app.command()(init)
-app.command()(audit)
+app.command()(audit_command)
 app.command()(demo)
 app.command()(plan)
-app.command()(train)
-app.command()(predict)
-app.command()(party)
-app.command()(relay)
+app.command()(train_command)
+app.command()(predict_command)
+app.command()(party_command)
+app.command()(relay_command)
 app.add_typer(explain, name="explain")
 app.command()(export)
-app.command()(attack)
-app.command()(score)
+app.command()(attack_command)
+app.command()(score_command)
 app.command("list")(list_kinds)
 app.command()(report)
-app.command()(doctor)
+app.command()(doctor_command)
 app.add_typer(view, name="view")
 app.add_typer(certs, name="certs")
 app.add_typer(study, name="study")

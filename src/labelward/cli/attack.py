@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from labelward.cli._guard import LARGEST_SEED, refuse_existing
-from labelward.cli._output import insecure_warning, print_json
+from labelward.cli._errors import LARGEST_SEED, check_output_file
+from labelward.cli._output import print_json, warn_insecure
 from labelward.errors import InputError, JobError
 
-__all__ = ["attack", "score"]
+__all__ = ["attack_command", "score_command"]
 
 
-def attack(
+def attack_command(
     view_dir: Annotated[Path, typer.Argument(help="The folder of a stored view.")],
     features: Annotated[Path, typer.Option(help="The attacker's own columns of the training rows (.csv, .parquet).")],
     attack: Annotated[str, typer.Option(help="Kind of the attack; labelward list attacks shows them.")],
@@ -42,11 +42,11 @@ def attack(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Attack a stored view with what its party has: its features, its part of the model, and labels it was told."""
-    from labelward.evaluate.bottoms import bottoms_of
-    from labelward.evaluate.offline import Told, attack_view, read_known, write_guess
+    from labelward.leakage.bottom_models import load_bottom_models
+    from labelward.leakage.stored_views import AttackerKnowledge, attack_view, read_known, write_guess
     from labelward.party.view import View
 
-    refuse_existing(out, force=force, ending=".parquet")
+    check_output_file(out, force=force, ending=".parquet")
     parameters = _parameters(param or [])
     view = View.load(view_dir)
     if classes > view.rows:
@@ -56,7 +56,7 @@ def attack(
             field="--classes",
             value=classes,
         )
-    insecure_warning(view.header.insecure)
+    warn_insecure(view.header.insecure)
     ids, guess = attack_view(
         view_dir,
         features,
@@ -66,7 +66,9 @@ def attack(
         seed=seed,
         id_column=id_column,
         incomplete=incomplete,
-        told=Told(known=known, label=label, other_runs=tuple(other_view or ()), bottoms=bottoms_of(view_dir, model)),
+        told=AttackerKnowledge(
+            known=known, label=label, other_runs=tuple(other_view or ()), bottoms=load_bottom_models(view_dir, model)
+        ),
     )
     about = {"attack": {"kind": attack} | parameters, "party": view.party, "seed": seed, "classes": classes}
     rows, _, names = (None, None, ()) if known is None else read_known(known, ids, label, id_column)
@@ -74,7 +76,7 @@ def attack(
     typer.echo(f"wrote {out}: {attack} by {view.party}, a guess for {len(ids)} rows")
 
 
-def score(
+def score_command(
     guess: Annotated[Path, typer.Argument(help="A guess that labelward attack wrote.")],
     truth: Annotated[Path, typer.Option(help="The table with the true labels (.csv, .parquet).")],
     label: Annotated[str, typer.Option(help="Its label column.")] = "label",
@@ -85,7 +87,7 @@ def score(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare a guess with the true labels."""
-    from labelward.evaluate.offline import score_guess
+    from labelward.leakage.stored_views import score_guess
 
     scores = score_guess(guess, truth, label=label, id_column=id_column, bins=bins)
     if json:

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labelward.cli._guard import end, naming
+from labelward.cli._errors import fail, prefix_job_file
 from labelward.cli._options import Repeat
-from labelward.cli._output import insecure_warning, print_json, warn
-from labelward.cli._progress import Board
+from labelward.cli._output import print_json, warn, warn_insecure
+from labelward.cli._progress import ProgressDisplay
 from labelward.cli._summary import as_json, print_summary
 from labelward.errors import DependencyError
 
 if TYPE_CHECKING:
     from labelward.job import Job
 
-__all__ = ["audit", "demo", "demo_job", "demo_text", "insecure_reasons", "report", "unless_missing"]
+__all__ = ["audit_command", "demo", "demo_job", "demo_text", "insecure_reasons", "report", "skip_without_dependency"]
 
 DEMO_JOB = "quickstart.toml"
 
@@ -29,7 +29,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object in pla
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 
-def audit(
+def audit_command(
     job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What to train, defend and attack.")],
     out: Annotated[Path, typer.Option(help="The folder for results; an unfinished run of the same job goes on there.")],
     repeat: Repeat = None,
@@ -40,7 +40,7 @@ def audit(
     """Train, let each party attack what it saw, compare the defenses, and write a report."""
     from labelward.job import load_job
 
-    with naming(job_file):
+    with prefix_job_file(job_file):
         _audit(load_job(job_file), out, repeat=repeat or (), force=force, json=json, quiet=quiet)
 
 
@@ -60,7 +60,7 @@ def report(
 ) -> None:
     """Write the report of an audit, or of a party's run, again from what is stored."""
     from labelward.report.page import write_report
-    from labelward.report.party import is_party_run, write_party_report
+    from labelward.report.party_page import is_party_run, write_party_report
 
     typer.echo(str(write_party_report(folder) if is_party_run(folder) else write_report(folder, warn=warn)))
 
@@ -84,19 +84,19 @@ def demo_job(*, small: bool) -> Job:
 
 
 def _audit(job: Job, out: Path, *, repeat: Sequence[Path] = (), force: bool, json: bool, quiet: bool) -> None:
-    insecure_warning(insecure_reasons(job))
-    from labelward.evaluate.audit import audit as run_audit
+    warn_insecure(insecure_reasons(job))
+    from labelward.auditing.audit import audit as run_audit
 
     try:
-        with Board("starting", quiet=quiet) as board:
+        with ProgressDisplay("starting", quiet=quiet) as board:
             rows = run_audit(job, out, force=force, watch=board, repeat=repeat)
         page = _written(out)
     except KeyboardInterrupt:
-        from labelward.evaluate.results import RESULTS_FILE
+        from labelward.runs.schema import RESULTS_FILE
 
         if not (out / RESULTS_FILE).exists():
-            end("no run was finished yet; the same command begins again", 2, "interrupted")
-        end(f"what is finished stays in {out}; the same command goes on with the rest", 2, "interrupted")
+            fail("no run was finished yet; the same command begins again", 2, "interrupted")
+        fail(f"what is finished stays in {out}; the same command goes on with the rest", 2, "interrupted")
     if json:
         print_json(as_json(out, page, rows))
         return
@@ -108,10 +108,10 @@ def _audit(job: Job, out: Path, *, repeat: Sequence[Path] = (), force: bool, jso
 def _written(out: Path) -> Path | None:
     from labelward.report.page import write_report
 
-    return unless_missing(partial(write_report, out, warn=warn), out)
+    return skip_without_dependency(partial(write_report, out, warn=warn), out)
 
 
-def unless_missing(write: Callable[[], Path], out: Path) -> Path | None:
+def skip_without_dependency(write: Callable[[], Path], out: Path) -> Path | None:
     """Write a report; without its libraries, say what is missing: the figures are there all the same."""
     try:
         return write()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labelward.cli._guard import end
-from labelward.cli._output import counted
+from labelward.cli._errors import fail
+from labelward.cli._output import pluralize
 from labelward.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def new(
     for name in party:
         under = f", to listen as {', '.join(address)}" if name == listener and address else ""
         typer.echo(
-            f"wrote {folder / name}: {name}.crt (valid for {counted(days, 'day')}), {name}.key, authority.crt{under}"
+            f"wrote {folder / name}: {name}.crt (valid for {pluralize(days, 'day')}), {name}.key, authority.crt{under}"
         )
     typer.echo(f"wrote {folder / _AUTHORITY_FOLDER}: authority.crt, {_AUTHORITY_KEY}")
     if not address:
@@ -78,7 +78,7 @@ def new(
 
 
 @certs.command()
-def authority(
+def authority_certificate(
     folder: Folder,
     name: Annotated[str | None, typer.Option(help="What it is called; a name with a random end.")] = None,
     days: Annotated[int, typer.Option(min=1, max=10 * _MOST_DAYS, help="How long it is valid.")] = _MOST_DAYS,
@@ -88,12 +88,12 @@ def authority(
     from labelward.transport.certificates import new_authority
 
     _write(_authority_files(folder, new_authority(name=name, days=days)), force=force)
-    typer.echo(f"wrote {folder}: authority.crt (valid for {counted(days, 'day')}), {_AUTHORITY_KEY}")
+    typer.echo(f"wrote {folder}: authority.crt (valid for {pluralize(days, 'day')}), {_AUTHORITY_KEY}")
     typer.echo(_keep(folder))
 
 
 @certs.command()
-def party(
+def party_certificate(
     folder: Folder,
     party: Party,
     authority: Annotated[Path, typer.Option(metavar="DIR", help="The folder with authority.crt and authority.key.")],
@@ -127,7 +127,7 @@ def party(
     listed = addresses_of(certificates_in(files[folder / f"{party}.crt"], f"{party}.crt")[0])
     under = f", to listen as {', '.join(listed)}" if listed else ""
     names = ", ".join(path.name for path in files)
-    typer.echo(f"wrote {folder}: {names} (valid for {counted(days, 'day')}){under}")
+    typer.echo(f"wrote {folder}: {names} (valid for {pluralize(days, 'day')}){under}")
 
 
 @certs.command()
@@ -160,7 +160,10 @@ def check(
         typer.echo(f"{finding.kind:5}  {finding.text}")
     wrong = sum(1 for finding in found if finding.kind == "wrong")
     if wrong:
-        end(f"{counted(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong in {folder}; no peer would be reached", 2)
+        fail(
+            f"{pluralize(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong in {folder}; no peer would be reached",
+            2,
+        )
     typer.echo(f"{party} can take part with these files")
 
 
@@ -196,11 +199,11 @@ def _write(files: Mapping[Path, bytes], *, force: bool, same: Path | None = None
     Args:
         same: a file that may be there if it holds the same.
     """
-    from labelward.evaluate.private import output_errors, replacing
-    from labelward.evaluate.purge import run_folder
+    from labelward.runs.purge import enclosing_run
+    from labelward.runs.secure_files import atomic_write, output_errors
 
     for folder in sorted({path.parent for path in files}):
-        if run := run_folder(folder):
+        if run := enclosing_run(folder):
             raise OutputError(
                 f"lies in {run}, the folder of a run, where no key belongs; choose another place",
                 code="foreign",
@@ -219,5 +222,5 @@ def _write(files: Mapping[Path, bytes], *, force: bool, same: Path | None = None
     for path, content in files.items():
         with output_errors(path.parent):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with replacing(path) as file:
+        with atomic_write(path) as file:
             file.write(content)

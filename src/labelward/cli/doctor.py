@@ -9,12 +9,12 @@ import typer
 
 from labelward.cli._output import print_json, print_table
 
-__all__ = ["doctor"]
+__all__ = ["doctor_command"]
 
 _OPERATIONS = ("encrypt", "split", "add", "seal", "decrypt")
 
 
-def doctor(
+def doctor_command(
     bits: Annotated[int, typer.Option(min=2048, max=4096, help="Length of the key to measure with.")] = 2048,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

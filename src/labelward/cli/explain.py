@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labelward.cli._guard import refuse_existing
-from labelward.cli._output import counted, print_json, print_table, warn
-from labelward.cli._tables import parties_in, tables_of
+from labelward.cli._errors import check_output_file
+from labelward.cli._output import pluralize, print_json, print_table, warn
+from labelward.cli._table_options import parties_in, tables_of
 
 if TYPE_CHECKING:
     from labelward.protocols.tree.explain import Importance
@@ -34,7 +34,7 @@ def show_importance(
 ) -> None:
     """Print how often the model splits on each column, and what these splits gained."""
     parties_in(run_dir)
-    from labelward.evaluate.explain import column_importance
+    from labelward.federation.explain import column_importance
 
     found = column_importance(run_dir, names=names or ())
     if json:
@@ -68,20 +68,20 @@ def show_tree(
     """Draw a tree: the active party's splits in words, the others by their owner."""
     parties_in(run_dir)
     if svg is not None:
-        refuse_existing(svg, force=force, ending=".svg")
-    from labelward.evaluate.explain import drawn_tree
-    from labelward.evaluate.private import replacing
+        check_output_file(svg, force=force, ending=".svg")
+    from labelward.federation.explain import plot_stored_tree
+    from labelward.runs.secure_files import atomic_write
 
-    text, picture = drawn_tree(run_dir, number, names=names or ())
+    text, picture = plot_stored_tree(run_dir, number, names=names or ())
     typer.echo(text, nl=False)
     if svg is not None:
-        with replacing(svg) as file:
+        with atomic_write(svg) as file:
             file.write(picture.encode())
         typer.echo(f"wrote {svg}")
 
 
 @explain.command("rows")
-def explain_rows(
+def explain_command(
     run_dir: Run,
     out: Annotated[Path, typer.Option(help="Where the SHAP values go (.parquet).")],
     table: Annotated[Path | None, typer.Option(help="One table with all parties' columns.")] = None,
@@ -99,17 +99,17 @@ def explain_rows(
     force: Force = False,
 ) -> None:
     """Write SHAP values: what each column adds to the margin of each row, against background rows."""
-    refuse_existing(out, force=force, ending=".parquet")
+    check_output_file(out, force=force, ending=".parquet")
     parties = parties_in(run_dir)
     tables, behind = tables_of(parties, table, party or []), None
     if background is not None or background_party:
         behind = tables_of(parties, background, background_party or [], ("--background", "--background-party"))
-    from labelward.evaluate.explain import explain_rows as run_explain
+    from labelward.federation.explain import explain_stored_model as run_explain
 
     rows, outputs = run_explain(
         run_dir, tables, out, background=behind, most=background_rows, names=names or (), warn=warn
     )
-    typer.echo(f"wrote {out}: {counted(rows, 'row')}{f', {outputs} outputs of each' if outputs > 1 else ''}")
+    typer.echo(f"wrote {out}: {pluralize(rows, 'row')}{f', {outputs} outputs of each' if outputs > 1 else ''}")
 
 
 def export(
@@ -123,9 +123,9 @@ def export(
     force: Force = False,
 ) -> None:
     """Write the joined model for XGBoost, if every party consents."""
-    refuse_existing(out, force=force, ending=".json")
+    check_output_file(out, force=force, ending=".json")
     parties_in(run_dir)
-    from labelward.evaluate.explain import export_model
+    from labelward.federation.explain import export_model
 
     export_model(run_dir, out, consent=consent or (), names=names or ())
     typer.echo(f"wrote {out}")

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from labelward.cli._events import Journal
-from labelward.cli._guard import LARGEST_SEED, end, naming, refuse_existing
+from labelward.cli._errors import LARGEST_SEED, check_output_file, fail, prefix_job_file
 from labelward.cli._options import Repeat
-from labelward.cli._output import counted, warn
+from labelward.cli._output import pluralize, warn
+from labelward.cli._run_log import RunLog
 
 if TYPE_CHECKING:
-    from labelward.evaluate.party_record import PartyRecord
     from labelward.job import Job
+    from labelward.runs.party_record import PartyRecord
 
-__all__ = ["party"]
+__all__ = ["party_command"]
 
 
-def party(
+def party_command(
     job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What to train, with its section network.")],
     name: Annotated[str, typer.Option("--as", metavar="NAME", help="Which party of the job this is.")],
     out: Annotated[
@@ -55,17 +55,21 @@ def party(
 ) -> None:
     """Take part in a training, or in a prediction, as one party; the same command goes on where it was cut off."""
     from labelward.cli.audit import insecure_reasons
-    from labelward.evaluate.folder import PARTY_LOG
     from labelward.job import load_job
+    from labelward.runs.directory import PARTY_LOG
 
     job = load_job(job_file)
     folder = out or job_file.with_name(f"{job_file.stem}-{name}")
     if predictions is not None:
-        refuse_existing(predictions, force=force, ending=".parquet")
+        check_output_file(predictions, force=force, ending=".parquet")
     reasons = insecure_reasons(job) if rows is None else []
     if reasons and not json_log:  # whose first line tells it as well
         typer.echo(f"INSECURE: {', '.join(reasons)}; this run protects nothing", err=True)
-    with Journal(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as journal, _ending(journal), naming(job_file):
+    with (
+        RunLog(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as journal,
+        _ending(journal),
+        prefix_job_file(job_file),
+    ):
         if rows is not None:
             _predict(job, name, folder, (rows, predictions), mode, journal)
             return
@@ -80,22 +84,22 @@ def _predict(
     folder: Path,
     tables: tuple[Path, Path | None],
     mode: Literal["one-round", "levels"],
-    journal: Journal,
+    journal: RunLog,
 ) -> None:
     """Predict the rows of the first table; the active party writes the second."""
-    from labelward.evaluate.network import join
-    from labelward.evaluate.party_predict import predict_as
+    from labelward.federation.connect import connect
+    from labelward.federation.party_prediction import predict_as_party
 
     rows, out = tables
-    number = predict_as(job, name, folder, rows, out, join=join, log=journal, mode=mode, warn=warn)
-    typer.echo(f"predicted {counted(number, 'row')}" if out is None else f"wrote {out}")
+    number = predict_as_party(job, name, folder, rows, out, join=connect, log=journal, mode=mode, warn=warn)
+    typer.echo(f"predicted {pluralize(number, 'row')}" if out is None else f"wrote {out}")
 
 
 def _train(
     job: Job,
     name: str,
     folder: Path,
-    journal: Journal,
+    journal: RunLog,
     *,
     seed: int,
     variant: str | None,
@@ -103,17 +107,17 @@ def _train(
     force: bool,
 ) -> None:
     """Take part in the training, and say what it came to."""
-    from labelward.cli.audit import unless_missing
-    from labelward.evaluate.network import join
-    from labelward.evaluate.participate import participate
-    from labelward.report.party import write_party_report
+    from labelward.cli.audit import skip_without_dependency
+    from labelward.federation.connect import connect
+    from labelward.federation.party_training import train_as_party
+    from labelward.report.party_page import write_party_report
 
-    record = participate(
+    record = train_as_party(
         job,
         name,
         folder,
         seed=seed,
-        join=join,
+        join=connect,
         variant=variant,
         repeat=repeat,
         force=force,
@@ -122,19 +126,19 @@ def _train(
     )
     journal.rest()
     _tell(record)
-    page = unless_missing(partial(write_party_report, folder), folder)
+    page = skip_without_dependency(partial(write_party_report, folder), folder)
     typer.echo(f"wrote {folder}{'' if page is None else f', with {page.name}'}")
 
 
 @contextlib.contextmanager
-def _ending(journal: Journal) -> Iterator[None]:
+def _ending(journal: RunLog) -> Iterator[None]:
     """Write down how a run ends that does not come to its end."""
     try:
         yield
     except KeyboardInterrupt:
         journal("interrupted", {})
         journal.rest()
-        end("the other parties are told; the same command goes on", 2, "interrupted")
+        fail("the other parties are told; the same command goes on", 2, "interrupted")
     except Exception as error:
         journal.failed(error)
         raise

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labelward.cli._guard import LARGEST_SEED, naming
-from labelward.cli._output import insecure_warning, print_json, print_table
+from labelward.cli._errors import LARGEST_SEED, prefix_job_file
+from labelward.cli._output import print_json, print_table, warn_insecure
 from labelward.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def plan(
 
     line = _line(bandwidth, latency)
     elsewhere = Elsewhere(rows=rows, columns=_columns(columns or []), classes=classes)
-    with naming(job_file):
+    with prefix_job_file(job_file):
         job = load_job(job_file)
-        insecure_warning(insecure_reasons(job))
+        warn_insecure(insecure_reasons(job))
         found = make_plan(job, seed=seed, variant=defense, line=line, elsewhere=elsewhere)
     if json:
         print_json(_as_json(found))
@@ -104,7 +104,7 @@ def _as_json(found: Plan) -> dict[str, Any]:
 
 
 def _print(found: Plan) -> None:
-    from labelward.report.numbers import count, data_size, duration
+    from labelward.report.formatting import count, data_size, duration
 
     told, costs = found.estimate, found.costs
     phases = list(dict.fromkeys(phase for each in told.phases.values() for phase in each))
@@ -126,7 +126,7 @@ def _print(found: Plan) -> None:
 
 
 def _sentences(found: Plan) -> list[str]:
-    from labelward.report.numbers import count, data_size, duration
+    from labelward.report.formatting import count, data_size, duration
 
     told = found.estimate
     rows, trees = found.looked_at
@@ -148,7 +148,7 @@ def _sentences(found: Plan) -> list[str]:
 
 
 def _apart(between: Between) -> list[str]:
-    from labelward.report.numbers import count, duration
+    from labelward.report.formatting import count, duration
 
     own = ", ".join(f"{name} {duration(seconds)}" for name, seconds in between.own.items())
     return [
@@ -160,7 +160,7 @@ def _apart(between: Between) -> list[str]:
 
 
 def _time(seconds: float | None) -> str:
-    from labelward.report.numbers import duration
+    from labelward.report.formatting import duration
 
     return "–" if seconds is None else duration(seconds)
 

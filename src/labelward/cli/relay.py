@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["relay"]
+__all__ = ["relay_command"]
 
 _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "listening": lambda told: f"listening at {told['listen']}",
@@ -26,7 +26,7 @@ _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
-def relay(
+def relay_command(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen, such as 0.0.0.0:7443.")],
     party: Annotated[
         list[str], typer.Option("--party", metavar="NAME", help="Who may connect, by certificate; each party.")
@@ -47,7 +47,7 @@ def relay(
 
     It learns who is connected, when, and how many bytes travel between whom. It keeps nothing on disk.
     """
-    from labelward.cli._voice import Voice
+    from labelward.cli._stderr_writer import StderrWriter
     from labelward.errors import InputError
     from labelward.transport.certificates import Credentials
     from labelward.transport.grpc import serve_relay
@@ -68,7 +68,7 @@ def relay(
         line = json.dumps({"time": now, "event": event, **told}) if json_log else _SENTENCES[event](told)
         voice(line)
 
-    voice = Voice()
+    voice = StderrWriter()
     try:
         with _told_to_stop() as stop:
             served = serve_relay(listen, credentials, tuple(party), log=log, heartbeat=heartbeat)

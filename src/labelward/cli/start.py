@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labelward.cli._guard import refuse_existing
+from labelward.cli._errors import check_output_file
 from labelward.errors import JobError, unknown_name
 
 if TYPE_CHECKING:
-    from labelward.evaluate.kinds import KindInfo
+    from labelward.federation.components import ComponentInfo
 
 __all__ = ["init", "list_kinds"]
 
@@ -29,7 +29,7 @@ def init(
     """Write a commented job file, ready to run and to change."""
     from labelward.job import template
 
-    refuse_existing(path, force=force)
+    check_output_file(path, force=force)
     with path.open("w" if force else "x", encoding="utf-8") as file:
         file.write(template())
     typer.echo(f"wrote {path}; run it with: labelward audit {path} --out audit")
@@ -42,9 +42,9 @@ def list_kinds(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """List what a job file may name: models, defenses, attacks, engines, tables, with their parameters."""
-    from labelward.evaluate.kinds import catalogue
+    from labelward.federation.components import list_components
 
-    found = catalogue()
+    found = list_components()
     if family is not None:
         if family not in found:
             raise JobError(unknown_name("family", family, found), code="unknown", value=family)
@@ -52,7 +52,7 @@ def list_kinds(
     typer.echo(_as_json(found) if json else _as_text(found))
 
 
-def _as_json(found: Mapping[str, Sequence[KindInfo]]) -> str:
+def _as_json(found: Mapping[str, Sequence[ComponentInfo]]) -> str:
     import json
 
     families = {
@@ -69,7 +69,7 @@ def _as_json(found: Mapping[str, Sequence[KindInfo]]) -> str:
     return json.dumps(families, indent=2, ensure_ascii=False)
 
 
-def _as_text(found: Mapping[str, Sequence[KindInfo]]) -> str:
+def _as_text(found: Mapping[str, Sequence[ComponentInfo]]) -> str:
     width = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
     lines: list[str] = []
     for family, infos in found.items():

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from labelward.cli._guard import end
+from labelward.cli._errors import fail
 from labelward.cli._output import print_table, warn
-from labelward.cli._progress import Board
+from labelward.cli._progress import ProgressDisplay
 from labelward.errors import DependencyError
 
 if TYPE_CHECKING:
@@ -118,10 +118,10 @@ def _study(
 
     names = [name.strip() for each in datasets or () for name in each.split(",") if name.strip()]
     try:
-        with Board("starting", quiet=quiet) as board:
+        with ProgressDisplay("starting", quiet=quiet) as board:
             outcome = run_study(chosen, out, parts=parts, datasets=names, seeds=seeds, jobs=jobs, watch=board)
     except KeyboardInterrupt:
-        end(f"what is finished stays in {out}; the same command goes on with the rest", 2, "interrupted")
+        fail(f"what is finished stays in {out}; the same command goes on with the rest", 2, "interrupted")
     for title, reason in outcome.missing.items():
         warn(f"{title} is missing: {reason}")
     for table in outcome.tables:
@@ -134,11 +134,13 @@ def _study(
     except DependencyError as error:
         warn(f"no page: {error}")
     if not outcome.jobs:
-        end("none of the data sets that were asked for is at hand: nothing was run", 2)
+        fail("none of the data sets that were asked for is at hand: nothing was run", 2)
     if outcome.failed:
         for path, reason in outcome.failed.items():
             warn(f"{path}: {reason}")
-        end(f"{len(outcome.failed)} of {len(outcome.jobs)} trainings did not end; the same command tries them again", 2)
+        fail(
+            f"{len(outcome.failed)} of {len(outcome.jobs)} trainings did not end; the same command tries them again", 2
+        )
 
 
 def _print(report: StudyReport) -> None:

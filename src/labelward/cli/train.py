@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from labelward.cli._guard import LARGEST_SEED, end, naming, refuse_existing
+from labelward.cli._errors import LARGEST_SEED, check_output_file, fail, prefix_job_file
 from labelward.cli._options import Repeat
-from labelward.cli._output import counted, insecure_warning, warn
-from labelward.cli._progress import Board
-from labelward.cli._tables import parties_in, tables_of
+from labelward.cli._output import pluralize, warn, warn_insecure
+from labelward.cli._progress import ProgressDisplay
+from labelward.cli._table_options import parties_in, tables_of
 
 if TYPE_CHECKING:
-    from labelward.evaluate.programs import Watched
+    from labelward.federation.adapter import ValidationHistory
 
-__all__ = ["predict", "train"]
+__all__ = ["predict_command", "train_command"]
 
 
-def train(
+def train_command(
     job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What to train.")],
     out: Annotated[Path, typer.Option(help="The folder for the parties' views and model shares.")],
     seed: Annotated[
@@ -41,16 +41,16 @@ def train(
 ) -> None:
     """Train one model; keep its test figures and each party's view and model share."""
     from labelward.cli.audit import insecure_reasons
-    from labelward.evaluate.shares import trained_job
-    from labelward.evaluate.train import train as run_train
+    from labelward.federation.model_shares import trained_job
+    from labelward.federation.train import train_variant as run_train
     from labelward.job import load_job
 
     job = load_job(job_file)
     if seed is None:
         seed = (job if earlier is None else trained_job(earlier)).run.seeds[0]
-    insecure_warning(insecure_reasons(job))
+    warn_insecure(insecure_reasons(job))
     try:
-        with Board("training", quiet=quiet) as board, naming(job_file):
+        with ProgressDisplay("training", quiet=quiet) as board, prefix_job_file(job_file):
             done = run_train(
                 job,
                 out,
@@ -63,7 +63,7 @@ def train(
             )
     except KeyboardInterrupt:
         begin = f"; begin again with --force, since {out} exists" if out.exists() else ""
-        end(f"no model was finished{begin}", 2, "interrupted")
+        fail(f"no model was finished{begin}", 2, "interrupted")
     if done.watched is not None:
         typer.echo(_best_round(done.watched))
     from labelward.report.metrics import figure
@@ -73,7 +73,7 @@ def train(
     typer.echo(f"wrote {out}")
 
 
-def _best_round(watched: Watched) -> str:
+def _best_round(watched: ValidationHistory) -> str:
     from labelward.report.metrics import figure
 
     reached = (
@@ -82,7 +82,7 @@ def _best_round(watched: Watched) -> str:
     return f"best round  {watched.best + 1} of {len(watched.values)} ({reached})"
 
 
-def predict(
+def predict_command(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="What labelward train wrote.")],
     out: Annotated[Path, typer.Option(help="Where the predictions go (.parquet).")],
     table: Annotated[Path | None, typer.Option(help="One table with all parties' columns.")] = None,
@@ -94,9 +94,9 @@ def predict(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Predict new rows with all parties' shares of a model."""
-    refuse_existing(out, force=force, ending=".parquet")
+    check_output_file(out, force=force, ending=".parquet")
     tables = tables_of(parties_in(run_dir), table, party or [])
-    from labelward.evaluate.predict import predict as run_predict
+    from labelward.federation.predict import predict_table as run_predict
 
     rows = run_predict(run_dir, tables, out, mode=mode, warn=warn)
-    typer.echo(f"wrote {out}: {counted(rows, 'row')}")
+    typer.echo(f"wrote {out}: {pluralize(rows, 'row')}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from labelward.cli._guard import end
-from labelward.cli._output import counted, insecure_warning, print_table, warn
+from labelward.cli._errors import fail
+from labelward.cli._output import pluralize, print_table, warn, warn_insecure
 from labelward.errors import FileFormatError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a sto
 
 
 @view.command()
-def show(
+def show_command(
     folder: Folder,
     messages: Annotated[int, typer.Option(min=0, help="Print the first so many records as well.")] = 0,
 ) -> None:
@@ -48,7 +48,7 @@ def show(
 
 
 @view.command()
-def digest(folder: Folder) -> None:
+def digest_command(folder: Folder) -> None:
     """Print a SHA-256 of the view content: equal for equal runs, whatever keys and machines."""
     from labelward.party.view import View
 
@@ -56,13 +56,13 @@ def digest(folder: Folder) -> None:
 
 
 @view.command()
-def verify(folder: Folder) -> None:
+def verify_command(folder: Folder) -> None:
     """Check the hash chain and every record; exit code 2 where anything is damaged or missing."""
-    from labelward.attacks.split_posterior import tells_labels_by_sides
+    from labelward.attacks.split_posterior import sides_depend_on_labels
     from labelward.party.view import View
 
     opened = View.load(folder)
-    insecure_warning(opened.header.insecure)
+    warn_insecure(opened.header.insecure)
     readable = sum(1 for _ in opened.content())
     records = sum(number for number, _ in opened.counts().values())
     if opened.ended == "cut off":
@@ -71,7 +71,7 @@ def verify(folder: Folder) -> None:
             code="incomplete",
             field=str(folder),
         )
-    if tells_labels_by_sides(opened):
+    if sides_depend_on_labels(opened):
         warn(
             f"version {opened.header.version} drew test rows by label, from a seed that all parties know: if these are "
             "classes, this view gives them away (attack it with split-posterior and --param class_counts=[...])"
@@ -80,20 +80,20 @@ def verify(folder: Folder) -> None:
 
 
 @view.command()
-def purge(
+def purge_command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of a run, of one party in it, or of a view.")],
     views: Annotated[bool, typer.Option("--views", help="The views only.")] = False,
     checkpoints: Annotated[bool, typer.Option("--checkpoints", help="The checkpoints only.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Remove views and checkpoints for good; models, results and tables stay."""
-    from labelward.evaluate.purge import kept_in
-    from labelward.evaluate.purge import purge as remove
+    from labelward.runs.purge import find_purgeable
+    from labelward.runs.purge import purge_targets as remove
 
     kinds: list[Literal["view", "checkpoint"]] = ["view"] if views or not checkpoints else []
     if checkpoints or not views:
         kinds.append("checkpoint")
-    found = kept_in(folder, kinds)
+    found = find_purgeable(folder, kinds)
     if not found:
         typer.echo(f"{folder}: nothing to remove; it holds no {' and no '.join(f'{kind}s' for kind in kinds)}")
         return
@@ -102,10 +102,10 @@ def purge(
     typer.echo("Models, results and tables stay. Of views no attack can be repeated afterwards;")
     typer.echo("a run that is not finished cannot go on without its checkpoints.")
     if not yes and not _agreed():
-        end("nothing was removed", 2, "stopped")
+        fail("nothing was removed", 2, "stopped")
     remove(found)
     typer.echo(
-        f"removed {counted(sum(len(each.files) for each in found), 'file')}; purged.json in each folder names them"
+        f"removed {pluralize(sum(len(each.files) for each in found), 'file')}; purged.json in each folder names them"
     )
     typer.echo("Backups, snapshots and copies are out of reach, and a disk may keep what was on it.")
 

@@ -1,13 +1,13 @@
 """Tables, the catalogue of data sets, and what each party of a rehearsal holds."""
 
-from .catalogue import Entry, entries
-from .encode import Coding, coding, encode_as, encode_sides, origin
-from .held import PartyData, Rehearsal
-from .labels import encode_labels, encode_quantities, encode_weights
-from .own import OwnTable, load_own, own_party, own_rehearsal
-from .prepare import Source, load_source, prepare
-from .rows import Split
-from .tables import as_table, read_ids, read_table, refuse_other_rows
+from labelward.data.catalogue import Entry, entries
+from labelward.data.encode import Coding, coding, encode_as, encode_sides, origin
+from labelward.data.held import PartyData, Rehearsal
+from labelward.data.labels import encode_labels, encode_quantities, encode_weights
+from labelward.data.own import OwnTable, load_own, own_party, own_rehearsal
+from labelward.data.prepare import Source, load_source, prepare
+from labelward.data.rows import Split
+from labelward.data.tables import as_table, read_ids, read_table, refuse_other_rows
 
 __all__ = [
     "Coding",

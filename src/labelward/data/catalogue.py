@@ -21,11 +21,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from labelward.data.idx import read_images
+from labelward.data.openml import Download, download
+from labelward.data.tables import read_table
 from labelward.errors import DataError, unknown_name
-
-from .idx import read_images
-from .openml import Download, download
-from .tables import read_table
 
 __all__ = ["Entry", "entries", "load"]
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from labelward.data.tables import find_column
 from labelward.errors import DataError
 from labelward.job import Job, PartySection
-
-from .tables import find_column
 
 __all__ = ["common_constraints", "own_constraints"]
 

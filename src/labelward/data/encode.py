@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from labelward.data.misfits import first_misfit, is_text, refuse_typos
+from labelward.data.tables import find_column, row_name
 from labelward.errors import DataError
-
-from .misfits import first_misfit, is_text, refuse_typos
-from .tables import find_column, row_name
 
 __all__ = [
     "MAX_CATEGORIES",

@@ -10,14 +10,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from labelward.data import catalogue
+from labelward.data.encode import coding, encode_sides
+from labelward.data.labels import encode_labels, encode_quantities, encode_weights, label_bins
+from labelward.data.rows import Split
 from labelward.errors import DataError
 from labelward.job import Job
 from labelward.rng import PrivateSeed
-
-from . import catalogue
-from .encode import coding, encode_sides
-from .labels import encode_labels, encode_quantities, encode_weights, label_bins
-from .rows import Split
 
 __all__ = ["PartyData", "Rehearsal", "Targets", "make_party", "make_rehearsal", "read_targets"]
 

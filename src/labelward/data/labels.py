@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from labelward.data.encode import numbers
+from labelward.data.misfits import first_misfit, is_text
+from labelward.data.tables import find_column, row_name
 from labelward.errors import DataError
-
-from .encode import numbers
-from .misfits import first_misfit, is_text
-from .tables import find_column, row_name
 
 __all__ = ["encode_labels", "encode_quantities", "encode_weights", "label_bins"]
 

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from labelward.data.tables import row_name
 from labelward.errors import DataError
-
-from .tables import row_name
 
 __all__ = ["first_misfit", "is_text", "refuse_typos"]
 

@@ -15,15 +15,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from labelward.data.constraints import own_constraints
+from labelward.data.held import PartyData, Rehearsal, make_party, make_rehearsal, read_targets
+from labelward.data.partition import own_columns, refuse_overlap
+from labelward.data.rows import Split, split_rows
+from labelward.data.tables import read_ids, read_table, refuse_other_rows
 from labelward.errors import DataError, JobError
 from labelward.job import Job, PartySection
 from labelward.rng import PrivateSeed
-
-from .constraints import own_constraints
-from .held import PartyData, Rehearsal, make_party, make_rehearsal, read_targets
-from .partition import own_columns, refuse_overlap
-from .rows import Split, split_rows
-from .tables import read_ids, read_table, refuse_other_rows
 
 __all__ = ["OwnTable", "joint_rehearsal", "load_own", "own_party", "own_rehearsal", "sort_own"]
 

@@ -12,11 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from labelward import rng
+from labelward.data.encode import coding, encode_sides
+from labelward.data.tables import find_column
 from labelward.errors import DataError
 from labelward.job import Job, PartySection
-
-from .encode import coding, encode_sides
-from .tables import find_column
 
 __all__ = ["assign_columns", "column_counts", "importance", "own_columns", "refuse_overlap"]
 

@@ -9,18 +9,17 @@ from pathlib import PurePath
 import numpy as np
 import pyarrow as pa
 
+from labelward.data import catalogue
+from labelward.data.constraints import common_constraints
+from labelward.data.held import Rehearsal, make_party, make_rehearsal, read_targets
+from labelward.data.own import joint_rehearsal, sort_own
+from labelward.data.partition import assign_columns, importance
+from labelward.data.rows import check_split, published_split, split_rows
+from labelward.data.tables import read_ids, read_table
 from labelward.errors import JobError
 from labelward.job import Job
 from labelward.job.sections import is_path
 from labelward.rng import PrivateSeed
-
-from . import catalogue
-from .constraints import common_constraints
-from .held import Rehearsal, make_party, make_rehearsal, read_targets
-from .own import joint_rehearsal, sort_own
-from .partition import assign_columns, importance
-from .rows import check_split, published_split, split_rows
-from .tables import read_ids, read_table
 
 __all__ = ["Source", "load_source", "prepare"]
 

@@ -1,6 +1,6 @@
 """Defenses: policies that change what leaves the active party. A new one is one module and one line here."""
 
-from labelward.party.policy import Policy
+from labelward.policy.base import Policy
 from labelward.registry import Registry
 
 __all__ = ["DEFENSES"]

@@ -28,11 +28,11 @@ from typing import Any, ClassVar, Literal
 import msgspec
 import numpy as np
 
-from labelward.defenses.keyed import number
+from labelward.defenses._keyed_noise import number
 from labelward.errors import JobError, number_code
-from labelward.kernels.gradients import nearest_step
-from labelward.party.outgoing import ReturnedGradient, Values
-from labelward.party.policy import Policy
+from labelward.kernels.gradient_compression import nearest_level
+from labelward.policy.base import Policy
+from labelward.policy.net_points import ReturnedGradient, Values
 
 __all__ = ["DiscreteSgd"]
 
@@ -117,7 +117,7 @@ class DiscreteSgd(Policy):
         values = returned.values
         if self.form == "published":
             step = 2 * (self.bound or _PUBLISHED_BOUND) / self.levels
-            return nearest_step(values, 0.0, step).astype(values.dtype)
+            return nearest_level(values, 0.0, step).astype(values.dtype)
         seen = self._seen.setdefault(returned.party, _Moments())
         if returned.epoch == 0 or not seen.count:
             seen.see(values)
@@ -130,7 +130,7 @@ class DiscreteSgd(Policy):
         if self.outliers == "discard":
             numbers = np.where(np.abs(numbers - mean) > half, 0.0, numbers)
         inside = np.clip(numbers, mean - half, mean + half)
-        rounded = nearest_step(inside, mean if self.levels % 2 == 0 else mean + step / 2, step)
+        rounded = nearest_level(inside, mean if self.levels % 2 == 0 else mean + step / 2, step)
         return rounded.astype(values.dtype)
 
     def parameters(self) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from labelward.defenses.keyed import number
-from labelward.kernels.gradients import kept_count, largest
-from labelward.party.outgoing import ReturnedGradient, Values
-from labelward.party.policy import Policy
+from labelward.defenses._keyed_noise import number
+from labelward.kernels.gradient_compression import keep_largest, top_k_count
+from labelward.policy.base import Policy
+from labelward.policy.net_points import ReturnedGradient, Values
 
 __all__ = ["GradientCompression"]
 
@@ -43,7 +43,7 @@ class GradientCompression(Policy):
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
         """Return the gradient with its small numbers dropped."""
         values = returned.values
-        kept: Values = (values * largest(values, kept_count(self.keep, values.size))).astype(values.dtype)
+        kept: Values = (values * keep_largest(values, top_k_count(self.keep, values.size))).astype(values.dtype)
         return kept
 
     def parameters(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import JobError, PolicyError
-from labelward.party.policy import FinishedTree, Policy, Repair, Setup
+from labelward.policy.base import FinishedTree, Policy, PolicyContext, TreeRepair
 
 __all__ = ["Grafting"]
 
@@ -50,7 +50,7 @@ class Grafting(Policy):
                 value=self.unrepaired,
             )
 
-    def check(self, setup: Setup) -> None:
+    def check(self, setup: PolicyContext) -> None:
         """Refuse labels without noise, and boosted trees whose leaves would stay as they are."""
         if not any(policy.label_private for policy in setup.chain):
             raise PolicyError(
@@ -67,10 +67,10 @@ class Grafting(Policy):
                 value=self.unrepaired,
             )
 
-    def after_tree(self, tree: FinishedTree) -> Repair:
+    def after_tree(self, tree: FinishedTree) -> TreeRepair:
         """Return the nodes to regrow, and whether all other leaves are to be relabeled."""
         regrow = frozenset[int]() if not tree.alone else _spoiled(tree)
-        return Repair(regrow=regrow, refit=self.unrepaired == "relabel")
+        return TreeRepair(regrow=regrow, refit=self.unrepaired == "relabel")
 
     def parameters(self) -> dict[str, Any]:
         """Return what becomes of the other leaves."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import JobError, PolicyError, number_code
 from labelward.kernels.information import node_bound
-from labelward.party.policy import CandidateSplits, Policy, Setup, SplitReveal
+from labelward.policy.base import CandidateSplits, Policy, PolicyContext, SplitReveal
 
 __all__ = ["IdLmid"]
 
@@ -57,7 +57,7 @@ class IdLmid(Policy):
         if not isinstance(self.sampled, bool):
             raise JobError(f"sampled must be true or false but got {self.sampled!r}", code="type", value=self.sampled)
 
-    def check(self, setup: Setup) -> None:
+    def check(self, setup: PolicyContext) -> None:
         """Refuse what the bound does not cover.
 
         With sampled rows the owner of a split knows on which side the rows out of the sample lie, too; rows that are

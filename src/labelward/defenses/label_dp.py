@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import JobError, PolicyError, number_code
-from labelward.party.policy import READS_CLASSES, Policy, Setup, Targets
+from labelward.policy.base import READS_CLASSES, Policy, PolicyContext, TrainingTargets
 from labelward.privacy import Budget, RandomizedResponse, multi_stage
-from labelward.privacy.stages import Prior
+from labelward.privacy.stages import LabelPrior
 
 __all__ = ["LpMst", "NoisyLabels", "RandomizedLabels"]
 
@@ -47,7 +47,7 @@ class NoisyLabels(Policy):
     def __post_init__(self) -> None:
         Budget(epsilon=self.epsilon, rows=1)
 
-    def check(self, setup: Setup) -> None:
+    def check(self, setup: PolicyContext) -> None:
         """Refuse quantities, and what would let labels past the noise."""
         if not setup.classes:
             raise PolicyError(
@@ -79,7 +79,7 @@ class NoisyLabels(Policy):
                     value=other.kind,
                 )
 
-    def before_targets(self, targets: Targets) -> Targets:
+    def before_targets(self, targets: TrainingTargets) -> TrainingTargets:
         """Replace the classes by noisy ones, and tell what was spent on how many labels."""
         values = targets.values.astype(np.int64)
         if not targets.classes or (values != targets.values).any():
@@ -91,7 +91,7 @@ class NoisyLabels(Policy):
         account = {"spent": budget.spent, "labels_used": [spend.rows for spend in budget.spends]}
         return replace(targets, values=noisy.astype(np.float64), account=account)
 
-    def _noisy(self, values: Classes, targets: Targets, budget: Budget) -> Classes:
+    def _noisy(self, values: Classes, targets: TrainingTargets, budget: Budget) -> Classes:
         """Return noisy classes, int64 [n], and record in the budget what they cost."""
         raise NotImplementedError
 
@@ -110,7 +110,7 @@ class RandomizedLabels(NoisyLabels):
 
     kind: ClassVar[str] = "randomized-response"
 
-    def _noisy(self, values: Classes, targets: Targets, budget: Budget) -> Classes:
+    def _noisy(self, values: Classes, targets: TrainingTargets, budget: Budget) -> Classes:
         budget.spend(np.arange(len(values)), self.epsilon)
         return RandomizedResponse(epsilon=self.epsilon, classes=targets.classes).release(values, targets.protection)
 
@@ -142,7 +142,7 @@ class LpMst(NoisyLabels):
                 value=self.stages,
             )
 
-    def check(self, setup: Setup) -> None:
+    def check(self, setup: PolicyContext) -> None:
         """Refuse, besides what :class:`NoisyLabels` refuses, priors without a column to learn them from."""
         super().check(setup)
         if self.stages > 1 and not setup.active_columns:
@@ -153,7 +153,7 @@ class LpMst(NoisyLabels):
                 value=self.stages,
             )
 
-    def _noisy(self, values: Classes, targets: Targets, budget: Budget) -> Classes:
+    def _noisy(self, values: Classes, targets: TrainingTargets, budget: Budget) -> Classes:
         if self.stages > len(values):
             raise PolicyError(
                 f"{len(values)} rows cannot be split into {self.stages} stages",
@@ -172,7 +172,7 @@ class LpMst(NoisyLabels):
         )
 
 
-def _prior(targets: Targets, total: int) -> Prior:
+def _prior(targets: TrainingTargets, total: int) -> LabelPrior:
     """Return what asks the learner for priors; it is given noisy labels only."""
 
     def prior(rows: Classes, noisy: Classes, following: Classes) -> NDArray[np.float64]:

@@ -7,11 +7,11 @@ changes nothing. :class:`LeakageBudget` keeps back, before anything is told, wha
 
 What the budget promises: at every moment no clustering that is made of a party's instance spaces has a larger
 V-measure with the labels, whatever it is; so neither have the communities of any draws of Louvain's method, nor those
-that the meter finds in the stored view (:func:`reading`). It follows from a limit of what the merged groups say of the
+that the meter finds in the stored view (:func:`measure_leakage`). It follows from a limit of what the merged groups say of the
 labels (:func:`~labelward.kernels.information.v_measure_bound`). Of rows that are told that is known exactly. A party
 knows the rows of its own split as soon as it is told that the split was chosen, while the active party does not know
 them yet; so such a split is chosen only where the most that it could add is within the limit
-(:func:`added_information`).
+(:func:`information_gain_bound`).
 
 The limit is that of the splits, not of the V-measure as it is found, for rows that are told, too: once the groups say
 more, no split of the party could be chosen any more, so that more rows would tell it more and help nobody.
@@ -34,23 +34,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import JobError, PolicyError, number_code
-from labelward.kernels.communities import communities, discount, trees_of_a_round, weighted
+from labelward.kernels.communities import communities, tree_weight_decay, trees_per_round, weighted_trees
 from labelward.kernels.information import entropy, joint_information, v_measure, v_measure_bound
-from labelward.kernels.signatures import merge
-from labelward.party.context import Progress, silent
-from labelward.party.policy import CandidateSplits, PendingSplit, Policy, Setup, SplitReveal, VisibleRows
+from labelward.kernels.leaf_signatures import merge_identical_rows
+from labelward.party.context import Progress, no_progress
+from labelward.policy.base import (
+    CandidateSplits,
+    KnownInstanceSpaces,
+    PendingSplit,
+    Policy,
+    PolicyContext,
+    SplitReveal,
+)
 from labelward.rng import learning
 
 __all__ = [
     "MOST_TREES",
     "LeakageBudget",
     "LeakageMeter",
-    "Measure",
-    "Reading",
-    "added_information",
-    "is_read",
-    "reading",
-    "starts_of",
+    "LeakageReading",
+    "MonitorConfig",
+    "information_gain_bound",
+    "is_measured_at",
+    "louvain_restarts",
+    "measure_leakage",
 ]
 
 Rows = NDArray[np.int32]
@@ -67,7 +74,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure:
+class MonitorConfig:
     """How views are measured.
 
     Attributes:
@@ -81,17 +88,17 @@ class Measure:
     seed: int
 
     @classmethod
-    def of(cls, model: Mapping[str, Any], classes: int, seed: int) -> Measure:
+    def of(cls, model: Mapping[str, Any], classes: int, seed: int) -> MonitorConfig:
         """Return how ID2Graph measures a model, by its kind and parameters, for labels of so many classes or bins."""
         return cls(
-            eta=discount(str(model.get("kind", ""))),
-            together=trees_of_a_round(model.get("multi_strategy"), classes),
+            eta=tree_weight_decay(str(model.get("kind", ""))),
+            together=trees_per_round(model.get("multi_strategy"), classes),
             seed=seed,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class LeakageReading:
     """What instance spaces say of the labels.
 
     Attributes:
@@ -105,25 +112,25 @@ class Reading:
     groups: float
 
 
-def reading(leaves: Rows, labels: Labels, party: str, measure: Measure) -> Reading:
+def measure_leakage(leaves: Rows, labels: Labels, party: str, measure: MonitorConfig) -> LeakageReading:
     """Measure what a party sees: a pure function of its arguments.
 
     So that a long training is not slowed down, communities are those of the first 16 trees at most; where rows times
     these trees exceed 200,000, they are those of one start of Louvain's method instead of five.
 
     Args:
-        leaves: int32 [trees seen, rows], as :func:`labelward.attacks.visible.visible_leaves` gives them without the
+        leaves: int32 [trees seen, rows], as :func:`labelward.attacks.instance_spaces.observed_leaves` gives them without the
             party's columns.
         labels: int64 [rows]: classes; of quantities the bins that they are cut into.
     """
-    counted, weights = weighted(leaves[:MOST_TREES], measure.eta, measure.together)
+    counted, weights = weighted_trees(leaves[:MOST_TREES], measure.eta, measure.together)
     rng = learning(measure.seed, party, 0, "leakage meter")
-    signatures, found = communities(counted, weights, rng=rng, starts=starts_of(counted.size))
+    signatures, found = communities(counted, weights, rng=rng, starts=louvain_restarts(counted.size))
     community = found.community[signatures.group]
-    groups = signatures.group if len(counted) == len(leaves) else merge(leaves).group
+    groups = signatures.group if len(counted) == len(leaves) else merge_identical_rows(leaves).group
     if labels.min() == labels.max():  # there is nothing to know
-        return Reading(v_measure=0.0, communities=0.0, groups=0.0)
-    return Reading(
+        return LeakageReading(v_measure=0.0, communities=0.0, groups=0.0)
+    return LeakageReading(
         v_measure=v_measure(community, labels),
         communities=joint_information(community, labels),
         groups=joint_information(groups, labels),
@@ -133,8 +140,8 @@ def reading(leaves: Rows, labels: Labels, party: str, measure: Measure) -> Readi
 class _Readings(msgspec.Struct, frozen=True):
     """What the meter remembers: its readings by party and number of trees, and that of the first 16 trees by party."""
 
-    readings: dict[str, dict[int, Reading]]
-    full: dict[str, Reading]
+    readings: dict[str, dict[int, LeakageReading]]
+    full: dict[str, LeakageReading]
 
 
 class LeakageMeter(Policy):
@@ -151,15 +158,15 @@ class LeakageMeter(Policy):
 
     kind: ClassVar[str] = "leakage-meter"
 
-    def __init__(self, labels: Labels, measure: Measure, progress: Progress = silent) -> None:
+    def __init__(self, labels: Labels, measure: MonitorConfig, progress: Progress = no_progress) -> None:
         self._labels, self.measure, self._progress = labels, measure, progress
-        self.readings: dict[str, dict[int, Reading]] = {}
-        self._unread: dict[str, VisibleRows] = {}
-        self._full: dict[str, Reading] = {}
+        self.readings: dict[str, dict[int, LeakageReading]] = {}
+        self._unread: dict[str, KnownInstanceSpaces] = {}
+        self._full: dict[str, LeakageReading] = {}
 
-    def after_rows(self, rows: VisibleRows) -> None:
+    def after_rows(self, rows: KnownInstanceSpaces) -> None:
         """Measure, or remember what there is to measure should no further tree follow."""
-        if is_read(rows.leaves.size, rows.tree + 1):
+        if is_measured_at(rows.leaves.size, rows.tree + 1):
             self._read(rows)
         else:
             self._unread[rows.party] = rows
@@ -188,7 +195,7 @@ class LeakageMeter(Policy):
         """Return how the meter measures."""
         return asdict(self.measure)
 
-    def _read(self, rows: VisibleRows) -> None:
+    def _read(self, rows: KnownInstanceSpaces) -> None:
         self._unread.pop(rows.party, None)
         found = self._reading(rows)
         if len(rows.leaves) >= MOST_TREES:
@@ -196,19 +203,19 @@ class LeakageMeter(Policy):
         self.readings.setdefault(rows.party, {})[rows.tree + 1] = found
         self._progress(f"leakage {rows.party}", round(1000 * found.v_measure), 1000)
 
-    def _reading(self, rows: VisibleRows) -> Reading:
+    def _reading(self, rows: KnownInstanceSpaces) -> LeakageReading:
         known = self._full.get(rows.party)
         if known is None:
-            return reading(rows.leaves, self._labels, rows.party, self.measure)
-        return replace(known, groups=joint_information(merge(rows.leaves).group, self._labels))
+            return measure_leakage(rows.leaves, self._labels, rows.party, self.measure)
+        return replace(known, groups=joint_information(merge_identical_rows(rows.leaves).group, self._labels))
 
 
-def starts_of(size: int) -> int:
+def louvain_restarts(size: int) -> int:
     """Return from how many starts Louvain's method is begun, for so many rows times trees."""
     return _STARTS if size <= _LIGHT else 1
 
 
-def is_read(size: int, trees: int) -> bool:
+def is_measured_at(size: int, trees: int) -> bool:
     """Return whether the meter reads after so many trees, whatever follows; ``size`` is rows times those it counts."""
     return size <= _LIGHT or _is_due(trees)
 
@@ -238,8 +245,8 @@ class LeakageBudget(LeakageMeter):
     def __init__(
         self,
         labels: Labels,
-        measure: Measure,
-        progress: Progress = silent,
+        measure: MonitorConfig,
+        progress: Progress = no_progress,
         *,
         budget: float,
         quantities: bool = False,
@@ -257,7 +264,7 @@ class LeakageBudget(LeakageMeter):
         """See :attr:`Policy.bins`."""
         return self._labels if self._quantities else None
 
-    def check(self, setup: Setup) -> None:
+    def check(self, setup: PolicyContext) -> None:
         """Refuse what the budget does not cover; label DP itself refuses what decides by true classes."""
         if setup.continues:
             raise PolicyError(
@@ -280,7 +287,7 @@ class LeakageBudget(LeakageMeter):
                 field="[leakage] budget",
             )
 
-    def before_rows(self, rows: VisibleRows) -> bool:
+    def before_rows(self, rows: KnownInstanceSpaces) -> bool:
         """Work out what the party would know; a tree that begins tells which rows it grows on."""
         return bool(self._within(self._before(rows)[1]))
 
@@ -318,9 +325,9 @@ class LeakageBudget(LeakageMeter):
         """Return the budget, and how the meter measures."""
         return {"budget": self.budget, **super().parameters()}
 
-    def _before(self, known: VisibleRows) -> tuple[Rows, float]:
+    def _before(self, known: KnownInstanceSpaces) -> tuple[Rows, float]:
         """Return the merged groups, int32 [rows], and a bound of what they and the splits in flight say."""
-        groups = merge(known.leaves).group
+        groups = merge_identical_rows(known.leaves).group
         total = joint_information(groups, self._labels)
         for number, split in enumerate(known.pending):
             total += float(self._added(groups, split.rows, split.left, split.right, known.pending[:number]))
@@ -330,7 +337,7 @@ class LeakageBudget(LeakageMeter):
         self, groups: Rows, rows: Rows, left: Labels, right: Labels, pending: tuple[PendingSplit, ...]
     ) -> Floats:
         touched = any(len(np.intersect1d(rows, split.rows, assume_unique=True)) for split in pending)
-        return added_information(groups[rows], self._labels[rows], left, right, len(groups), exact=not touched)
+        return information_gain_bound(groups[rows], self._labels[rows], left, right, len(groups), exact=not touched)
 
     def _within(self, information: Floats | float) -> NDArray[np.bool_]:
         bound = np.minimum(v_measure_bound(information, self._entropy) + _ROUNDING, 1.0)
@@ -338,7 +345,7 @@ class LeakageBudget(LeakageMeter):
         return within
 
 
-def added_information(
+def information_gain_bound(
     groups: Rows, labels: Labels, left: Labels, right: Labels, total: int, *, exact: bool = True
 ) -> Floats:
     """Return float64 [...]: what splits of a node add at most to the information of groups about labels, in nats.

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from labelward.errors import JobError, PolicyError, number_code
-from labelward.party.policy import Policy, Schedule, Setup
+from labelward.policy.base import Policy, PolicyContext, Schedule
 
 __all__ = ["LocalTrees"]
 
@@ -42,7 +42,7 @@ class LocalTrees(Policy):
         if self.mode not in ("replace", "add"):
             raise JobError(f"mode must be 'replace' or 'add' but got {self.mode!r}", code="choice", value=self.mode)
 
-    def check(self, setup: Setup) -> None:
+    def check(self, setup: PolicyContext) -> None:
         """Refuse a forest, an active party without columns, and more trees than there are."""
         if setup.model == "forest":
             raise PolicyError(

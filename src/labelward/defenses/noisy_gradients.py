@@ -34,19 +34,19 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.defenses.keyed import Keyed, number
+from labelward.defenses._keyed_noise import KeyedGradientDefense, number
 from labelward.errors import JobError, PolicyError
-from labelward.party.outgoing import ReturnedGradient, Values
-from labelward.party.policy import Setup
+from labelward.policy.base import PolicyContext
+from labelward.policy.net_points import ReturnedGradient, Values
 from labelward.privacy.gaussian import check_delta, epsilon_of, ratio_for
 from labelward.privacy.noise import on_grid
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 
 __all__ = ["NoisyGradients"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyGradients(Keyed):
+class NoisyGradients(KeyedGradientDefense):
     """Add noise to every number of a returned gradient.
 
     Attributes:
@@ -96,7 +96,7 @@ class NoisyGradients(Keyed):
         number("clip", self.clip)
         check_delta(self.delta)
 
-    def check(self, setup: Setup) -> None:
+    def check(self, setup: PolicyContext) -> None:
         """Refuse what the account does not cover."""
         if self.scale is None and setup.stops_early:
             raise PolicyError(
@@ -111,7 +111,7 @@ class NoisyGradients(Keyed):
                 code="inapplicable",
             )
 
-    def begin(self, setup: Setup, protection: Protection) -> None:
+    def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
         """Draw the key, and find out how strong each release may be."""
         super().begin(setup, protection)
         if self.epsilon is not None and self.delta is not None:

@@ -32,9 +32,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.defenses.keyed import Keyed, number
+from labelward.defenses._keyed_noise import KeyedGradientDefense, number
 from labelward.errors import JobError
-from labelward.party.outgoing import ReturnedGradient, Values
+from labelward.policy.net_points import ReturnedGradient, Values
 from labelward.privacy.noise import KeyedDraws, on_grid
 
 __all__ = ["Ppdl"]
@@ -44,7 +44,7 @@ _PUBLISHED_SENSITIVITY = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ppdl(Keyed):
+class Ppdl(KeyedGradientDefense):
     """Gather some numbers of a gradient, with noise; drop the others.
 
     Attributes:

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import JobError, PolicyError, number_code
-from labelward.party.policy import CandidateSplits, Counts, Floats, Policy, Setup, SplitReveal
+from labelward.policy.base import CandidateSplits, Counts, Floats, Policy, PolicyContext, SplitReveal
 
 __all__ = ["PurityThreshold"]
 
@@ -59,7 +59,7 @@ class PurityThreshold(Policy):
         if self.hide not in ("children", "below"):
             raise JobError(f"hide must be 'children' or 'below' but got {self.hide!r}", code="choice", value=self.hide)
 
-    def check(self, setup: Setup) -> None:
+    def check(self, setup: PolicyContext) -> None:
         """Refuse quantities, a threshold that every node exceeds, and rows that count several times."""
         if not setup.classes:
             raise PolicyError(

@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from labelward.defenses.keyed import number
-from labelward.party.outgoing import ReturnedGradient, Values
-from labelward.party.policy import Policy
+from labelward.defenses._keyed_noise import number
+from labelward.policy.base import Policy
+from labelward.policy.net_points import ReturnedGradient, Values
 
 __all__ = ["SignSgd"]
 

@@ -12,16 +12,24 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from labelward.errors import unknown_name
-from labelward.estimators._errors import UnfitInputError
+from labelward.estimators._errors import InvalidInputError
 from labelward.job import PartySection
 
-__all__ = ["Coded", "code_columns", "column_names", "deal_columns", "learn_columns", "position_of", "read_columns"]
+__all__ = [
+    "EncodedColumns",
+    "assign_columns",
+    "column_names",
+    "fit_columns",
+    "position_of",
+    "read_columns",
+    "transform_columns",
+]
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Coded:
+class EncodedColumns:
     """All columns of X as numbers.
 
     Attributes:
@@ -54,7 +62,7 @@ def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> Floats | A
     return validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan", order="C")
 
 
-def learn_columns(estimator: BaseEstimator, X: Floats | Any, rows: NDArray[np.int64]) -> Coded:
+def fit_columns(estimator: BaseEstimator, X: Floats | Any, rows: NDArray[np.int64]) -> EncodedColumns:
     """Return how the columns of X are coded, and these rows of X.
 
     Args:
@@ -66,14 +74,14 @@ def learn_columns(estimator: BaseEstimator, X: Floats | Any, rows: NDArray[np.in
         DataError: a column's type is not supported, or it has more categories than its rows allow.
     """
     if isinstance(X, np.ndarray):
-        return Coded(column_names(estimator), np.ascontiguousarray(X[rows]))
+        return EncodedColumns(column_names(estimator), np.ascontiguousarray(X[rows]))
     from labelward.data.encode import coding, encode_sides
 
     known = coding(X, X.column_names, "X", rows=rows)
-    return Coded(known.names, encode_sides(X, known, "X", [rows])[0], known.categories)
+    return EncodedColumns(known.names, encode_sides(X, known, "X", [rows])[0], known.categories)
 
 
-def code_columns(
+def transform_columns(
     names: Sequence[str], places: Sequence[int], categories: Mapping[str, tuple[str, ...]], X: Floats | Any
 ) -> Floats:
     """Return some columns of X in the coding of the training: float64 [rows, columns].
@@ -92,7 +100,7 @@ def code_columns(
 
         return encode_as(X, names, categories, "X")
     for name in categories:
-        raise UnfitInputError(
+        raise InvalidInputError(
             f"column {name!r} held categories in training, so X must be a table as it was then",
             code="type",
             field="X",
@@ -101,7 +109,7 @@ def code_columns(
     return np.ascontiguousarray(X[:, list(places)])
 
 
-def deal_columns(
+def assign_columns(
     parties: Mapping[str, Iterable[str | int]] | None, active: str | None, names: Sequence[str], *, named: bool
 ) -> dict[str, tuple[int, ...]]:
     """Return the positions of each party's columns, the active party first.
@@ -119,7 +127,7 @@ def deal_columns(
         half = len(names) // 2
         parties = {"active": range(half), "passive": range(half, len(names))}
     if not isinstance(parties, Mapping) or len(parties) < 2:
-        raise UnfitInputError(
+        raise InvalidInputError(
             f"must give the columns of at least two parties but got {parties!r}",
             code="type",
             field="parties",
@@ -127,7 +135,7 @@ def deal_columns(
         )
     first = ("active" if "active" in parties else next(iter(parties))) if active is None else active
     if first not in parties:
-        raise UnfitInputError(
+        raise InvalidInputError(
             unknown_name("party", str(first), map(str, parties)), code="unknown", field="active", value=first
         )
     holder: dict[int, str] = {}
@@ -135,13 +143,13 @@ def deal_columns(
     for party in (first, *(other for other in parties if other != first)):
         given = parties[party]
         if isinstance(given, str) or not isinstance(given, Iterable):
-            raise UnfitInputError(
+            raise InvalidInputError(
                 f"{party!r} needs a list of columns but got {given!r}", code="type", field="parties", value=given
             )
         places = tuple(position_of(column, names, f"parties: {party!r}", named=named) for column in given)
         PartySection(name=party, columns=tuple(names[place] for place in places))  # checks name and repeated columns
         if not places and party != first:
-            raise UnfitInputError(
+            raise InvalidInputError(
                 f"{party!r} holds no column; a passive party must hold at least one",
                 code="range",
                 field="parties",
@@ -149,7 +157,7 @@ def deal_columns(
             )
         for place in places:
             if place in holder:
-                raise UnfitInputError(
+                raise InvalidInputError(
                     f"column {names[place]!r} is given to {holder[place]!r} already",
                     code="duplicate",
                     field=f"parties: {party!r}",
@@ -158,7 +166,7 @@ def deal_columns(
             holder[place] = party
         dealt[party] = places
     if len({party.lower() for party in dealt}) < len(dealt):
-        raise UnfitInputError(
+        raise InvalidInputError(
             f"names may not differ only in case: {', '.join(dealt)}",
             code="duplicate",
             field="parties",
@@ -175,21 +183,21 @@ def position_of(column: Any, names: Sequence[str], place: str, *, named: bool) -
     """
     if isinstance(column, str):
         if not named:
-            raise UnfitInputError(
+            raise InvalidInputError(
                 f"X has no names of columns, so {column!r} must be a position",
                 code="unsupported",
                 field=place,
                 value=column,
             )
         if column not in names:
-            raise UnfitInputError(unknown_name("column", column, names), code="unknown", field=place, value=column)
+            raise InvalidInputError(unknown_name("column", column, names), code="unknown", field=place, value=column)
         return names.index(column)
     if isinstance(column, bool) or not isinstance(column, int | np.integer):
-        raise UnfitInputError(
+        raise InvalidInputError(
             f"a column is given by its name or position but got {column!r}", code="type", field=place, value=column
         )
     if not 0 <= column < len(names):
-        raise UnfitInputError(
+        raise InvalidInputError(
             f"there is no column {column} among {len(names)}, counted from 0", code="unknown", field=place, value=column
         )
     return int(column)

@@ -8,18 +8,18 @@ from contextlib import contextmanager
 
 from labelward.errors import DependencyError, EncryptionError, InputError, PolicyError
 
-__all__ = ["UnfitInputError", "value_errors"]
+__all__ = ["InvalidInputError", "value_errors"]
 
 _KEY = re.compile(r"\[(?:model|encryption)\] (\w+)")
 
 
-class UnfitInputError(InputError, ValueError):
+class InvalidInputError(InputError, ValueError):
     """What was given to an estimator cannot be used; the message names the value and the parameter."""
 
 
 @contextmanager
 def value_errors(names: Mapping[str, str]) -> Iterator[None]:
-    """Raise errors over what the user gave as :class:`UnfitInputError`.
+    """Raise errors over what the user gave as :class:`InvalidInputError`.
 
     Args:
         names: the estimator's parameter for each key of a job's sections, such as ``"trees"``, in errors.
@@ -33,6 +33,6 @@ def value_errors(names: Mapping[str, str]) -> Iterator[None]:
             raise
         key = _KEY.fullmatch(error.field)
         if not key:
-            raise error.translated(UnfitInputError) from error
+            raise error.translated(InvalidInputError) from error
         name = names.get(key[1], key[1])
-        raise UnfitInputError(error.reason, code=error.code, field=name, value=error.value) from error
+        raise InvalidInputError(error.reason, code=error.code, field=name, value=error.value) from error

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from labelward.he import Engine
 from labelward.he import engine as make_engine
 from labelward.job import EncryptionSection
-from labelward.party.chain import PolicyChain
-from labelward.party.context import Context, Progress, silent
-from labelward.party.handshake import Offer, Sides, continuing, greet_active, greet_passives
-from labelward.party.local import run_parties
-from labelward.party.policy import Policy
+from labelward.party.context import Context, Progress, no_progress
+from labelward.party.handshake import Proposal, RowMasks, continued_model, handshake_active, handshake_passive
+from labelward.party.in_process import run_parties
 from labelward.party.transcript import FORMAT, Header, Transcript, ids_digest
 from labelward.party.view import View
+from labelward.policy.base import Policy
+from labelward.policy.chain import PolicyChain
 from labelward.protocols.tree.columns import Labels
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.predict import predict_active, predict_leaves, predict_passive
@@ -29,14 +29,14 @@ from labelward.protocols.tree.roles import Held, Task, run_active, run_passive
 from labelward.protocols.tree.share import ModelShare
 from labelward.transport.base import Transport
 
-__all__ = ["Plan", "Trained", "ask", "converse", "train"]
+__all__ = ["TrainedTrees", "TreeTrainingPlan", "predict_trees", "run_conversation", "train_trees"]
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class TreeTrainingPlan:
     """What is trained, and how it is protected.
 
     Attributes:
@@ -51,7 +51,7 @@ class Plan:
     policies: tuple[Policy, ...]
     seed: int
 
-    def offer(self, parties: tuple[str, ...], rows: int, share: ModelShare | None) -> Offer:
+    def offer(self, parties: tuple[str, ...], rows: int, share: ModelShare | None) -> Proposal:
         """Return what a party of these brings to the greeting; no rows are predicted."""
         model = {"kind": self.params.kind, **self.params.parameters()}
         shared: dict[str, Any] = {f"model.{key}": value for key, value in model.items() if value is not None}
@@ -59,9 +59,9 @@ class Plan:
             shared[f"encryption.{key}"] = getattr(self.encryption, key)
         shared |= {"parties": parties, "run.seed": self.seed}
         told = {key: json.dumps(value, sort_keys=True) for key, value in shared.items()}
-        return Offer(
+        return Proposal(
             parties=parties,
-            job=told | continuing(None if share is None else share.model),
+            job=told | continued_model(None if share is None else share.model),
             ids=[str(row) for row in range(rows)],
             bits=self.encryption.bits if self.encryption.engine != "plain" else 0,
             precision=self.encryption.precision,
@@ -70,7 +70,7 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained:
+class TrainedTrees:
     """What a training leaves behind.
 
     Attributes:
@@ -84,13 +84,13 @@ class Trained:
     history: tuple[float, ...]
 
 
-def train(
-    plan: Plan,
+def train_trees(
+    plan: TreeTrainingPlan,
     held: Mapping[str, Held],
     labels: Labels,
     progress: Progress,
     before: Mapping[str, ModelShare] | None = None,
-) -> Trained:
+) -> TrainedTrees:
     """Train a model.
 
     Args:
@@ -106,7 +106,7 @@ def train(
     parties, active = tuple(held), next(iter(held))
     rows, validation = len(labels.values), held[active].validation
     offers = {party: plan.offer(parties, rows, None if before is None else before[party]) for party in parties}
-    sides = Sides.in_order(rows - validation, validation, 0)
+    sides = RowMasks.in_order(rows - validation, validation, 0)
     transcripts: dict[str, Transcript] = {}
     section = plan.encryption
     engine = make_engine(section.engine, workers=section.workers or len(os.sched_getaffinity(0)))
@@ -121,29 +121,31 @@ def train(
             transcript=transcripts[party],
             seed=plan.seed,
             policies=PolicyChain(plan.policies if party == active else ()),
-            progress=progress if party == active else silent,
+            progress=progress if party == active else no_progress,
         )
 
     def run(ctx: Context) -> Any:
         share = None if before is None else before[ctx.party]
         if ctx.party == active:
-            task = Task(params=plan.params, agreed=greet_passives(ctx, offers[active], sides))
+            task = Task(params=plan.params, agreed=handshake_active(ctx, offers[active], sides))
             return run_active(ctx, task, held[active], labels, engine, share=share)
-        task = Task(params=plan.params, agreed=greet_active(ctx, offers[ctx.party]))
+        task = Task(params=plan.params, agreed=handshake_passive(ctx, offers[ctx.party]))
         return run_passive(ctx, task, held[ctx.party], engine, share=share)
 
     try:
         ended = run_parties(dict.fromkeys(parties, (make, run)))
     finally:
         engine.close()
-    return Trained(
+    return TrainedTrees(
         shares={party: ended[party].share for party in parties},
         views={party: View(transcripts[party].header, transcripts[party].entries[1:]) for party in parties},
         history=tuple(ended[active].history),
     )
 
 
-def ask(shares: Mapping[str, ModelShare], blocks: Mapping[str, Floats], what: str = "margins") -> NDArray[Any]:
+def predict_trees(
+    shares: Mapping[str, ModelShare], blocks: Mapping[str, Floats], what: str = "margins"
+) -> NDArray[Any]:
     """Predict rows with the shares of all parties: one round, of which nothing is kept.
 
     Args:
@@ -161,10 +163,14 @@ def ask(shares: Mapping[str, ModelShare], blocks: Mapping[str, Floats], what: st
     def lead(ctx: Context) -> NDArray[Any]:
         return predict(ctx, shares[active], {active: (shares[active].own, blocks[active])}, rows)
 
-    return converse(tuple(shares), rows, lead, lambda ctx: predict_passive(ctx, shares[ctx.party], blocks[ctx.party]))
+    return run_conversation(
+        tuple(shares), rows, lead, lambda ctx: predict_passive(ctx, shares[ctx.party], blocks[ctx.party])
+    )
 
 
-def converse(parties: tuple[str, ...], rows: int, lead: Callable[[Context], T], follow: Callable[[Context], None]) -> T:
+def run_conversation(
+    parties: tuple[str, ...], rows: int, lead: Callable[[Context], T], follow: Callable[[Context], None]
+) -> T:
     """Run the parties' programs, and return what the active party's returned; nothing else is kept.
 
     Args:
@@ -193,7 +199,7 @@ def converse(parties: tuple[str, ...], rows: int, lead: Callable[[Context], T], 
     return cast("T", run_parties(dict.fromkeys(parties, (make, run)))[active])
 
 
-def _header(party: str, held: Held, offer: Offer, engine: Engine) -> Header:
+def _header(party: str, held: Held, offer: Proposal, engine: Engine) -> Header:
     reasons, rows = [], len(offer.ids) - held.validation
     if not engine.secure:
         reasons.append(f"{engine.name} engine")

@@ -13,21 +13,21 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from labelward.errors import unknown_name
-from labelward.estimators._columns import code_columns
 from labelward.estimators._columns import read_columns as read
-from labelward.estimators._errors import UnfitInputError, value_errors
-from labelward.estimators._fitted import Fitted
+from labelward.estimators._columns import transform_columns
+from labelward.estimators._errors import InvalidInputError, value_errors
+from labelward.estimators._model_mixins import FittedModelMixin
 
 if TYPE_CHECKING:
     from labelward.party.view import View
     from labelward.protocols.splitnn.share import NetShare
 
-__all__ = ["FittedNets"]
+__all__ = ["FittedNetsMixin"]
 
 Floats = NDArray[np.float64]
 
 
-class FittedNets(Fitted["NetShare"]):
+class FittedNetsMixin(FittedModelMixin["NetShare"]):
     """A split network of which all parties' shares and rows are at hand.
 
     Attributes:
@@ -76,7 +76,7 @@ class FittedNets(Fitted["NetShare"]):
         """Return the modules that were handed in: by party, and the top model as ``""``."""
         if not isinstance(self.bottom, str | Mapping):
             given = type(self.bottom).__name__
-            raise UnfitInputError(
+            raise InvalidInputError(
                 f"must name a preset, or hold a module for each party, but is of type {given}",
                 code="type",
                 field="bottom",
@@ -85,7 +85,7 @@ class FittedNets(Fitted["NetShare"]):
         found = {} if isinstance(self.bottom, str) else dict(self.bottom)
         for party in found:
             if party not in self._places:
-                raise UnfitInputError(
+                raise InvalidInputError(
                     unknown_name("party", str(party), list(self._places)), code="unknown", field="bottom", value=party
                 )
         return found if isinstance(self.top_model, str) else {**found, "": self.top_model}
@@ -95,7 +95,7 @@ class FittedNets(Fitted["NetShare"]):
         if isinstance(X, Mapping) and not issparse(X):  # some sparse matrices are dictionaries
             blocks = {party: np.asarray(own) for party, own in X.items()}
             if not reset and set(blocks) != set(self._places):
-                raise UnfitInputError(
+                raise InvalidInputError(
                     f"the rows of {', '.join(self._places)} are needed, not of {', '.join(blocks)}",
                     code="missing",
                     field="X",
@@ -103,7 +103,7 @@ class FittedNets(Fitted["NetShare"]):
                 )
             for party, own in blocks.items():
                 if own.ndim < 2 or own.dtype.kind not in "fiub":
-                    raise UnfitInputError(
+                    raise InvalidInputError(
                         f"the rows of {party!r} must be an array of numbers, one row each",
                         code="type",
                         field="X",
@@ -122,22 +122,24 @@ class FittedNets(Fitted["NetShare"]):
             block: NDArray[Any] = x[party]
             return block
         if not hasattr(self, "n_features_in_"):
-            raise UnfitInputError(
+            raise InvalidInputError(
                 "must be a dictionary with each party's rows, as it was in training", code="type", field="X"
             )
-        return code_columns(self._names[party], self._places[party], coded[party], x)
+        return transform_columns(self._names[party], self._places[party], coded[party], x)
 
     def _ask(self, X: Any) -> Floats:
         check_is_fitted(self)
-        from labelward.estimators._nets import ask
+        from labelward.estimators._nets import predict_nets
 
         with value_errors({}):
             x, _ = self._given(X, reset=False)
             coded = self._coded()
-            return ask(self.shares_, {party: self._block(x, party, coded) for party in self.shares_}, self._modules())
+            return predict_nets(
+                self.shares_, {party: self._block(x, party, coded) for party in self.shares_}, self._modules()
+            )
 
     def _expected(self, X: Any) -> Floats:
         outputs = self._ask(X)
-        from labelward.protocols.splitnn.predict import expected
+        from labelward.protocols.splitnn.predict import to_predictions
 
-        return expected(self._lead, outputs)
+        return to_predictions(self._lead, outputs)

@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from labelward.errors import OutputError
-from labelward.estimators import _open
-from labelward.estimators._columns import code_columns
+from labelward.estimators import _explain
 from labelward.estimators._columns import read_columns as read
-from labelward.estimators._errors import UnfitInputError, value_errors
-from labelward.estimators._federation import ask
-from labelward.estimators._fitted import Fitted
+from labelward.estimators._columns import transform_columns
+from labelward.estimators._errors import InvalidInputError, value_errors
+from labelward.estimators._federation import predict_trees
+from labelward.estimators._model_mixins import FittedModelMixin
 from labelward.protocols.tree.explain import Explanation
 from labelward.protocols.tree.share import ModelShare
 
-__all__ = ["FittedTrees"]
+__all__ = ["FittedTreesMixin"]
 
 Floats = NDArray[np.float64]
 
 
-class FittedTrees(Fitted[ModelShare]):
+class FittedTreesMixin(FittedModelMixin[ModelShare]):
     """A federated tree model of which all parties' shares and columns are at hand."""
 
     n_features_in_: int
@@ -66,10 +66,10 @@ class FittedTrees(Fitted[ModelShare]):
         """
         check_is_fitted(self)
         with value_errors({}):
-            told = _open.tellers(self.shares_, names)
+            told = _explain.consenting_parties(self.shares_, names)
             rows = self._blocks(X)
-            behind = _open.some_rows(rows if background is None else self._blocks(background), most)
-            return _open.explained(self.shares_, rows, behind, told)
+            behind = _explain.background_sample(rows if background is None else self._blocks(background), most)
+            return _explain.explain_predictions(self.shares_, rows, behind, told)
 
     def draw_tree(self, number: int, *, svg: bool = False, names: Collection[str] | None = None) -> str:
         """Return a tree as the active party can draw it: its own splits in words, the others by owner and column.
@@ -85,10 +85,12 @@ class FittedTrees(Fitted[ModelShare]):
         check_is_fitted(self)
         with value_errors({}):
             if isinstance(number, bool) or not isinstance(number, int | np.integer):
-                raise UnfitInputError(
+                raise InvalidInputError(
                     f"must be a whole number but got {number!r}", code="type", field="number", value=number
                 )
-            return _open.drawn(self.shares_, int(number), _open.tellers(self.shares_, names), svg=svg)
+            return _explain.plot_tree(
+                self.shares_, int(number), _explain.consenting_parties(self.shares_, names), svg=svg
+            )
 
     def export(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the joined model as XGBoost's JSON, with mode 0600; every party consents, since all are this user.
@@ -107,7 +109,7 @@ class FittedTrees(Fitted[ModelShare]):
         path = Path(path)
         if path.exists() and not overwrite:
             raise OutputError("exists already; overwrite=True replaces it", code="exists", field=str(path))
-        return _open.exported(self.shares_, path)
+        return _explain.export_trees(self.shares_, path)
 
     @staticmethod
     def _load_share(folder: Path) -> ModelShare:
@@ -134,7 +136,7 @@ class FittedTrees(Fitted[ModelShare]):
 
     def _block(self, given: Any, party: str) -> Floats:
         share = self.shares_[party]
-        return code_columns(share.columns, self._places[party], share.categories, given)
+        return transform_columns(share.columns, self._places[party], share.categories, given)
 
     def _blocks(self, X: Any) -> dict[str, Floats]:
         given = read(self, X, reset=False)
@@ -143,4 +145,4 @@ class FittedTrees(Fitted[ModelShare]):
     def _ask(self, X: Any, what: str = "margins") -> NDArray[Any]:
         check_is_fitted(self)
         with value_errors({}):
-            return ask(self.shares_, self._blocks(X), what)
+            return predict_trees(self.shares_, self._blocks(X), what)

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from labelward.estimators._columns import Coded, position_of
-from labelward.estimators._errors import UnfitInputError
+from labelward.estimators._columns import EncodedColumns, position_of
+from labelward.estimators._errors import InvalidInputError
 
-__all__ = ["read_directions"]
+__all__ = ["parse_monotone"]
 
 _TEXT = re.compile(r"\(\s*([+-]?\d+(?:\s*,\s*[+-]?\d+)*)\s*,?\s*\)")
 _NAME = "monotone_constraints"
 
 
-def read_directions(given: Any, columns: Coded, *, named: bool) -> dict[int, int]:
+def parse_monotone(given: Any, columns: EncodedColumns, *, named: bool) -> dict[int, int]:
     """Return 1 or -1 by position of a column in X.
 
     Args:
@@ -37,16 +37,16 @@ def read_directions(given: Any, columns: Coded, *, named: bool) -> dict[int, int
         place = position_of(column, columns.names, _NAME, named=named)
         whole = isinstance(direction, int | np.integer) and not isinstance(direction, bool)
         if not whole or direction not in (-1, 0, 1):
-            raise UnfitInputError(
+            raise InvalidInputError(
                 f"must be 1, -1 or 0, but {column!r} has {direction!r}", code="choice", field=_NAME, value=direction
             )
         if direction and columns.names[place] in columns.categories:
             name = columns.names[place]
-            raise UnfitInputError(
+            raise InvalidInputError(
                 f"categories have no order, but {name!r} has {direction!r}", code="unsupported", field=_NAME, value=name
             )
         if place in found:
-            raise UnfitInputError(
+            raise InvalidInputError(
                 f"column {columns.names[place]!r} is given by name and by position",
                 code="duplicate",
                 field=_NAME,
@@ -67,9 +67,9 @@ def _pairs(given: Any, names: Sequence[str]) -> list[tuple[Any, Any]]:
         each = given.tolist()
     if not isinstance(each, list | tuple):
         told = "a dictionary by column, or a list of 1, -1 or 0 for each column of X"
-        raise UnfitInputError(f"must be {told}, but got {given!r}", code="type", field=_NAME, value=given)
+        raise InvalidInputError(f"must be {told}, but got {given!r}", code="type", field=_NAME, value=given)
     if len(each) != len(names):
-        raise UnfitInputError(
+        raise InvalidInputError(
             f"must have as many directions as X has columns, {len(names)}, not {len(each)}",
             code="range",
             field=_NAME,

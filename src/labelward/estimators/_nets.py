@@ -11,29 +11,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.estimators._federation import converse
-from labelward.party.chain import PolicyChain
-from labelward.party.context import Context, Progress, silent
-from labelward.party.handshake import Offer, Sides, greet_active, greet_passives
-from labelward.party.local import run_parties
-from labelward.party.policy import Policy
+from labelward.estimators._federation import run_conversation
+from labelward.party.context import Context, Progress, no_progress
+from labelward.party.handshake import Proposal, RowMasks, handshake_active, handshake_passive
+from labelward.party.in_process import run_parties
 from labelward.party.transcript import FORMAT, Header, Transcript, ids_digest
 from labelward.party.view import View
+from labelward.policy.base import Policy
+from labelward.policy.chain import PolicyChain
 from labelward.protocols.splitnn.behavior import Behavior
-from labelward.protocols.splitnn.cores import shared_cores
-from labelward.protocols.splitnn.held import Held, Labels, Rows
-from labelward.protocols.splitnn.losses import Epoch
+from labelward.protocols.splitnn.inputs import NetInputs, NetLabels, Rows
+from labelward.protocols.splitnn.losses import EpochRecord
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.predict import predict_active, predict_passive
-from labelward.protocols.splitnn.roles import Task, run_active, run_passive
+from labelward.protocols.splitnn.predict import predict_active_net, predict_passive_net
+from labelward.protocols.splitnn.session import NetTask, run_active_net, run_passive_net
 from labelward.protocols.splitnn.share import NetShare
+from labelward.protocols.splitnn.thread_limits import share_threads
 from labelward.transport.base import Transport
 
-__all__ = ["Plan", "Trained", "ask", "train"]
+__all__ = ["NetTrainingPlan", "TrainedNets", "predict_nets", "train_nets"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class NetTrainingPlan:
     """What is trained, and how it is protected.
 
     Attributes:
@@ -48,18 +48,18 @@ class Plan:
     behaviors: Mapping[str, Behavior]
     seed: int
 
-    def offer(self, parties: tuple[str, ...], rows: int) -> Offer:
+    def offer(self, parties: tuple[str, ...], rows: int) -> Proposal:
         """Return what a party of these brings to the greeting; no rows are predicted."""
         model = {"kind": self.params.kind, **self.params.parameters()}
         shared: dict[str, Any] = {f"model.{key}": value for key, value in model.items() if value is not None}
         shared |= {"encryption.engine": "none", "parties": parties, "run.seed": self.seed}
         told = {key: json.dumps(value, sort_keys=True) for key, value in shared.items()}
         ids = [str(row) for row in range(rows)]
-        return Offer(parties=parties, job=told, ids=ids, bits=0, precision=0, insecure=False)
+        return Proposal(parties=parties, job=told, ids=ids, bits=0, precision=0, insecure=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained:
+class TrainedNets:
     """What a training leaves behind.
 
     Attributes:
@@ -70,16 +70,16 @@ class Trained:
 
     shares: dict[str, NetShare]
     views: dict[str, View]
-    history: tuple[Epoch, ...]
+    history: tuple[EpochRecord, ...]
 
 
-def train(
-    plan: Plan,
-    held: Mapping[str, Held],
+def train_nets(
+    plan: NetTrainingPlan,
+    held: Mapping[str, NetInputs],
     categories: Mapping[str, Mapping[str, tuple[str, ...]]],
-    labels: Labels,
+    labels: NetLabels,
     progress: Progress,
-) -> Trained:
+) -> TrainedNets:
     """Train a model.
 
     Args:
@@ -94,7 +94,7 @@ def train(
     """
     parties, active = tuple(held), next(iter(held))
     rows, validation = len(labels.values), held[active].validation
-    offer, sides = plan.offer(parties, rows), Sides.in_order(rows - validation, validation, 0)
+    offer, sides = plan.offer(parties, rows), RowMasks.in_order(rows - validation, validation, 0)
     transcripts: dict[str, Transcript] = {}
 
     def make(end: Transport) -> Context:
@@ -123,26 +123,30 @@ def train(
             transcript=transcripts[party],
             seed=plan.seed,
             policies=PolicyChain(plan.policies if party == active else ()),
-            progress=progress if party == active else silent,
+            progress=progress if party == active else no_progress,
         )
 
     def run(ctx: Context) -> Any:
         own = held[ctx.party]
         if ctx.party == active:
-            return run_active(ctx, Task(params=plan.params, agreed=greet_passives(ctx, offer, sides)), own, labels)
-        task = Task(params=plan.params, agreed=greet_active(ctx, offer))
-        return run_passive(ctx, task, own, behavior=plan.behaviors.get(ctx.party))
+            return run_active_net(
+                ctx, NetTask(params=plan.params, agreed=handshake_active(ctx, offer, sides)), own, labels
+            )
+        task = NetTask(params=plan.params, agreed=handshake_passive(ctx, offer))
+        return run_passive_net(ctx, task, own, behavior=plan.behaviors.get(ctx.party))
 
-    with shared_cores(len(parties)):
+    with share_threads(len(parties)):
         ended = run_parties(dict.fromkeys(parties, (make, run)))
-    return Trained(
+    return TrainedNets(
         shares={party: ended[party].share for party in parties},
         views={party: View(transcripts[party].header, transcripts[party].entries[1:]) for party in parties},
         history=ended[active].history,
     )
 
 
-def ask(shares: Mapping[str, NetShare], blocks: Mapping[str, Rows], given: Mapping[str, Any]) -> NDArray[np.float64]:
+def predict_nets(
+    shares: Mapping[str, NetShare], blocks: Mapping[str, Rows], given: Mapping[str, Any]
+) -> NDArray[np.float64]:
     """Predict rows with the shares of all parties, of which nothing is kept: float64 [rows, outputs].
 
     Args:
@@ -157,10 +161,10 @@ def ask(shares: Mapping[str, NetShare], blocks: Mapping[str, Rows], given: Mappi
 
     def lead(ctx: Context) -> NDArray[np.float64]:
         own = shares[active]
-        return predict_active(ctx, own, blocks[active], bottom=given.get(active), top=given.get(""))
+        return predict_active_net(ctx, own, blocks[active], bottom=given.get(active), top=given.get(""))
 
     def follow(ctx: Context) -> None:
-        predict_passive(ctx, shares[ctx.party], blocks[ctx.party], bottom=given.get(ctx.party))
+        predict_passive_net(ctx, shares[ctx.party], blocks[ctx.party], bottom=given.get(ctx.party))
 
-    with shared_cores(len(shares)):
-        return converse(tuple(shares), len(blocks[active]), lead, follow)
+    with share_threads(len(shares)):
+        return run_conversation(tuple(shares), len(blocks[active]), lead, follow)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from labelward.party.context import Progress, silent
+from labelward.party.context import Progress, no_progress
 
 __all__ = ["progress_bar"]
 
@@ -14,7 +14,7 @@ __all__ = ["progress_bar"]
 def progress_bar(verbose: bool) -> Iterator[Progress]:
     """Give what a training tells its progress to: a bar, or nobody."""
     if not verbose:
-        yield silent
+        yield no_progress
         return
     from rich.console import Console
     from rich.progress import Progress as Bar

@@ -10,12 +10,12 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from labelward.estimators._base import FederatedTrees
-from labelward.estimators._errors import UnfitInputError
+from labelward.estimators._errors import InvalidInputError
+from labelward.estimators._trees import FederatedTrees
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.predict import expected
 
-__all__ = ["ClassTargets", "Classifying", "Quantifying", "QuantityTargets"]
+__all__ = ["ClassTargets", "FederatedClassifierMixin", "FederatedRegressorMixin", "RegressionTargets"]
 
 Floats = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ class ClassTargets:
         self.n_classes_ = len(self.classes_)
         if self.n_classes_ < 2:
             told = "" if len(rows) == len(values) else " of positive weight"
-            raise UnfitInputError(
+            raise InvalidInputError(
                 f"all rows{told} are of one class, {self.classes_.tolist()[0]!r}",
                 code="labels",
                 field="y",
@@ -42,7 +42,7 @@ class ClassTargets:
         strange = np.setdiff1d(values, self.classes_)
         if len(strange):
             known = ", ".join(map(repr, self.classes_.tolist()))
-            raise UnfitInputError(
+            raise InvalidInputError(
                 f"label {strange.tolist()[0]!r} is none of the classes {known}",
                 code="labels",
                 field="eval_set",
@@ -54,7 +54,7 @@ class ClassTargets:
         missing = np.setdiff1d(np.arange(self.n_classes_), values)
         if len(missing):
             label = self.classes_.tolist()[int(missing[0])]
-            raise UnfitInputError(
+            raise InvalidInputError(
                 f"no row of positive weight is of class {label!r}, but each class needs one",
                 code="labels",
                 field="eval_set",
@@ -65,7 +65,7 @@ class ClassTargets:
         return tuple(str(label) for label in self.classes_.tolist())
 
 
-class Classifying(ClassifierMixin, ClassTargets, FederatedTrees):  # type: ignore[misc]
+class FederatedClassifierMixin(ClassifierMixin, ClassTargets, FederatedTrees):  # type: ignore[misc]
     """Targets are classes."""
 
     objectives: ClassVar[tuple[str, ...]] = ("auto", "binary:logistic", "multi:softprob")
@@ -93,7 +93,7 @@ class Classifying(ClassifierMixin, ClassTargets, FederatedTrees):  # type: ignor
         return f"boosting of {self.n_classes_} classes has one for each" if several else ""
 
 
-class QuantityTargets:
+class RegressionTargets:
     """Labels that are quantities."""
 
     def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
@@ -106,7 +106,7 @@ class QuantityTargets:
         return values
 
 
-class Quantifying(RegressorMixin, QuantityTargets, FederatedTrees):  # type: ignore[misc]
+class FederatedRegressorMixin(RegressorMixin, RegressionTargets, FederatedTrees):  # type: ignore[misc]
     """Targets are quantities."""
 
     objectives: ClassVar[tuple[str, ...]] = ("auto", "reg:squarederror", "count:poisson", "reg:tweedie")
@@ -122,6 +122,6 @@ def _labels(y: ArrayLike) -> NDArray[Any]:
     values: NDArray[Any] = column_or_1d(y, warn=True)
     assert_all_finite(values, input_name="y")
     if values.dtype.kind == "O" and len({type(value) for value in values.tolist()}) > 1:
-        raise UnfitInputError("labels are missing, or of several types", code="labels", field="y")
+        raise InvalidInputError("labels are missing, or of several types", code="labels", field="y")
     check_classification_targets(values)
     return values

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from labelward.estimators._errors import UnfitInputError
+from labelward.estimators._errors import InvalidInputError
 
-__all__ = ["check_class_weight", "weights_of"]
+__all__ = ["check_class_weight", "resolve_weights"]
 
 Floats = NDArray[np.float64]
 
@@ -18,7 +18,7 @@ _WIDEST = 1e9  # encrypted numbers have 30 binary digits: beyond this, rows of t
 _LEAST, _MOST = 1e-30, 1e30  # sums of their squares are floats with room to spare
 
 
-def weights_of(given: Any, rows: int, name: str) -> Floats:
+def resolve_weights(given: Any, rows: int, name: str) -> Floats:
     """Return weights as float64 [rows]; ones where there are none.
 
     Raises:
@@ -28,10 +28,12 @@ def weights_of(given: Any, rows: int, name: str) -> Floats:
         return np.ones(rows)
     weights: Floats = check_array(given, ensure_2d=False, dtype=np.float64, input_name=name)
     if weights.shape != (rows,):
-        raise UnfitInputError(f"{name}.shape == {weights.shape}, expected {(rows,)}!", code="rows", value=weights.shape)
+        raise InvalidInputError(
+            f"{name}.shape == {weights.shape}, expected {(rows,)}!", code="rows", value=weights.shape
+        )
     if (weights < 0).any():
         row = int(np.argmax(weights < 0))
-        raise UnfitInputError(
+        raise InvalidInputError(
             f"row {row}, counting from 0, is {weights[row]:g}; weights may not be negative",
             code="range",
             field=name,
@@ -39,12 +41,12 @@ def weights_of(given: Any, rows: int, name: str) -> Floats:
         )
     positive = weights[weights > 0]
     if not len(positive):
-        raise UnfitInputError("every weight is zero", code="range", field=name, value=0.0)
+        raise InvalidInputError("every weight is zero", code="range", field=name, value=0.0)
     least, most = positive.min(), positive.max()
     if least < _LEAST or most > _MOST:
         row = int(np.argmax((weights > 0) & ((weights < _LEAST) | (weights > _MOST))))
         told = f"must be 0 or lie between {_LEAST:g} and {_MOST:g}"
-        raise UnfitInputError(
+        raise InvalidInputError(
             f"row {row}, counting from 0, is {weights[row]:g}; weights {told}",
             code="range",
             field=name,
@@ -52,7 +54,7 @@ def weights_of(given: Any, rows: int, name: str) -> Floats:
         )
     if most / least > _WIDEST:
         told = f"lie between {least:g} and {most:g}, more than a factor of {_WIDEST:g} apart"
-        raise UnfitInputError(
+        raise InvalidInputError(
             f"weights {told}, so that rows of the least would count for nothing; give these 0, or larger ones",
             code="range",
             field=name,
@@ -79,7 +81,7 @@ def check_class_weight(factor: float, values: Floats, weights: Floats) -> None:
         apart = max(second.max() * factor / first.min(), first.max() / (second.min() * factor or np.nextafter(0, 1)))
     if apart > _WIDEST:
         told = f"{factor:g} takes weights of the classes more than a factor of {_WIDEST:g} apart"
-        raise UnfitInputError(
+        raise InvalidInputError(
             f"{told}, so that rows of the least would count for nothing",
             code="range",
             field="scale_pos_weight",

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.estimators._base import FederatedTrees, Parties
-from labelward.estimators._targets import Classifying, Quantifying
+from labelward.estimators._targets import FederatedClassifierMixin, FederatedRegressorMixin
+from labelward.estimators._trees import FederatedTrees, Parties
 from labelward.protocols.tree.params import SecureBoost
 
 __all__ = ["SecureBoostClassifier", "SecureBoostRegressor"]
@@ -141,7 +141,7 @@ class _Boosted(FederatedTrees):
             self.best_iteration_, self.best_score_ = int(best), float(history[best])
 
 
-class SecureBoostClassifier(Classifying, _Boosted):
+class SecureBoostClassifier(FederatedClassifierMixin, _Boosted):
     """Boosted trees for two or more classes, trained across parties under encryption.
 
     All parties live in this process: you bring the columns of all of them, and the messages, bytes and views are those
@@ -214,7 +214,7 @@ class SecureBoostClassifier(Classifying, _Boosted):
     Example:
         How much of the labels could the partner infer? An attack is given the partner's view and columns, no label::
 
-            from labelward.attacks.contract import Aux, Own
+            from labelward.attacks.base import Aux, Own
             from labelward.attacks.id2graph import ID2Graph
 
             model = SecureBoostClassifier(parties={"bank": ["age"], "telco": ["calls", "area"]}).fit(X, y)
@@ -234,7 +234,7 @@ class SecureBoostClassifier(Classifying, _Boosted):
         return margins[:, 0] if margins.shape[1] == 1 else margins
 
 
-class SecureBoostRegressor(Quantifying, _Boosted):
+class SecureBoostRegressor(FederatedRegressorMixin, _Boosted):
     """Boosted trees for quantities and counts, trained across parties under encryption.
 
     Parameters and attributes are those of :class:`SecureBoostClassifier`, but for those about classes, and with:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from labelward.estimators._base import FederatedTrees, Parties
-from labelward.estimators._targets import Classifying, Quantifying
+from labelward.estimators._targets import FederatedClassifierMixin, FederatedRegressorMixin
+from labelward.estimators._trees import FederatedTrees, Parties
 from labelward.protocols.tree.params import FederatedForest
 
 __all__ = ["FederatedForestClassifier", "FederatedForestRegressor"]
@@ -92,7 +92,7 @@ class _Forest(FederatedTrees):
         self.verbose = verbose
 
 
-class FederatedForestClassifier(Classifying, _Forest):
+class FederatedForestClassifier(FederatedClassifierMixin, _Forest):
     """A random forest for classes, trained across parties under encryption.
 
     All parties live in this process; see :class:`~labelward.estimators.SecureBoostClassifier`, of which all parameters
@@ -111,7 +111,7 @@ class FederatedForestClassifier(Classifying, _Forest):
     """
 
 
-class FederatedForestRegressor(Quantifying, _Forest):
+class FederatedForestRegressor(FederatedRegressorMixin, _Forest):
     """A random forest for quantities, trained across parties under encryption.
 
     Parameters and attributes are those of :class:`FederatedForestClassifier`, but for those about classes; splits are

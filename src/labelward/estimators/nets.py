@@ -12,17 +12,24 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_consistent_length
 
 from labelward.errors import unknown_name
-from labelward.estimators._base import Parties, plain, policies_of, seed_of, validation_pair, whole_or_as_before
-from labelward.estimators._columns import deal_columns, learn_columns
-from labelward.estimators._errors import UnfitInputError, value_errors
-from labelward.estimators._fitted_nets import FittedNets
+from labelward.estimators._columns import assign_columns, fit_columns
+from labelward.estimators._errors import InvalidInputError, value_errors
+from labelward.estimators._fitted_nets import FittedNetsMixin
 from labelward.estimators._progress import progress_bar
-from labelward.estimators._targets import ClassTargets, QuantityTargets
-from labelward.estimators._weights import weights_of
+from labelward.estimators._targets import ClassTargets, RegressionTargets
+from labelward.estimators._trees import (
+    Parties,
+    resolve_policies,
+    resolve_seed,
+    rollback_on_error,
+    to_python_scalar,
+    validation_pair,
+)
+from labelward.estimators._weights import resolve_weights
 from labelward.protocols.splitnn.params import MODULE, SplitNet
 
 if TYPE_CHECKING:
-    from labelward.estimators._nets import Plan
+    from labelward.estimators._nets import NetTrainingPlan
 
 __all__ = ["SplitNetClassifier", "SplitNetRegressor"]
 
@@ -51,7 +58,7 @@ _SAME = (
 )
 
 
-class _SplitNets(FittedNets):
+class _SplitNets(FittedNetsMixin):
     """The parameters of both; they are described in :class:`SplitNetClassifier`."""
 
     def __init__(
@@ -147,22 +154,22 @@ class _SplitNets(FittedNets):
             DependencyError: torch is not installed.
             ProtocolError: a conversation between the parties went wrong.
         """
-        with whole_or_as_before(self.__dict__), value_errors({}):
-            seed = seed_of(self.random_state)
+        with rollback_on_error(self.__dict__), value_errors({}):
+            seed = resolve_seed(self.random_state)
             pair = validation_pair(eval_set, eval_sample_weight, "patience", bool(self.patience))
             x, count = self._given(X, reset=True)
             if y is None:
-                raise UnfitInputError(
+                raise InvalidInputError(
                     f"{type(self).__name__} requires y to be passed, but the target y is None", code="missing"
                 )
-            weights = weights_of(sample_weight, count, "sample_weight")
+            weights = resolve_weights(sample_weight, count, "sample_weight")
             rows = np.flatnonzero(weights)
             check_consistent_length(np.empty(count), y)
             values, weights = self._learn_targets(y, rows), weights[rows]
             wanted = (self.parties, self.active) if parties is None else (parties, None)
             blocks, coded = self._learn(x, rows, wanted[0], active or wanted[1])
             if len(rows) < 2:
-                raise UnfitInputError(
+                raise InvalidInputError(
                     "a network needs two rows at least to learn from, and there is 1 sample",
                     code="rows",
                     field="X",
@@ -176,7 +183,7 @@ class _SplitNets(FittedNets):
                     party: np.concatenate([own, self._block(more, party, coded)]) for party, own in blocks.items()
                 }
                 values = np.concatenate([values, self._targets(pair[1])])
-                weights = np.concatenate([weights, weights_of(pair[2], validation, "eval_sample_weight")])
+                weights = np.concatenate([weights, resolve_weights(pair[2], validation, "eval_sample_weight")])
             self._train(plan, blocks, coded, (values, weights), validation)
             self.train_rows_ = rows
         return self
@@ -191,11 +198,11 @@ class _SplitNets(FittedNets):
     def _class_names(self) -> tuple[str, ...]:
         return ()
 
-    def _plan(self, rows: int, seed: int) -> Plan:
-        from labelward.estimators._nets import Plan
+    def _plan(self, rows: int, seed: int) -> NetTrainingPlan:
+        from labelward.estimators._nets import NetTrainingPlan
         from labelward.protocols.splitnn.behavior import MaliciousOptimizer
 
-        batch = plain(self.batch_size)
+        batch = to_python_scalar(self.batch_size)
         if isinstance(batch, int):
             batch = min(batch, rows)
         params = SplitNet(
@@ -204,26 +211,26 @@ class _SplitNets(FittedNets):
             batch_size=batch,
             loss=self.loss,  # type: ignore[arg-type]
             class_weights=tuple(self.class_weights or ()),
-            **{name: plain(getattr(self, name)) for name in _SAME},
+            **{name: to_python_scalar(getattr(self, name)) for name in _SAME},
         )
         behaviors = {}
         for party, told in (self.behaviors or {}).items():
             if party not in list(self._places)[1:]:
-                raise UnfitInputError(
+                raise InvalidInputError(
                     unknown_name("passive party", str(party), list(self._places)[1:]),
                     code="unknown",
                     field="behaviors",
                     value=party,
                 )
             if told.get("kind") != MaliciousOptimizer.kind:
-                raise UnfitInputError(
+                raise InvalidInputError(
                     unknown_name("kind", str(told.get("kind")), [MaliciousOptimizer.kind]),
                     code="unknown",
                     field="behaviors",
                     value=told.get("kind"),
                 )
             behaviors[party] = MaliciousOptimizer(**{key: value for key, value in told.items() if key != "kind"})
-        return Plan(params=params, policies=policies_of(self.defenses), behaviors=behaviors, seed=seed)
+        return NetTrainingPlan(params=params, policies=resolve_policies(self.defenses), behaviors=behaviors, seed=seed)
 
     def _learn(
         self, x: Any, rows: NDArray[np.int64], parties: Parties | None, active: str | None
@@ -231,19 +238,19 @@ class _SplitNets(FittedNets):
         """Return each party's training rows, the active party's first, and the categories of its columns."""
         if isinstance(x, dict):
             if parties is not None:
-                raise UnfitInputError(
+                raise InvalidInputError(
                     "X says by itself what each party holds, so it must be left out",
                     code="conflict",
                     field="parties",
                     value=parties,
                 )
-            dealt = deal_columns({party: [at] for at, party in enumerate(x)}, active, list(x), named=False)
+            dealt = assign_columns({party: [at] for at, party in enumerate(x)}, active, list(x), named=False)
             self._places = dict.fromkeys(dealt, ())
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
             return {party: x[party][rows] for party in dealt}, {party: {} for party in dealt}
-        coded = learn_columns(self, x, rows)
-        self._places = deal_columns(parties, active, coded.names, named=hasattr(self, "feature_names_in_"))
+        coded = fit_columns(self, x, rows)
+        self._places = assign_columns(parties, active, coded.names, named=hasattr(self, "feature_names_in_"))
         blocks = {party: np.ascontiguousarray(coded.x[:, list(own)]) for party, own in self._places.items()}
         names = {party: [coded.names[place] for place in own] for party, own in self._places.items()}
         self._names = {party: tuple(own) for party, own in names.items()}
@@ -254,19 +261,19 @@ class _SplitNets(FittedNets):
 
     def _train(
         self,
-        plan: Plan,
+        plan: NetTrainingPlan,
         blocks: Blocks,
         coded: Mapping[str, Mapping[str, tuple[str, ...]]],
         told: tuple[Floats, Floats],
         validation: int,
     ) -> None:
-        from labelward.estimators._nets import train
-        from labelward.protocols.splitnn.held import Held, Labels
+        from labelward.estimators._nets import train_nets
+        from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 
         given, active = self._modules(), next(iter(blocks))
         names = self._names if hasattr(self, "n_features_in_") else dict.fromkeys(blocks, ())
         held = {
-            party: Held(
+            party: NetInputs(
                 train=own,
                 test=own[:0],
                 validation=validation,
@@ -277,9 +284,9 @@ class _SplitNets(FittedNets):
             )
             for party, own in blocks.items()
         }
-        labels = Labels(values=told[0], weights=told[1], classes=self._class_names())
+        labels = NetLabels(values=told[0], weights=told[1], classes=self._class_names())
         with progress_bar(bool(self.verbose)) as progress:
-            ended = train(plan, held, coded, labels, progress)
+            ended = train_nets(plan, held, coded, labels, progress)
         self.shares_ = {
             party: msgspec.structs.replace(share, categories=dict(coded[party]))
             for party, share in ended.shares.items()
@@ -367,7 +374,7 @@ class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ig
         return outputs[:, 1] - outputs[:, 0] if self.n_classes_ == 2 else outputs
 
 
-class SplitNetRegressor(RegressorMixin, QuantityTargets, _SplitNets):  # type: ignore[misc]
+class SplitNetRegressor(RegressorMixin, RegressionTargets, _SplitNets):  # type: ignore[misc]
     """A split network for quantities, fitted to squared error.
 
     Parameters and attributes are those of :class:`SplitNetClassifier`, but for those about classes; ``loss`` is

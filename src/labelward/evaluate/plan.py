@@ -16,11 +16,11 @@ from labelward.evaluate.costs.estimate import Line
 from labelward.evaluate.costs.expected import Estimate
 from labelward.evaluate.costs.prospect import Prospect
 from labelward.evaluate.costs.units import UnitCosts
-from labelward.evaluate.kinds import check_job, completed, make_engine, make_policies, make_programs
-from labelward.evaluate.names import brief_variant
-from labelward.evaluate.train import variant_of
+from labelward.federation.components import check_job, make_engine, make_policies, model_adapter, with_defaults
+from labelward.federation.train import defense_variant
 from labelward.job import Job
 from labelward.protocols.tree.params import TreeModel
+from labelward.runs.short_names import variant_without_defaults
 
 __all__ = ["Plan", "plan"]
 
@@ -74,10 +74,10 @@ def plan(
         InputError: of any kind, as training the job would; or of a model that is not of trees.
     """
     seed = job.run.seeds[0] if seed is None else seed
-    job = completed(replace(job, run=replace(job.run, seeds=(seed,))))
-    defended = variant_of(job, brief_variant(job.variants()[0]).slug if variant is None else variant)
+    job = with_defaults(replace(job, run=replace(job.run, seeds=(seed,))))
+    defended = defense_variant(job, variant_without_defaults(job.variants()[0]).slug if variant is None else variant)
     check_job(job)
-    params = make_programs(job.model).params
+    params = model_adapter(job.model).params
     if not isinstance(params, TreeModel):
         raise JobError(
             f"{job.model.kind!r} encrypts nothing and its time is that of the networks themselves, so "
@@ -101,7 +101,7 @@ def plan(
         return Plan(
             dataset=brought.dataset,
             parties=brought.subject.parties,
-            variant=brief_variant(defended).slug,
+            variant=variant_without_defaults(defended).slug,
             refusing=bool(defended.chain) or job.leakage.budget is not None,
             rows=brought.subject.rows,
             looked_at=(prospect.dry.rows, len(prospect.dry.trees)),

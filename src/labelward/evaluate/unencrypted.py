@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from labelward.errors import EncryptionError
 from labelward.he import Engine, PrivateKey, PublicKey, PublicMaterial
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 
 __all__ = ["NoEngine"]
 
@@ -18,11 +18,11 @@ class NoEngine(Engine):
     secure: ClassVar[bool] = False
     bits_offered: ClassVar[tuple[int, ...]] = ()
 
-    def generate(self, bits: int, *, protection: Protection, insecure: bool = False) -> PrivateKey:
+    def generate(self, bits: int, *, protection: SecureRandom, insecure: bool = False) -> PrivateKey:
         """Refuse."""
         raise EncryptionError("engine 'none' makes no keys", code="unsupported", value="none")
 
-    def public(self, material: PublicMaterial, *, protection: Protection, insecure: bool = False) -> PublicKey:
+    def public(self, material: PublicMaterial, *, protection: SecureRandom, insecure: bool = False) -> PublicKey:
         """Refuse."""
         raise EncryptionError("engine 'none' has no keys", code="unsupported", value="none")
 

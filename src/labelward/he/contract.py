@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 
 __all__ = [
     "CipherBlock",
@@ -304,7 +304,7 @@ class Engine(ABC):
         self.workers, self.background, self.memory_limit = workers, background, memory_limit
 
     @abstractmethod
-    def generate(self, bits: int, *, protection: Protection, insecure: bool = False) -> PrivateKey:
+    def generate(self, bits: int, *, protection: SecureRandom, insecure: bool = False) -> PrivateKey:
         """Make a new key.
 
         Raises:
@@ -312,7 +312,7 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def public(self, material: PublicMaterial, *, protection: Protection, insecure: bool = False) -> PublicKey:
+    def public(self, material: PublicMaterial, *, protection: SecureRandom, insecure: bool = False) -> PublicKey:
         """Open a public key that a peer sent; the same refusals as :meth:`generate`."""
 
     @abstractmethod

@@ -23,7 +23,7 @@ from labelward.he.paillier.kernels import PublicKernel, exponents_below, public_
 from labelward.he.paillier.numbers import write
 from labelward.he.paillier.primes import Prime, draw_pair, generator
 from labelward.he.paillier.rooms import Rooms
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 
 __all__ = ["Examination", "examine"]
 
@@ -59,7 +59,7 @@ def examine(bits: int = 2048) -> list[Examination]:
     Raises:
         InputError: ``LABELWARD_KERNEL`` names no kernel.
     """
-    chosen, asked, protection = choose().name, os.environ.get(VARIABLE), Protection()
+    chosen, asked, protection = choose().name, os.environ.get(VARIABLE), SecureRandom()
     primes, examined = draw_pair(bits, protection), []
     for name in KERNELS:
         missing = obstacle(name)
@@ -81,7 +81,7 @@ def examine(bits: int = 2048) -> list[Examination]:
     return examined
 
 
-def _measure(kernel: Kernel, primes: tuple[Prime, Prime], protection: Protection) -> dict[str, float]:
+def _measure(kernel: Kernel, primes: tuple[Prime, Prime], protection: SecureRandom) -> dict[str, float]:
     """Return microseconds of each operation; tables are built, and loops compiled, beforehand."""
     first, second = primes
     n = first.p * second.p

@@ -35,7 +35,7 @@ from labelward.he.contract import (
     PublicKey,
     PublicMaterial,
 )
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 
 __all__ = ["PlainEngine"]
 
@@ -165,12 +165,12 @@ class PlainEngine(Engine):
     secure: ClassVar[bool] = False
     bits_offered: ClassVar[tuple[int, ...]] = ()
 
-    def generate(self, bits: int, *, protection: Protection, insecure: bool = False) -> PrivateKey:
+    def generate(self, bits: int, *, protection: SecureRandom, insecure: bool = False) -> PrivateKey:
         """Make a new fingerprint; ``bits`` means nothing here."""
         self._refuse(insecure)
         return _PrivateKey(_Key(protection.bytes(16)))
 
-    def public(self, material: PublicMaterial, *, protection: Protection, insecure: bool = False) -> PublicKey:
+    def public(self, material: PublicMaterial, *, protection: SecureRandom, insecure: bool = False) -> PublicKey:
         """Open a peer's fingerprint."""
         self._refuse(insecure)
         check_material(material, _NAME)

@@ -1,11 +1,11 @@
 """The job file: what to train, on whose data, against which attacks, as frozen dataclasses."""
 
-from .kinds import Kind, Variant
-from .model import Job
-from .network import NetworkSection, split_address
-from .parse import load_job, parse_job
-from .sections import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection
-from .template import template
+from labelward.job.kinds import Kind, Variant
+from labelward.job.model import Job
+from labelward.job.network import NetworkSection, split_address
+from labelward.job.parse import load_job, parse_job
+from labelward.job.sections import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection
+from labelward.job.template import template
 
 __all__ = [
     "DataSection",

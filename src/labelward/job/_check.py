@@ -8,8 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from labelward.errors import JobError
-
-from ._frozen import Frozen
+from labelward.job._frozen import Frozen
 
 __all__ = ["boolean", "byte_number", "choice", "directions", "name", "name_list", "number", "string", "whole"]
 

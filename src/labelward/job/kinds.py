@@ -14,9 +14,8 @@ from typing import Any
 from urllib.parse import quote
 
 from labelward.errors import JobError
-
-from . import _check as check
-from ._frozen import Frozen
+from labelward.job import _check as check
+from labelward.job._frozen import Frozen
 
 __all__ = ["Kind", "Variant", "sweep"]
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from labelward.errors import JobError, unknown_name
-
-from . import _toml
-from .kinds import Kind, Variant
-from .network import NetworkSection
-from .sections import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection
+from labelward.job import _toml
+from labelward.job.kinds import Kind, Variant
+from labelward.job.network import NetworkSection
+from labelward.job.sections import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection
 
 __all__ = ["Job", "refuse_common_table"]
 

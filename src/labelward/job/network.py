@@ -7,8 +7,7 @@ import re
 from dataclasses import dataclass
 
 from labelward.errors import JobError
-
-from . import _check as check
+from labelward.job import _check as check
 
 __all__ = ["NetworkSection", "split_address"]
 

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from labelward.errors import JobError, unknown_name
-
-from .kinds import Kind, Variant, sweep
-from .model import Job, refuse_common_table
-from .network import NetworkSection
-from .sections import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection, is_path
+from labelward.job.kinds import Kind, Variant, sweep
+from labelward.job.model import Job, refuse_common_table
+from labelward.job.network import NetworkSection
+from labelward.job.sections import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection, is_path
 
 __all__ = ["load_job", "parse_job"]
 

@@ -15,9 +15,8 @@ from pathlib import PurePath
 from typing import Any
 
 from labelward.errors import JobError
-
-from . import _check as check
-from ._frozen import Frozen
+from labelward.job import _check as check
+from labelward.job._frozen import Frozen
 
 __all__ = ["DataSection", "EncryptionSection", "LeakageSection", "PartySection", "RunSection", "is_path"]
 

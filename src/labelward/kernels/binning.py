@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.jit import jit
-from labelward.kernels.sorting import sort_floats
+from labelward.kernels.radix_sort import sort_floats
 
-__all__ = ["Binned", "bin_columns", "code_columns", "missing_code", "node_candidates", "presort"]
+__all__ = ["Binned", "bin_codes", "bin_columns", "missing_code", "node_candidates", "presort"]
 
 Floats = NDArray[np.float64]
 Slots = NDArray[np.int32]
@@ -100,7 +100,7 @@ def bin_columns(x: Floats, bins: int | None, categories: Mapping[int, int] = _NO
     return Binned(_code(x, edges, categories), tuple(edges), _sizes(edges, categories))
 
 
-def code_columns(x: Floats, edges: tuple[Floats, ...], categories: Mapping[int, int] = _NONE) -> Codes:
+def bin_codes(x: Floats, edges: tuple[Floats, ...], categories: Mapping[int, int] = _NONE) -> Codes:
     """Code new rows [n, F] with the edges of :func:`bin_columns`, and with its categories.
 
     Raises:

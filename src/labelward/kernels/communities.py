@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.kernels.louvain import Partition, louvain
-from labelward.kernels.signatures import Signatures, merge
+from labelward.kernels.leaf_signatures import Signatures, merge_identical_rows
+from labelward.kernels.louvain import Communities, louvain
 
-__all__ = ["communities", "discount", "trees_of_a_round", "weighted"]
+__all__ = ["communities", "tree_weight_decay", "trees_per_round", "weighted_trees"]
 
 Floats = NDArray[np.float64]
 Leaves = NDArray[np.int32]
@@ -20,17 +20,17 @@ _NEGLIGIBLE = 2.0**-200
 """Trees whose weight beside the first one's is below this cannot change a sum of weights in double precision."""
 
 
-def discount(model: str) -> float:
+def tree_weight_decay(model: str) -> float:
     """Return the discount from tree to tree for a kind of model: 1 for a forest, 0.6 for a boosted model."""
     return 1.0 if "forest" in model else 0.6
 
 
-def trees_of_a_round(multi_strategy: str | None, classes: int) -> int:
+def trees_per_round(multi_strategy: str | None, classes: int) -> int:
     """Return how many trees are grown on the same margins."""
     return classes if multi_strategy == "one_output_per_tree" and classes > 2 else 1
 
 
-def weighted(leaves: Leaves, eta: float, together: int) -> tuple[Leaves, Floats]:
+def weighted_trees(leaves: Leaves, eta: float, together: int) -> tuple[Leaves, Floats]:
     """Return the trees whose weight counts, and their weights: ``eta`` to the power of the tree's rank.
 
     Args:
@@ -46,7 +46,7 @@ def weighted(leaves: Leaves, eta: float, together: int) -> tuple[Leaves, Floats]
 
 def communities(
     leaves: Leaves, weights: Floats, *, rng: np.random.Generator, starts: int
-) -> tuple[Signatures, Partition]:
+) -> tuple[Signatures, Communities]:
     """Return the merged rows of weighted trees and their communities.
 
     Args:
@@ -55,5 +55,5 @@ def communities(
         rng: draws the starts of Louvain's method.
         starts: how many.
     """
-    signatures = merge(leaves)
+    signatures = merge_identical_rows(leaves)
     return signatures, louvain(signatures, weights, rng=rng, starts=starts)

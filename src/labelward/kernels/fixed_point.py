@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from labelward.jit import jit
 
-__all__ = ["encode"]
+__all__ = ["to_fixed_point"]
 
 _LIMIT = 2.0**63
 
 
-def encode(values: NDArray[np.float64], scale: float) -> NDArray[np.int64]:
+def to_fixed_point(values: NDArray[np.float64], scale: float) -> NDArray[np.int64]:
     """Return ``values * scale`` rounded half to even; int64 of the same shape.
 
     Args:

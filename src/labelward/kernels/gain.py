@@ -29,13 +29,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.kernels.numbers import Numbers, Scales
-from labelward.kernels.scan import FALLING, IMPLIED, RISING, scan_many, scan_one, scan_within
+from labelward.kernels.row_layout import FixedPointScales, RowLayout
+from labelward.kernels.split_search import (
+    FALLING,
+    IMPLIED,
+    RISING,
+    search_bounded,
+    search_multi_output,
+    search_scalar,
+)
 
 if TYPE_CHECKING:
-    from labelward.kernels.candidates import Candidates
+    from labelward.kernels.split_candidates import Candidates
 
-__all__ = ["Best", "GainRule", "best_splits", "leaf_weights"]
+__all__ = ["BestSplits", "GainRule", "best_splits", "leaf_weights"]
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -72,7 +79,7 @@ class GainRule:
 
 
 @dataclass(frozen=True, eq=False)
-class Best:
+class BestSplits:
     """The best split of each of S nodes.
 
     Attributes:
@@ -94,14 +101,14 @@ class Best:
 def best_splits(
     candidates: Candidates,
     totals: Integers,
-    numbers: Numbers,
-    scales: Scales,
+    numbers: RowLayout,
+    scales: FixedPointScales,
     rule: GainRule,
     *,
     kinds: NDArray[np.int8],
     bounds: Floats | None = None,
     allowed: NDArray[np.bool_] | None = None,
-) -> Best:
+) -> BestSplits:
     """Return each node's candidate of the largest gain; ties go to the lowest column, then to the lowest candidate.
 
     A pure function of the integers: equal sums give equal splits, whatever computed them.
@@ -113,7 +120,7 @@ def best_splits(
         scales: what stands for 1.
         rule: validity and regularization. A side where ``H + λ`` of any output is not positive has no weight, so it
             is not valid either.
-        kinds: int8 [F], see :mod:`labelward.kernels.scan`.
+        kinds: int8 [F], see :mod:`labelward.kernels.split_search`.
         bounds: float64 [S, 2]: the least and the greatest weight of each node's rows, of one output; None for no
             bounds.
         allowed: bool [S, F, A], the candidates that may be chosen; ``None`` for all.
@@ -130,7 +137,7 @@ def best_splits(
         raise ValueError(f"totals {totals.shape} and kinds {kinds.shape} do not fit {left.shape} of {numbers}")
     if allowed is not None and allowed.shape != (nodes, columns, each):
         raise ValueError(f"allowed must have shape {(nodes, columns, each)} but has {allowed.shape}")
-    best = Best(
+    best = BestSplits(
         gain=np.full(nodes, -np.inf),
         column=np.full(nodes, -1, dtype=np.int32),
         candidate=np.full(nodes, -1, dtype=np.int32),
@@ -147,24 +154,24 @@ def best_splits(
             raise ValueError("monotone columns and bounds of weights are for one output")
         g, h = (np.ascontiguousarray(part) for part in numbers.full(totals))
         place = (numbers.stored, numbers.count, IMPLIED[numbers.implied])
-        scan_many(left, (g, h, totals[:, numbers.count].copy()), place, *search, float(rule.max_delta_step))
+        search_multi_output(left, (g, h, totals[:, numbers.count].copy()), place, *search, float(rule.max_delta_step))
     else:
         place = (0, 1 if numbers.hessians else numbers.count, numbers.count)
         if bounded or rule.max_delta_step:
             ordered = (np.ascontiguousarray(kinds), _within(bounds, rule, nodes))
-            scan_within(left, np.ascontiguousarray(totals), place, *search, ordered)
+            search_bounded(left, np.ascontiguousarray(totals), place, *search, ordered)
         else:
-            scan_one(left, np.ascontiguousarray(totals), place, *search)
+            search_scalar(left, np.ascontiguousarray(totals), place, *search)
     _fill(best, left, totals, numbers, scales, rule, bounds)
     return best
 
 
 def _fill(
-    best: Best,
+    best: BestSplits,
     left: Integers,
     totals: Integers,
-    numbers: Numbers,
-    scales: Scales,
+    numbers: RowLayout,
+    scales: FixedPointScales,
     rule: GainRule,
     bounds: Floats | None,
 ) -> None:
@@ -179,8 +186,8 @@ def _fill(
 
 def leaf_weights(
     totals: Integers,
-    numbers: Numbers,
-    scales: Scales,
+    numbers: RowLayout,
+    scales: FixedPointScales,
     rule: GainRule,
     learning_rate: float,
     bounds: Floats | None = None,
@@ -206,7 +213,7 @@ def leaf_weights(
     return weights
 
 
-def _hessian_scale(numbers: Numbers, scales: Scales) -> float:
+def _hessian_scale(numbers: RowLayout, scales: FixedPointScales) -> float:
     """Return what stands for 1 in hessians; the count, which stands for them where there are none, is itself."""
     return scales.h if numbers.hessians else 1.0
 

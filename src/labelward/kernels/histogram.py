@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from labelward.jit import jit
 from labelward.kernels.binning import missing_code
 
-__all__ = ["groups", "level_sums", "partition"]
+__all__ = ["goes_left", "groups", "level_sums"]
 
 Integers = NDArray[np.int64]
 Groups = NDArray[np.int32]
@@ -78,7 +78,7 @@ def level_sums(codes: Codes, slot: Groups, values: Integers, n_slots: int, n_bin
     return out
 
 
-def partition(
+def goes_left(
     codes: Codes,
     rows: Groups,
     column: int,

@@ -2,7 +2,7 @@
 
 Setting: rows u and v are joined with weight A_uv = sum of w_t over the trees in which both are in the same
     leaf (u ≠ v; a row is not its own neighbor); the leaves of a tree may have weights of their own. Rows with
-    equal leaves throughout are one vertex (:mod:`labelward.kernels.signatures`); of s such rows the s(s-1)/2
+    equal leaves throughout are one vertex (:mod:`labelward.kernels.leaf_signatures`); of s such rows the s(s-1)/2
     inner edges become a self-loop, counted twice in the degree. A vertex of later levels is a community of an
     earlier one. A vertex is kept as its *profile*, the rows that it has in each leaf. The weight between a
     vertex and a community is then the sum over leaves of (weight of the leaf × rows of the vertex × rows of
@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.jit import jit
-from labelward.kernels.signatures import Signatures, relabel
+from labelward.kernels.leaf_signatures import Signatures, relabel
 
-__all__ = ["Partition", "louvain", "modularity"]
+__all__ = ["Communities", "louvain", "modularity"]
 
 _ROUNDING = 1e-10  # a gain must exceed this share of the vertex's degree, so that rounding moves nothing to and fro
 
@@ -39,7 +39,7 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Partition:
+class Communities:
     """Communities of merged rows.
 
     Attributes:
@@ -93,7 +93,7 @@ def louvain(
     starts: int = 5,
     passes: int = 100,
     tolerance: float = 1e-6,
-) -> Partition:
+) -> Communities:
     """Return the partition with the best modularity of several starts (the earliest of equals).
 
     Args:
@@ -112,7 +112,7 @@ def louvain(
         raise ValueError(f"starts must be at least 1 but is {starts}")
     graph = _graph(signatures, weights)
     linked = np.flatnonzero(graph.degree > 0)
-    best = Partition(community=np.zeros(len(graph.degree), np.int32), modularity=0.0)
+    best = Communities(community=np.zeros(len(graph.degree), np.int32), modularity=0.0)
     if not len(linked):
         return best
     inner = _subgraph(graph, linked)
@@ -121,7 +121,7 @@ def louvain(
         community[linked] = _levels(inner, rng, passes, tolerance)
         value = _modularity(inner, community[linked])
         if start == 0 or value > best.modularity:
-            best = Partition(community=relabel(community), modularity=value)
+            best = Communities(community=relabel(community), modularity=value)
     return best
 
 

@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 
 from labelward.errors import DataError, JobError, unknown_name
 from labelward.jit import jit
-from labelward.kernels.numbers import Implied
+from labelward.kernels.row_layout import Implied
 
-__all__ = ["OBJECTIVES", "Objective", "metric", "objective", "sigmoid"]
+__all__ = ["OBJECTIVES", "Objective", "evaluation_metric", "objective", "sigmoid"]
 
 Floats = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ class Objective(ABC):
         name: as XGBoost calls it; ``"gini"`` or ``"variance"`` for forests.
         outputs: margins of a row.
         hessians: hessians of a row; 0 where it is 1 for all.
-        implied: what the gradients of a row add up to, see :class:`labelward.kernels.numbers.Numbers`.
+        implied: what the gradients of a row add up to, see :class:`labelward.kernels.row_layout.RowLayout`.
         classes: number of classes, 0 for quantities.
         bounded: whether gradients and hessians are at most 1 in size, as long as rows have no weights.
         g_most: largest size of a gradient, where ``bounded``.
@@ -309,7 +309,9 @@ def objective(name: str, *, classes: int, variance_power: float = 1.5, max_delta
     return _Softmax(**shape, hessians=classes, h_most=0.5, implied="zero")
 
 
-def metric(name: str, objective: Objective, margins: Floats, y: Floats, weights: Floats) -> tuple[float, bool]:
+def evaluation_metric(
+    name: str, objective: Objective, margins: Floats, y: Floats, weights: Floats
+) -> tuple[float, bool]:
     """Return how well margins fit targets, and whether larger is better.
 
     Args:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from labelward.jit import jit
 
-__all__ = ["add_shapley", "coalition_weights"]
+__all__ = ["add_shapley_values", "coalition_weights"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -34,7 +34,7 @@ def coalition_weights(depth: int) -> Floats:
 
 
 @jit
-def add_shapley(
+def add_shapley_values(
     branches: tuple[Ints, Ints],
     columns: Ints,
     weights: Floats,
@@ -46,7 +46,7 @@ def add_shapley(
     """Add one tree's Shapley values, averaged over the background, to ``values``.
 
     Args:
-        branches: for each split where left and right lead, as for :func:`~labelward.kernels.walk.route`.
+        branches: for each split where left and right lead, as for :func:`~labelward.kernels.tree_routing.route_rows`.
         columns: int32 [splits]: a number for each split's column; rows of x and z travel by columns, not by splits.
         weights: float64 [leaves, outputs].
         rows: bool [splits, explained rows]: whether the row goes left.

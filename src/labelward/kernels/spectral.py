@@ -6,7 +6,7 @@ Setting: rows u ≠ v are similar as far as they share leaves, S_uv = number of 
     its diagonal, so that a product with a vector takes one pass over the leaves: each leaf's sum, then each row's sum
     over its leaves.
 
-Rows with equal leaves throughout are merged (:mod:`labelward.kernels.signatures`): an eigenvector is constant on such
+Rows with equal leaves throughout are merged (:mod:`labelward.kernels.leaf_signatures`): an eigenvector is constant on such
 rows, or it sums to 0 on them, and then its eigenvalue is -(own trees of the row)/(its degree) < 0. The former are the
 eigenvectors of the matrix over groups that is used here, so that no leading eigenvector is lost as long as the leading
 eigenvalues are not negative; where they are, equal rows still get equal points.
@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.jit import jit
-from labelward.kernels.signatures import Signatures
-from labelward.kernels.unions import unions
+from labelward.kernels.connected_components import label_components
+from labelward.kernels.leaf_signatures import Signatures
 
-__all__ = ["Embedding", "embed"]
+__all__ = ["SpectralEmbedding", "spectral_embedding"]
 
 Floats = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ _DENSE = 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class Embedding:
+class SpectralEmbedding:
     """Points of merged rows.
 
     Attributes:
@@ -65,7 +65,7 @@ class _Graph(NamedTuple):
     known: Floats  # the eigenvector of the group's part, where its group has one
 
 
-def embed(signatures: Signatures, dimensions: int, *, rng: np.random.Generator) -> Embedding:
+def spectral_embedding(signatures: Signatures, dimensions: int, *, rng: np.random.Generator) -> SpectralEmbedding:
     """Return the leading eigenvectors as points, in time and memory linear in groups × trees for each product.
 
     Where there are more parts than dimensions, eigenvalue 1 has more eigenvectors than are wanted, and none is better
@@ -88,7 +88,7 @@ def embed(signatures: Signatures, dimensions: int, *, rng: np.random.Generator) 
     degree = _shared(leaf, size.astype(np.float64)) - trees
     linked = degree > 0
     divisor = np.where(linked, degree, 1.0)
-    part = unions(signatures)
+    part = label_components(signatures)
     volume = np.bincount(part, weights=size * degree)
     largest = np.argsort(-np.bincount(part, weights=size * linked), kind="stable")[: np.count_nonzero(volume)]
     known = np.where(linked, np.sqrt(size * degree / np.where(linked, volume[part], 1.0)), 0.0)
@@ -100,7 +100,7 @@ def embed(signatures: Signatures, dimensions: int, *, rng: np.random.Generator) 
     if dimensions > len(chosen):
         more, others = _leading(graph, dimensions - len(chosen), rng)
         values, vectors = np.concatenate((values, more)), np.hstack((vectors, others))
-    return Embedding(points=vectors / np.sqrt(size * divisor)[:, None], values=values, parts=len(largest))
+    return SpectralEmbedding(points=vectors / np.sqrt(size * divisor)[:, None], values=values, parts=len(largest))
 
 
 def _leading(graph: _Graph, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:

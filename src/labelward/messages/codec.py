@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from labelward.errors import CodecError
-from labelward.messages import explain, setup, splitnn, tree
+from labelward.messages import explain, handshake, splitnn, tree
 from labelward.messages.base import Message, Observation
 
 __all__ = ["WIRE_VERSION", "decode", "decode_fields", "encode", "encode_fields", "schema"]
@@ -19,7 +19,7 @@ __all__ = ["WIRE_VERSION", "decode", "decode_fields", "encode", "encode_fields",
 WIRE_VERSION = 1
 _MAGIC = b"LW"
 
-_FAMILIES = (setup, tree, explain, splitnn)
+_FAMILIES = (handshake, tree, explain, splitnn)
 _SCHEMA: dict[str, type[Message] | type[Observation]] = {
     name: kind
     for family in _FAMILIES

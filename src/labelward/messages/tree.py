@@ -28,21 +28,21 @@ from labelward.he.contract import CipherBlock
 from labelward.messages.base import Array, CipherDigest, Message, Observation, RowMask
 
 __all__ = [
-    "ChosenSplit",
-    "ChosenSplits",
     "DecryptedSums",
-    "ForestRows",
+    "EncryptedForestRows",
+    "EncryptedTreeRows",
     "InstanceSpaces",
-    "Level",
-    "LevelSums",
+    "LevelHistograms",
+    "LevelRequest",
     "NodeSplit",
     "OwnSplit",
     "PredictAnswers",
     "PredictRequest",
-    "SplitRows",
+    "SplitMasks",
     "TrainingEnd",
-    "TreeRows",
     "TreeStart",
+    "WinningSplit",
+    "WinningSplits",
 ]
 
 
@@ -53,7 +53,7 @@ class NodeSplit(msgspec.Struct, frozen=True):
     left: RowMask
 
 
-class ChosenSplit(msgspec.Struct, frozen=True):
+class WinningSplit(msgspec.Struct, frozen=True):
     """A candidate that won: a column among those sampled for this tree, and a bin; left is code ≤ ``code``.
 
     Attributes:
@@ -70,7 +70,7 @@ class ChosenSplit(msgspec.Struct, frozen=True):
     categories: tuple[int, ...] = ()
 
 
-class ForestRows(Message, frozen=True):
+class EncryptedForestRows(Message, frozen=True):
     """Encrypted numbers of the next training rows, for all trees of a forest; sent anew where a run goes on.
 
     Attributes:
@@ -88,7 +88,7 @@ class TreeStart(Message, frozen=True):
 
     Attributes:
         rows: its training rows.
-        gradients: of these rows, in older views; None since they travel in blocks of their own (:class:`TreeRows`).
+        gradients: of these rows, in older views; None since they travel in blocks of their own (:class:`EncryptedTreeRows`).
         together: how many trees grow side by side, of which this is the first; 0 for one of the others.
         route: whether the party is asked, at the end of the tree, on which side of its splits the rows lie that the
             tree does not grow on (validation rows included).
@@ -103,7 +103,7 @@ class TreeStart(Message, frozen=True):
     repeats: bytes = b""
 
 
-class TreeRows(Message, frozen=True):
+class EncryptedTreeRows(Message, frozen=True):
     """Encrypted numbers (gradients, hessians, one, classes) of the next rows of a tree, in ascending order.
 
     Attributes:
@@ -116,7 +116,7 @@ class TreeRows(Message, frozen=True):
     gradients: CipherBlock | CipherDigest
 
 
-class Level(Message, frozen=True):
+class LevelRequest(Message, frozen=True):
     """A level begins: instance spaces of the last level's splits that this party needs, and the nodes to sum."""
 
     tree: int
@@ -125,8 +125,8 @@ class Level(Message, frozen=True):
     build: tuple[int, ...]
 
 
-class LevelSums(Message, frozen=True):
-    """Sealed sums of cells (column, slot, bin); slots are the positions in ``Level.build``.
+class LevelHistograms(Message, frozen=True):
+    """Sealed sums of cells (column, slot, bin); slots are the positions in ``LevelRequest.build``.
 
     Rows whose value is missing are in no bin. Cells without rows do not travel, nor does one cell of each column and
     slot whose cells hold all rows of the node: it follows. Columns of like size travel together, and wide tables in
@@ -158,15 +158,15 @@ class LevelSums(Message, frozen=True):
     later: ClassVar[tuple[str, ...]] = ("cells", "implied")
 
 
-class ChosenSplits(Message, frozen=True):
+class WinningSplits(Message, frozen=True):
     """The splits of this level that this party owns."""
 
     tree: int
     depth: int
-    splits: tuple[ChosenSplit, ...]
+    splits: tuple[WinningSplit, ...]
 
 
-class SplitRows(Message, frozen=True):
+class SplitMasks(Message, frozen=True):
     """The owner's answer: which rows of each chosen node go left."""
 
     tree: int

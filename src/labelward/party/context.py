@@ -15,13 +15,13 @@ import msgspec
 from labelward.errors import CodecError, EncryptionError, HandshakeError, OutputError, PeerError
 from labelward.messages.base import Message, Observation, ciphertexts, redacted
 from labelward.messages.codec import decode, encode, encode_fields
-from labelward.party.chain import PolicyChain
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.transcript import Transcript
-from labelward.rng import PrivateSeed, Protection
+from labelward.policy.chain import PolicyChain
+from labelward.rng import PrivateSeed, SecureRandom
 from labelward.transport.base import Failure, Transport
 
-__all__ = ["Context", "Meter", "Progress", "silent"]
+__all__ = ["Context", "Meter", "Progress", "no_progress"]
 
 M = TypeVar("M", bound=Message)
 Step = tuple[int, ...]
@@ -32,7 +32,7 @@ Progress = Callable[[str, int, int], None]
 """Called with (what, done, total); a total of 0 is not known."""
 
 
-def silent(what: str, done: int, total: int) -> None:
+def no_progress(what: str, done: int, total: int) -> None:
     """Tell nobody."""
 
 
@@ -74,17 +74,17 @@ class Context:
         peers: tuple[str, ...],
         transcript: Transcript,
         seed: int,
-        protection: Protection | None = None,
+        protection: SecureRandom | None = None,
         private: PrivateSeed | None = None,
         policies: PolicyChain | None = None,
-        progress: Progress = silent,
+        progress: Progress = no_progress,
         timeout: float | None = None,
         digests: bool = False,
         checkpoints: Checkpoints | None = None,
     ) -> None:
         self.party, self.active, self.peers = transport.party, active, peers
         self.seed = seed
-        self.protection = protection or Protection()
+        self.protection = protection or SecureRandom()
         self.private = private or PrivateSeed.drawn()
         self.policies = policies or PolicyChain()
         self.progress = progress

@@ -1,7 +1,7 @@
 """Before a run: the parties compare version, job and rows, and agree on the sides of the rows and on where to go on.
 
 The active party says ``Hello`` to each peer and each peer to it; both compare. Then it tells which rows are validation
-and test rows (``Begin``), and the peer shows which rows it holds (``Ready``). What comes out is :class:`Agreed`,
+and test rows (``RowSplit``), and the peer shows which rows it holds (``RowIdDigests``). What comes out is :class:`Agreement`,
 without which no role can be called.
 
 **Row ids** never travel. Under a key drawn for each greeting, HMAC-SHA-256 gives each id a digest; the digest says in
@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 
 from labelward.errors import HandshakeError, PeerError
 from labelward.messages.base import RowMask
-from labelward.messages.setup import Begin, Hello, Ready
+from labelward.messages.handshake import Hello, RowIdDigests, RowSplit
 from labelward.party.context import Context
 
-__all__ = ["Agreed", "Offer", "Sides", "continuing", "greet_active", "greet_passives"]
+__all__ = ["Agreement", "Proposal", "RowMasks", "continued_model", "handshake_active", "handshake_passive"]
 
 _STEP = (0,)
 _ROWS_PER_BUCKET, _MOST_BUCKETS = 64, 256
@@ -43,7 +43,7 @@ _LONGEST, _MOST_TOLD = 200, 20  # characters of what a peer wrote, and keys, in 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offer:
+class Proposal:
     """What a party brings to the greeting.
 
     Attributes:
@@ -64,7 +64,7 @@ class Offer:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sides:
+class RowMasks:
     """Which rows are watched and tested on; rows of neither are learned from.
 
     Attributes:
@@ -80,7 +80,7 @@ class Sides:
             raise ValueError("the sides of the rows overlap, or speak of different numbers of rows")
 
     @classmethod
-    def in_order(cls, train: int, validation: int, test: int) -> Sides:
+    def in_order(cls, train: int, validation: int, test: int) -> RowMasks:
         """Return the sides of so many rows that come in this order."""
         numbers = np.repeat([0, 1, 2], [train, validation, test])
         return cls(validation=numbers == 1, test=numbers == 2)
@@ -96,7 +96,7 @@ class Sides:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agreed:
+class Agreement:
     """What all parties agree on before a run.
 
     Attributes:
@@ -112,7 +112,7 @@ class Agreed:
 
     parties: tuple[str, ...]
     job: dict[str, str]
-    sides: Sides
+    sides: RowMasks
     rows: tuple[int, int]
     bits: int
     precision: int
@@ -120,12 +120,12 @@ class Agreed:
     resume: int | None
 
 
-def continuing(model: str | None) -> dict[str, str]:
+def continued_model(model: str | None) -> dict[str, str]:
     """Return what the parties compare besides where an earlier model goes on: its identifier; nothing for None."""
     return {} if model is None else {"continues": model}
 
 
-def greet_passives(ctx: Context, offer: Offer, sides: Sides) -> Agreed:
+def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreement:
     """The active party's side: compare with every peer, and tell them the sides of the rows.
 
     Args:
@@ -146,21 +146,21 @@ def greet_passives(ctx: Context, offer: Offer, sides: Sides) -> Agreed:
     resume, parts = _going_on(ctx, answers)
     validation, test = RowMask.pack(sides.validation), RowMask.pack(sides.test)
     for peer in ctx.peers:
-        ctx.send(peer, Begin(validation, test, parts.get(peer, 0)), _STEP)
+        ctx.send(peer, RowSplit(validation, test, parts.get(peer, 0)), _STEP)
     digests = _digests(nonce, offer.ids)
-    for peer, ready in {peer: ctx.recv(peer, Ready, _STEP) for peer in ctx.peers}.items():
+    for peer, ready in {peer: ctx.recv(peer, RowIdDigests, _STEP) for peer in ctx.peers}.items():
         _compare_ids(ctx.party, peer, len(offer.ids), digests, ready)
     ctx.checkpoints.discard(resume)
     return _agreed(offer, sides, resume)
 
 
-def greet_active(ctx: Context, offer: Offer) -> Agreed:
-    """A passive party's side; arguments and errors as for :func:`greet_passives`."""
+def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
+    """A passive party's side; arguments and errors as for :func:`handshake_active`."""
     mine = _hello(ctx, offer, b"")
     ctx.send(ctx.active, mine, _STEP)
     theirs = ctx.recv(ctx.active, Hello, _STEP)
     _compare(ctx.party, ctx.active, mine, theirs)
-    begin = ctx.recv(ctx.active, Begin, _STEP)
+    begin = ctx.recv(ctx.active, RowSplit, _STEP)
     with ctx.blaming(ctx.active, "Begin", _STEP):
         validation, test = (mask.unpack(len(offer.ids)) for mask in (begin.validation, begin.test))
     if (validation & test).any():
@@ -177,10 +177,10 @@ def greet_active(ctx: Context, offer: Offer) -> Agreed:
     ctx.send(ctx.active, _digests(theirs.nonce, offer.ids), _STEP)
     resume = begin.resume or None
     ctx.checkpoints.discard(resume)
-    return _agreed(offer, Sides(validation=validation, test=test), resume)
+    return _agreed(offer, RowMasks(validation=validation, test=test), resume)
 
 
-def _hello(ctx: Context, offer: Offer, nonce: bytes) -> Hello:
+def _hello(ctx: Context, offer: Proposal, nonce: bytes) -> Hello:
     return Hello(version("labelward"), ctx.party, offer.job, len(offer.ids), nonce, ctx.checkpoints.numbers())
 
 
@@ -189,8 +189,8 @@ def _going_on(ctx: Context, answers: Mapping[str, Hello]) -> tuple[int | None, d
     return ctx.checkpoints.common({peer: answer.checkpoints for peer, answer in answers.items()}) or (None, {})
 
 
-def _agreed(offer: Offer, sides: Sides, resume: int | None) -> Agreed:
-    return Agreed(
+def _agreed(offer: Proposal, sides: RowMasks, resume: int | None) -> Agreement:
+    return Agreement(
         parties=offer.parties,
         job=offer.job,
         sides=sides,
@@ -202,14 +202,16 @@ def _agreed(offer: Offer, sides: Sides, resume: int | None) -> Agreed:
     )
 
 
-def _digests(nonce: bytes, ids: Sequence[str]) -> Ready:
+def _digests(nonce: bytes, ids: Sequence[str]) -> RowIdDigests:
     """Return the digests of ids under a key, of all and by bucket."""
     count = min(max(len(ids) // _ROWS_PER_BUCKET, 1), _MOST_BUCKETS)
     each = [hmac.digest(nonce, name.encode(), "sha256") for name in ids]
     buckets: list[list[bytes]] = [[] for _ in range(count)]
     for digest in each:
         buckets[int.from_bytes(digest[:8], "big") % count].append(digest)
-    return Ready(_joined(nonce, b"all", each), tuple(_joined(nonce, b"bucket", sorted(bucket)) for bucket in buckets))
+    return RowIdDigests(
+        _joined(nonce, b"all", each), tuple(_joined(nonce, b"bucket", sorted(bucket)) for bucket in buckets)
+    )
 
 
 def _joined(nonce: bytes, kind: bytes, digests: Sequence[bytes]) -> bytes:
@@ -255,7 +257,7 @@ def _shown(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in short)
 
 
-def _compare_ids(party: str, peer: str, rows: int, mine: Ready, theirs: Ready) -> None:
+def _compare_ids(party: str, peer: str, rows: int, mine: RowIdDigests, theirs: RowIdDigests) -> None:
     if hmac.compare_digest(mine.ids, theirs.ids):
         return
     if len(mine.buckets) != len(theirs.buckets):

@@ -25,9 +25,9 @@ from labelward.errors import FileFormatError, OutputError
 __all__ = [
     "FILE_NAME",
     "FORMAT",
-    "Entry",
     "Header",
     "Transcript",
+    "TranscriptEntry",
     "decode_header",
     "framed_ids",
     "ids_digest",
@@ -72,7 +72,7 @@ class Header(msgspec.Struct, frozen=True):
     categories: dict[str, tuple[str, ...]] = {}
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class TranscriptEntry(msgspec.Struct, frozen=True, array_like=True):
     """One record; ``payload`` is the message's own encoding."""
 
     kind: Kind
@@ -82,7 +82,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     payload: bytes
 
 
-_entries = msgspec.msgpack.Decoder(Entry)
+_entries = msgspec.msgpack.Decoder(TranscriptEntry)
 _headers = msgspec.msgpack.Decoder(Header)
 
 
@@ -106,7 +106,7 @@ class Transcript:
     def __init__(
         self, header: Header | None, folder: Path | None = None, *, resume: bool = False, finished: bool = False
     ) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[TranscriptEntry] = []
         self._header: Header | None = None
         self._folder, self._resume, self._finished = folder, resume, finished
         self._chain = bytes(_HASH)
@@ -127,13 +127,13 @@ class Transcript:
             raise ValueError("the transcript has a header already")
         self._header, early, self.entries = header, self.entries, []
         if self._folder is None or not self._reopened(self._folder, header):
-            self._write(Entry("header", "", "Header", (), msgspec.msgpack.encode(header)))
+            self._write(TranscriptEntry("header", "", "Header", (), msgspec.msgpack.encode(header)))
         for entry in early:
             self._write(entry)
 
     def append(self, kind: Kind, peer: str, name: str, step: tuple[int, ...], payload: bytes) -> None:
         """Add one record."""
-        self._write(Entry(kind, peer, name, step, payload))
+        self._write(TranscriptEntry(kind, peer, name, step, payload))
 
     def flush(self) -> None:
         """Have all records on the disk."""
@@ -148,7 +148,7 @@ class Transcript:
         if self._header is None:
             return
         try:
-            self._write(Entry("end", "", "complete" if complete else "failed", (), b""))
+            self._write(TranscriptEntry("end", "", "complete" if complete else "failed", (), b""))
             self.flush()
         finally:
             if self._file is not None:
@@ -161,7 +161,7 @@ class Transcript:
             f"the transcript cannot be written ({error.strerror})", code="unwritable", field=str(self._folder)
         )
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: TranscriptEntry) -> None:
         if self._file is None:
             self.entries.append(entry)
             return
@@ -183,7 +183,7 @@ class Transcript:
             if self._resume and path.exists():
                 attempts = self._go_on(path, header)
                 if attempts:
-                    self._write(Entry("attempt", "", "Attempt", (attempts + 1,), b""))
+                    self._write(TranscriptEntry("attempt", "", "Attempt", (attempts + 1,), b""))
                     return True
                 path.unlink()  # cut off within its first record
             self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
@@ -233,7 +233,7 @@ def _require_same(path: Path, mine: Header, theirs: Header) -> None:
         )
 
 
-def read_entries(path: Path) -> Iterator[Entry]:
+def read_entries(path: Path) -> Iterator[TranscriptEntry]:
     """Yield the records of a file, verifying the chain; the first is the header.
 
     Raises:
@@ -250,7 +250,7 @@ def read_entries(path: Path) -> Iterator[Entry]:
         yield entry
 
 
-def _records(path: Path, data: bytes) -> Iterator[tuple[Entry, int, bytes]]:
+def _records(path: Path, data: bytes) -> Iterator[tuple[TranscriptEntry, int, bytes]]:
     """Yield each record of a file with the position behind it and the hash that the next one builds on."""
     if not data.startswith(_MAGIC):
         raise FileFormatError(f"{path} is no labelward transcript", code="foreign", value=path)
@@ -294,7 +294,7 @@ def framed_ids(ids: Iterable[str]) -> Iterator[bytes]:
         yield len(encoded).to_bytes(8, "little") + encoded
 
 
-def decode_header(entry: Entry) -> Header:
+def decode_header(entry: TranscriptEntry) -> Header:
     """Return the header of a transcript's first record; :class:`FileFormatError` for another format version."""
     if entry.kind != "header":
         raise FileFormatError(

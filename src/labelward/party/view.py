@@ -21,17 +21,17 @@ import msgspec
 from labelward.errors import CodecError, FileFormatError
 from labelward.messages.base import CipherDigest, Message, Observation
 from labelward.messages.codec import decode_fields
-from labelward.party.purged import PURGED_FILE, when_purged
-from labelward.party.transcript import FILE_NAME, Entry, Header, decode_header, read_entries
+from labelward.party.purge_record import PURGED_FILE, purge_date
+from labelward.party.transcript import FILE_NAME, Header, TranscriptEntry, decode_header, read_entries
 
-__all__ = ["Received", "View"]
+__all__ = ["ReceivedMessage", "View"]
 
 M = TypeVar("M", bound=Message)
 O = TypeVar("O", bound=Observation)  # noqa: E741
 
 
 @dataclass(frozen=True)
-class Received(Generic[M]):
+class ReceivedMessage(Generic[M]):
     """A message that the party received, as its view keeps it (ciphertexts as digests)."""
 
     peer: str
@@ -47,7 +47,7 @@ class View:
         entries: the records after the header; ``sent`` and ``applied`` ones are no part of the view content.
     """
 
-    def __init__(self, header: Header, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, header: Header, entries: Iterable[TranscriptEntry] = ()) -> None:
         self._header = header
         self._entries = tuple(entries)
 
@@ -59,7 +59,7 @@ class View:
             FileFormatError: missing, purged, damaged, or of a format that this version does not read.
         """
         path = folder / FILE_NAME if folder.is_dir() else folder
-        if not path.exists() and (day := when_purged(path.parent)):
+        if not path.exists() and (day := purge_date(path.parent)):
             raise FileFormatError(
                 f"the view was purged on {day}; {PURGED_FILE} says what was there",
                 code="purged",
@@ -106,11 +106,11 @@ class View:
         text = self._header.job.get(key)
         return default if text is None else json.loads(text)
 
-    def received(self, kind: type[M]) -> Iterator[Received[M]]:
+    def received(self, kind: type[M]) -> Iterator[ReceivedMessage[M]]:
         """Yield the messages of one type in the order in which they arrived."""
         for entry in self._said:
             if entry.kind == "received" and entry.type == kind.__name__:
-                yield Received(entry.peer, entry.step, _decode(entry))
+                yield ReceivedMessage(entry.peer, entry.step, _decode(entry))
 
     def observed(self, kind: type[O]) -> Iterator[O]:
         """Yield the observations of one type in the order in which they were made."""
@@ -162,12 +162,12 @@ class View:
         return total.hexdigest()
 
     @cached_property
-    def _said(self) -> tuple[Entry, ...]:
+    def _said(self) -> tuple[TranscriptEntry, ...]:
         """All records but those that repeat what an earlier attempt said."""
         return self._entries if self.attempts == 1 else tuple(_unrepeated(self._entries))
 
 
-def _unrepeated(entries: Iterable[Entry]) -> Iterator[Entry]:
+def _unrepeated(entries: Iterable[TranscriptEntry]) -> Iterator[TranscriptEntry]:
     """Yield each record as often as the attempt has it that has it most often."""
     earlier, present = Counter[bytes](), Counter[bytes]()
     for entry in entries:
@@ -182,13 +182,13 @@ def _unrepeated(entries: Iterable[Entry]) -> Iterator[Entry]:
             yield entry
 
 
-def _word(entry: Entry) -> bytes:
+def _word(entry: TranscriptEntry) -> bytes:
     """Return a digest of all that a record says."""
     said = entry.payload if entry.kind == "applied" else _readable(_decode(entry))
     return hashlib.sha256(msgspec.msgpack.encode([entry.kind, entry.peer, entry.type, entry.step, said])).digest()
 
 
-def _decode(entry: Entry) -> Any:
+def _decode(entry: TranscriptEntry) -> Any:
     try:
         return decode_fields(entry.type, entry.payload)
     except CodecError as error:

@@ -1,12 +1,12 @@
 """Differential privacy: noisy labels, noise for numbers, and accounts of what releases spend. No models."""
 
-from .accounting import Budget, Spend, parallel, sequential
-from .mechanisms import RandomizedResponse, RRTopK, RRWithPrior, uniform_priors
-from .stages import Prior, multi_stage
+from labelward.privacy.accounting import Budget, Spend, parallel, sequential
+from labelward.privacy.mechanisms import RandomizedResponse, RRTopK, RRWithPrior, uniform_priors
+from labelward.privacy.stages import LabelPrior, multi_stage
 
 __all__ = [
     "Budget",
-    "Prior",
+    "LabelPrior",
     "RRTopK",
     "RRWithPrior",
     "RandomizedResponse",

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import JobError, number_code
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 
-__all__ = ["MOST_CLASSES", "Odds", "below", "check_epsilon", "odds"]
+__all__ = ["MOST_CLASSES", "Odds", "check_epsilon", "draw_below", "odds"]
 
 MOST_CLASSES = 2**20
 """More classes than this could carry the sum of all odds beyond 63 bits."""
@@ -62,7 +62,7 @@ def odds(epsilon: float) -> Odds:
     return Odds(max(math.floor(context.multiply(lower, Decimal(other))), other), other)
 
 
-def below(bounds: NDArray[np.int64], protection: Protection) -> NDArray[np.int64]:
+def draw_below(bounds: NDArray[np.int64], protection: SecureRandom) -> NDArray[np.int64]:
     """Return for each bound an independent whole number drawn uniformly from ``range(bound)``.
 
     Args:

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import JobError, number_code
-from labelward.privacy.draws import MOST_CLASSES, Odds, below, check_epsilon, odds
-from labelward.rng import Protection
+from labelward.privacy.draws import MOST_CLASSES, Odds, check_epsilon, draw_below, odds
+from labelward.rng import SecureRandom
 
 __all__ = ["RRTopK", "RRWithPrior", "RandomizedResponse", "checked_labels", "uniform_priors"]
 
@@ -61,7 +61,7 @@ class RandomizedResponse:
                 f"classes must be at most {MOST_CLASSES} but got {self.classes}", code="range", value=self.classes
             )
 
-    def release(self, labels: NDArray[np.int64], protection: Protection) -> NDArray[np.int64]:
+    def release(self, labels: NDArray[np.int64], protection: SecureRandom) -> NDArray[np.int64]:
         """Return noisy labels, int64 [n], for labels int64 [n].
 
         Each call spends epsilon on its rows: draw once, store, and use only what was stored.
@@ -100,7 +100,7 @@ class _Prioritized(ABC):
         return self._sizes(priors, _ranking(priors))
 
     def release(
-        self, labels: NDArray[np.int64], priors: NDArray[np.float64], protection: Protection
+        self, labels: NDArray[np.int64], priors: NDArray[np.float64], protection: SecureRandom
     ) -> NDArray[np.int64]:
         """Return noisy labels, int64 [n], for labels int64 [n] and a prior for each row, float64 [n, C].
 
@@ -221,11 +221,11 @@ def _ranking(priors: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _noisy_ranks(
-    ranks: NDArray[np.int64], sizes: NDArray[np.int64], odds: Odds, protection: Protection
+    ranks: NDArray[np.int64], sizes: NDArray[np.int64], odds: Odds, protection: SecureRandom
 ) -> NDArray[np.int64]:
     """Return the rank that each row answers; how much is drawn does not depend on the labels."""
-    coins = below(odds.keep - odds.other + sizes * odds.other, protection)
-    return _answers(ranks, sizes, odds, coins, below(sizes, protection))
+    coins = draw_below(odds.keep - odds.other + sizes * odds.other, protection)
+    return _answers(ranks, sizes, odds, coins, draw_below(sizes, protection))
 
 
 def _answers(

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from labelward.privacy.accounting import Budget
 from labelward.privacy.mechanisms import RRWithPrior, checked_labels, uniform_priors
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 
-__all__ = ["Prior", "multi_stage"]
+__all__ = ["LabelPrior", "multi_stage"]
 
 
-class Prior(Protocol):
+class LabelPrior(Protocol):
     """What gives the next stage's rows their priors; it must not hold clean labels."""
 
     def __call__(
@@ -37,10 +37,10 @@ def multi_stage(
     labels: NDArray[np.int64],
     classes: int,
     stages: Sequence[NDArray[np.int64]],
-    prior: Prior,
+    prior: LabelPrior,
     *,
     budget: Budget,
-    protection: Protection,
+    protection: SecureRandom,
 ) -> NDArray[np.int64]:
     """Return noisy labels, int64 [n], under ``budget.epsilon``-label differential privacy.
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
 from labelward.evaluate.costs.expected import Estimate
-from labelward.evaluate.results import Cost, ResultRow, RunDetails, defense_label
+from labelward.report.formatting import count, data_size, decimals, duration
 from labelward.report.metrics import NOTHING
-from labelward.report.numbers import count, data_size, decimals, duration
-from labelward.report.tables import Table
+from labelward.report.tables import ReportTable
+from labelward.runs.schema import Cost, ResultRow, RunDetails, defense_label
 
-__all__ = ["expected_tables"]
+__all__ = ["estimate_tables"]
 
 _IDLE = ("wait", "checkpoint")
 """Phases in which a party does nothing for the training."""
@@ -24,7 +24,7 @@ _COUNTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 )
 
 
-def expected_tables(runs: Mapping[str, Sequence[RunDetails]], rows: Sequence[ResultRow]) -> list[Table]:
+def estimate_tables(runs: Mapping[str, Sequence[RunDetails]], rows: Sequence[ResultRow]) -> list[ReportTable]:
     """Return a table for each kind of run that was estimated, means over the seeds.
 
     Args:
@@ -40,7 +40,7 @@ def expected_tables(runs: Mapping[str, Sequence[RunDetails]], rows: Sequence[Res
     return found
 
 
-def _table(label: str, pairs: Sequence[tuple[RunDetails, Estimate]], costs: Sequence[Cost]) -> Table:
+def _table(label: str, pairs: Sequence[tuple[RunDetails, Estimate]], costs: Sequence[Cost]) -> ReportTable:
     lines = [
         (
             "whole training",
@@ -60,7 +60,7 @@ def _table(label: str, pairs: Sequence[tuple[RunDetails, Estimate]], costs: Sequ
         measured = [float(getattr(cost, name)) for cost in costs]
         if any(expected) or any(measured):
             lines.append((words, *_compared(expected, measured, form)))
-    return Table(
+    return ReportTable(
         caption=f"{label}: what one training was expected to take, and what it took",
         header=("what", "expected", "measured", "measured / expected"),
         rows=tuple(lines),

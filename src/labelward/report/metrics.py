@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labelward.report.numbers import decimals, significant
+from labelward.report.formatting import decimals, significant
 from labelward.report.summary import Spread
 
-__all__ = ["Metric", "figure", "metric", "metric_name", "spread_text"]
+__all__ = ["Metric", "figure", "metric_name", "metric_text", "spread_text"]
 
 NOTHING = "–"
 _LEAST_UNFIT = 1000.0
@@ -50,14 +50,14 @@ _METRICS = {
 }
 
 
-def metric(name: str) -> Metric:
+def metric_text(name: str) -> Metric:
     """Return what is known of a metric; one that nobody knows is a share of 1."""
     return _METRICS.get(name, Metric(name=name))
 
 
 def metric_name(name: str) -> str:
     """Return a metric's name as people write it."""
-    return metric(name).name
+    return metric_text(name).name
 
 
 def figure(name: str, value: float, beside: float | None = None, digits: int = 3) -> str:
@@ -69,7 +69,7 @@ def figure(name: str, value: float, beside: float | None = None, digits: int = 3
         beside: its spread.
         digits: decimals of a share.
     """
-    if not metric(name).share or max(abs(value), abs(beside or 0.0)) >= _LEAST_UNFIT:
+    if not metric_text(name).share or max(abs(value), abs(beside or 0.0)) >= _LEAST_UNFIT:
         return significant(value, beside)
     text = decimals(value, digits)
     return text if beside is None else f"{text} ± {decimals(beside, digits)}"

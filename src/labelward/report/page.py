@@ -11,33 +11,33 @@ from pathlib import Path
 import msgspec
 
 from labelward.errors import DependencyError, OutputError
-from labelward.evaluate.results import ResultRow
-from labelward.report import evidence
-from labelward.report.expected import expected_tables
-from labelward.report.explained import evidence_table, explained_runs, neighbor_table
-from labelward.report.figures import Drawing, trade_off
-from labelward.report.meter import meter_images
+from labelward.report import run_tables
+from labelward.report.embedding_figures import embedding_figures, evidence_table, neighbor_table
+from labelward.report.expected import estimate_tables
+from labelward.report.formatting import count, data_size, duration
+from labelward.report.leakage_curves import meter_images
+from labelward.report.load import StoredAudit, read_audit
 from labelward.report.metrics import figure, metric_name, spread_text
-from labelward.report.numbers import count, data_size, duration
-from labelward.report.sentences import (
+from labelward.report.narrative import (
     UNDEFENDED,
     budget_notice,
     headline,
+    headline_row,
     insecure_warning,
     missing_details_warning,
     published_split_notice,
     reading_hint,
     reads_view,
     sides_notice,
-    spoken_of,
     strongest,
     unfinished_warning,
 )
-from labelward.report.stored import StoredAudit, read_audit
 from labelward.report.summary import SummaryRow, summary_table
-from labelward.report.tables import Table, beside_table, cost_table, leakage_table, utility_table
+from labelward.report.tables import ReportTable, baseline_table, cost_table, leakage_table, utility_table
+from labelward.report.trade_off_plot import TradeOffImage, trade_off_image
+from labelward.runs.schema import ResultRow
 
-__all__ = ["REPORT_FILE", "Card", "Plot", "Subject", "write_report"]
+__all__ = ["REPORT_FILE", "KeyFigure", "ReportSection", "TitledPlot", "write_report"]
 
 REPORT_FILE = "report.html"
 
@@ -71,7 +71,7 @@ def write_report(folder: Path, *, warn: Callable[[str], None] | None = None) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Card:
+class KeyFigure:
     """A key figure: what it is, its value, and what to compare it with."""
 
     title: str
@@ -80,23 +80,23 @@ class Card:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plot:
+class TitledPlot:
     """A drawing with its title."""
 
     title: str
-    drawing: Drawing
+    drawing: TradeOffImage
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class ReportSection:
     """What the report says of one data set, model and engine."""
 
     title: str
     sentences: tuple[str, ...]
     hint: str
-    cards: tuple[Card, ...]
-    plots: tuple[Plot, ...]
-    tables: tuple[Table, ...]
+    cards: tuple[KeyFigure, ...]
+    plots: tuple[TitledPlot, ...]
+    tables: tuple[ReportTable, ...]
 
 
 def _render(audit: StoredAudit) -> str:
@@ -123,20 +123,20 @@ def _render(audit: StoredAudit) -> str:
         subjects=subjects,
         quantities=_quantities(audit.rows),
         classes=any("auc" in row.utility for row in audit.rows),
-        wires=[evidence.wire_table(label, found) for label, found in runs.items()],
-        seen=[evidence.seen_table(label, found) for label, found in runs.items()],
-        information=evidence.information_table(runs),
+        wires=[run_tables.wire_table(label, found) for label, found in runs.items()],
+        seen=[run_tables.visibility_table(label, found) for label, found in runs.items()],
+        information=run_tables.information_table(runs),
         meter=meter_images(runs),
-        explained=explained_runs(audit.explained),
+        explained=embedding_figures(audit.explained),
         neighbors=neighbor_table(audit.explained),
         shares=evidence_table(audit.explained),
         explaining=duration(sum(found.seconds for found in audit.explained.values())),
-        keys=evidence.key_table(runs),
-        phases=evidence.phase_table(runs[first]) if first else (),
+        keys=run_tables.key_table(runs),
+        phases=run_tables.phase_table(runs[first]) if first else (),
         phase_label=first or "",
-        expected=expected_tables(runs, audit.rows),
-        applied=evidence.applied_table(runs),
-        auxiliary=evidence.auxiliary_table({**runs, "": audit.deviating}),
+        expected=estimate_tables(runs, audit.rows),
+        applied=run_tables.defense_table(runs),
+        auxiliary=run_tables.auxiliary_table({**runs, "": audit.deviating}),
         encrypted=any(row.engine.name != "none" for row in audit.rows),
         deviating=bool(audit.deviating),
         processors=list(dict.fromkeys(run.processor for found in runs.values() for run in found)),
@@ -153,7 +153,7 @@ def _by_subject(rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
     return list(groups.values())
 
 
-def _subject(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Subject:
+def _subject(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> ReportSection:
     table = summary_table(rows)
     best = strongest(table)
     primary = next((row.primary for row in best.values()), None)
@@ -162,11 +162,13 @@ def _subject(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Subj
     plots = []
     for position, party in enumerate(parties):
         marks = [row for (_, attacker), row in best.items() if attacker == party]
-        plots.append(Plot(title=f"Attacker: {party}", drawing=trade_off(party, marks, f"plot-{number}-{position}")))
+        plots.append(
+            TitledPlot(title=f"Attacker: {party}", drawing=trade_off_image(party, marks, f"plot-{number}-{position}"))
+        )
     first = rows[0]
     engine = f"{first.engine.name} {first.engine.bits} bits" if first.engine.bits else first.engine.name
-    beside = beside_table(table)
-    return Subject(
+    beside = baseline_table(table)
+    return ReportSection(
         title=f"{first.dataset} · {first.model['kind']}{'' if engine == 'none' else f' · {engine}'}",
         sentences=(
             *headline(table, audit.training_rows),
@@ -191,16 +193,16 @@ def _quantities(rows: Sequence[ResultRow]) -> bool:
     return any("r2" in row.utility for row in rows)
 
 
-def _cards(table: Sequence[SummaryRow]) -> list[Card]:
+def _cards(table: Sequence[SummaryRow]) -> list[KeyFigure]:
     cards = []
     undefended = [row for row in table if row.defense == UNDEFENDED] or list(table)
     best = list(strongest(undefended).values())
     if best:
-        worst = spoken_of(best)
+        worst = headline_row(best)
         primary = worst.primary or ""
         own, chance = worst.without_view[primary].mean, worst.chance[primary].mean
         cards.append(
-            Card(
+            KeyFigure(
                 title=f"Leakage to {worst.party} ({worst.defense})"
                 if reads_view(worst) or any(map(reads_view, best))
                 else f"What {worst.party} knows without any training",
@@ -213,7 +215,7 @@ def _cards(table: Sequence[SummaryRow]) -> list[Card]:
     baselines = (("active party alone", row.alone), ("joined table", row.joined))
     against = [f"{name} {figure(row.worth, have[row.worth].mean)}" for name, have in baselines if row.worth in have]
     cards.append(
-        Card(
+        KeyFigure(
             title=f"Utility ({row.defense})",
             value=spread_text(row.worth, row.utility[row.worth]),
             beside="; ".join([f"{metric_name(row.worth)} on the test rows", *against]),
@@ -221,7 +223,7 @@ def _cards(table: Sequence[SummaryRow]) -> list[Card]:
     )
     cost = {name: each.mean for name, each in row.cost.items()}
     cards.append(
-        Card(
+        KeyFigure(
             title=f"Cost of one training ({row.defense})",
             value=duration(cost["seconds"]),
             beside=f"{data_size(cost['bytes'])} in {count(cost['messages'])} messages, on average",

@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 
 from labelward.errors import DependencyError
-from labelward.evaluate.private import replacing
 from labelward.evaluate.studies.compared import Place
 from labelward.evaluate.studies.plan import NONE, SUMS, UTILITY, DataSet, Defended, Part, Setting
 from labelward.evaluate.studies.read import Figures, figures, information_by_tree, versions
 from labelward.evaluate.studies.run import Outcome
+from labelward.report.formatting import count, decimals
 from labelward.report.metrics import metric_name
-from labelward.report.numbers import count, decimals
 from labelward.report.study_cells import Cell, Grid, Section, figure, gain, section, signed
 from labelward.report.study_plots import Mark, curves, trade_off
 from labelward.report.study_verdicts import contest, judged, rival_verdict
 from labelward.report.summary import Spread
+from labelward.runs.secure_files import atomic_write
 
 __all__ = ["PAGE_FILE", "StudyReport", "write_study"]
 
@@ -389,7 +389,7 @@ def write_study(report: StudyReport, out: Path) -> Path:
         versions=versions(outcome, out),
     )
     target = out / PAGE_FILE
-    with replacing(target) as file:
+    with atomic_write(target) as file:
         file.write(page.encode())
     return target
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labelward.evaluate.studies.plan import Part
-from labelward.report.numbers import decimals
+from labelward.report.formatting import decimals
 from labelward.report.study_plots import Image
 from labelward.report.summary import Spread
 

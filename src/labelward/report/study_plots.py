@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from labelward.errors import DependencyError
-from labelward.report.numbers import decimals
+from labelward.report.formatting import decimals
 from labelward.report.summary import Spread
 
 if TYPE_CHECKING:

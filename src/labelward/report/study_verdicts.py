@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from labelward.evaluate.studies.compared import Claim
 from labelward.evaluate.studies.read import Figures
-from labelward.report.numbers import decimals
+from labelward.report.formatting import decimals
 from labelward.report.study_cells import gain, signed
 from labelward.report.summary import Spread
 

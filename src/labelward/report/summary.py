@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from labelward.evaluate.results import Cost, EngineInfo, ResultRow, defense_label, kind_label
+from labelward.runs.schema import Cost, EngineInfo, ResultRow, defense_label, kind_label
 
 __all__ = ["Spread", "SummaryRow", "summary_table"]
 

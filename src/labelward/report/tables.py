@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from labelward.report.metrics import NOTHING, figure, metric, metric_name, spread_text
-from labelward.report.numbers import count, data_size, duration
-from labelward.report.sentences import reads_view
+from labelward.report.formatting import count, data_size, duration
+from labelward.report.metrics import NOTHING, figure, metric_name, metric_text, spread_text
+from labelward.report.narrative import reads_view
 from labelward.report.summary import SummaryRow
 
-__all__ = ["Table", "beside_table", "cost_table", "leakage_table", "utility_table"]
+__all__ = ["ReportTable", "baseline_table", "cost_table", "leakage_table", "utility_table"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class ReportTable:
     """A table as text.
 
     Attributes:
@@ -28,7 +28,7 @@ class Table:
     note: str = ""
 
 
-def leakage_table(table: Sequence[SummaryRow]) -> Table:
+def leakage_table(table: Sequence[SummaryRow]) -> ReportTable:
     """Return leakage by defense, attacker and attack: each metric beside its value without the view and by chance."""
     attacked = [row for row in table if row.attack is not None]
     metrics = list(dict.fromkeys(name for row in attacked for name in row.leakage))
@@ -43,7 +43,7 @@ def leakage_table(table: Sequence[SummaryRow]) -> Table:
             cells.append(figure(name, row.chance[name].mean) if name in row.chance else NOTHING)
         rows.append(tuple(cells))
     blind = list(dict.fromkeys(row.attack for row in attacked if row.attack and not reads_view(row)))
-    return Table(
+    return ReportTable(
         caption="Leakage: what each attack got out of one party's view",
         header=tuple(header),
         rows=tuple(rows),
@@ -55,7 +55,7 @@ def leakage_table(table: Sequence[SummaryRow]) -> Table:
     )
 
 
-def beside_table(table: Sequence[SummaryRow]) -> Table:
+def baseline_table(table: Sequence[SummaryRow]) -> ReportTable:
     """Return what attackers reach by other ways with the labels that they know; none depends on the defense."""
     shown: dict[tuple[str, str, str], tuple[SummaryRow, str]] = {}
     for row in table:
@@ -66,7 +66,7 @@ def beside_table(table: Sequence[SummaryRow]) -> Table:
         (*key, str(row.seeds), *(spread_text(metric, row.beside[name].get(metric)) for metric in metrics))
         for key, (row, name) in shown.items()
     ]
-    return Table(
+    return ReportTable(
         caption="Other ways to the labels, with what the attacker knows",
         header=("attacker", "attack", "other way", "seeds", *map(metric_name, metrics)),
         rows=tuple(rows),
@@ -76,7 +76,7 @@ def beside_table(table: Sequence[SummaryRow]) -> Table:
     )
 
 
-def utility_table(table: Sequence[SummaryRow]) -> Table:
+def utility_table(table: Sequence[SummaryRow]) -> ReportTable:
     """Return utility by defense, with the active party alone and the joined table below."""
     by_defense = _longest_by_defense(table)
     metrics = list(dict.fromkeys(name for row in by_defense for name in row.utility))
@@ -84,7 +84,7 @@ def utility_table(table: Sequence[SummaryRow]) -> Table:
     lines = [(_run(row), str(row.seeds), row.utility) for row in by_defense]
     lines += [("active party alone (no federation)", str(first.seeds), first.alone)] if first.alone else []
     lines += [("joined table (no privacy)", str(first.seeds), first.joined)] if first.joined else []
-    return Table(
+    return ReportTable(
         caption="Utility of the model on the test rows",
         header=("defense", "seeds", *map(metric_name, metrics)),
         rows=tuple((name, seeds, *(spread_text(m, have.get(m)) for m in metrics)) for name, seeds, have in lines),
@@ -99,7 +99,7 @@ def _utility_note(metrics: Sequence[str]) -> str:
             "With two classes AUC and F1 are those of the class that sorts last; with more they are the means over the "
             "classes, each against the rest."
         )
-    small = [metric_name(name) for name in metrics if not metric(name).larger]
+    small = [metric_name(name) for name in metrics if not metric_text(name).larger]
     if small:
         notes.append(f"Smaller is better for {' and '.join([', '.join(small[:-1])] * bool(small[:-1]) + small[-1:])}.")
     return " ".join(notes)
@@ -117,13 +117,13 @@ _COSTS: dict[str, tuple[str, Callable[[float, float | None], str]]] = {
 }
 
 
-def cost_table(table: Sequence[SummaryRow]) -> Table:
+def cost_table(table: Sequence[SummaryRow]) -> ReportTable:
     """Return the cost of one training by defense."""
     rows = [
         (_run(row), str(row.seeds), *(form(row.cost[n].mean, row.cost[n].std) for n, (_, form) in _COSTS.items()))
         for row in _longest_by_defense(table)
     ]
-    return Table(
+    return ReportTable(
         caption="Cost of one training, over all parties: means over the seeds",
         header=("defense", "seeds", *(title for title, _ in _COSTS.values())),
         rows=tuple(rows),

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import Clustering
-from labelward.attacks.contract import Attack, Aux, Guess, Own
 from labelward.errors import InputError
-from labelward.evaluate.scores import chance, score
 from labelward.he.contract import Layout
 from labelward.messages.base import CipherDigest, Message, Observation, RowMask
 from labelward.messages.codec import encode_fields
-from labelward.messages.tree import Level, NodeSplit, OwnSplit, TrainingEnd, TreeStart
-from labelward.party.transcript import FORMAT, Entry, Header
+from labelward.messages.tree import LevelRequest, NodeSplit, OwnSplit, TrainingEnd, TreeStart
+from labelward.metrics.leakage import cluster_chance, score_clusters
+from labelward.party.transcript import FORMAT, Header, TranscriptEntry
 from labelward.party.view import View
 
 __all__ = ["AttackContract", "planted_view", "view_of"]
@@ -43,7 +43,7 @@ def view_of(
     for record, step in records:
         received = isinstance(record, Message)
         kind, peer = ("received", "active") if received else ("observed", "")
-        entries.append(Entry(kind, peer, type(record).__name__, step, encode_fields(record)))  # type: ignore[arg-type]
+        entries.append(TranscriptEntry(kind, peer, type(record).__name__, step, encode_fields(record)))  # type: ignore[arg-type]
     return View(header, entries)
 
 
@@ -71,7 +71,7 @@ def planted_view(
             splits, level = _halve(leaves[tree], level)
             told = () if own else tuple(splits)
             depth += 1
-            records.append((Level(tree, depth, told, tuple(node for node, _ in level)), (tree, depth)))
+            records.append((LevelRequest(tree, depth, told, tuple(node for node, _ in level)), (tree, depth)))
             if own:
                 records += [(OwnSplit(tree, s.node, "x", 0.0, s.node, s.left), (tree, depth)) for s in splits]
     records.append((TrainingEnd(trees, 0), (trees,)))
@@ -114,7 +114,7 @@ class AttackContract:
         """Return the labels behind the planted views; no attack is given them."""
         return np.arange(self.rows) % self.classes
 
-    def own(self) -> Own:
+    def own(self) -> AttackerData:
         """Return read-only columns, some of which tell of the labels; one has categories, two have gaps."""
         rng = np.random.default_rng(5)
         features = rng.normal(size=(self.rows, 5))
@@ -123,7 +123,7 @@ class AttackContract:
         features[:, 4] = rng.integers(3, size=self.rows)
         features[::9, 1] = features[::7, 4] = np.nan
         features.setflags(write=False)
-        return Own(features=features, columns=["a", "b", "c", "constant", "place"], categories={"place": 3})
+        return AttackerData(features=features, columns=["a", "b", "c", "constant", "place"], categories={"place": 3})
 
     def view(self, party: str = "passive", seed: int = 6) -> View:
         """Return a view of three trees whose leaves tell of the labels, apart from noise."""
@@ -135,9 +135,11 @@ class AttackContract:
         leaves[rng.random(leaves.shape) < 0.05] = -1
         return planted_view(leaves, party=party)
 
-    def guess(self, view: View, attack: Attack | None = None) -> Guess:
+    def guess(self, view: View, attack: Attack | None = None) -> LabelGuess:
         """Return the guess with a fixed seed."""
-        return (attack or self.attack())(view, self.own(), Aux(classes=self.classes), rng=np.random.default_rng(7))
+        return (attack or self.attack())(
+            view, self.own(), AuxiliaryKnowledge(classes=self.classes), rng=np.random.default_rng(7)
+        )
 
     def test_takes_a_view_what_the_party_owns_and_auxiliary_knowledge_only(self) -> None:
         """No argument could carry the true labels."""
@@ -186,15 +188,15 @@ class AttackContract:
         """The mean score over 20 permutations of the truth is within 3 standard errors of the stated chance."""
         guess, truth, rng = self.guess(self.view()), self.truth(), np.random.default_rng(9)
         values, known = guess.values, guess.known_per_cluster
-        scores = [score(values, rng.permutation(truth), known_per_cluster=known) for _ in range(20)]
-        for name, expected in chance(values, truth, known_per_cluster=known).items():
+        scores = [score_clusters(values, rng.permutation(truth), known_per_cluster=known) for _ in range(20)]
+        for name, expected in cluster_chance(values, truth, known_per_cluster=known).items():
             found = np.array([each[name] for each in scores])
             error = found.std(ddof=1) / np.sqrt(len(found))
             assert abs(found.mean() - expected) <= 3 * error + 1e-12  # the latter: rounding, where all are equal
 
     def test_refuses_features_of_other_rows(self) -> None:
         """The message names both numbers."""
-        own = Own(features=np.zeros((self.rows - 1, 2)), columns=["a", "b"])
+        own = AttackerData(features=np.zeros((self.rows - 1, 2)), columns=["a", "b"])
         with pytest.raises(InputError, match=rf"{self.rows - 1}.*{self.rows}") as caught:
-            self.attack()(self.view(), own, Aux(classes=self.classes), rng=np.random.default_rng(7))
+            self.attack()(self.view(), own, AuxiliaryKnowledge(classes=self.classes), rng=np.random.default_rng(7))
         assert (caught.value.code, caught.value.value) == ("rows", self.rows - 1)

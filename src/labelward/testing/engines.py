@@ -33,8 +33,8 @@ from labelward.he.contract import (
     PublicKey,
     PublicMaterial,
 )
-from labelward.rng import Protection
-from labelward.testing.sums import Case, cases, expected_sums
+from labelward.rng import SecureRandom
+from labelward.testing.strategies import SumCase, expected_sums, sum_cases
 
 __all__ = ["EngineContract"]
 
@@ -67,20 +67,20 @@ class EngineContract:
     @classmethod
     def private(cls, engine: Engine) -> PrivateKey:
         """The owner's key, one for the class."""
-        return engine.generate(cls.bits, protection=Protection(), insecure=cls.insecure)
+        return engine.generate(cls.bits, protection=SecureRandom(), insecure=cls.insecure)
 
     @pytest.fixture(scope="class")
     @classmethod
     def public(cls, engine: Engine, private: PrivateKey) -> PublicKey:
         """What a peer makes of the key's bytes."""
         material = msgspec.msgpack.decode(msgspec.msgpack.encode(private.public.material()), type=PublicMaterial)
-        return engine.public(material, protection=Protection(), insecure=cls.insecure)
+        return engine.public(material, protection=SecureRandom(), insecure=cls.insecure)
 
     # -- values ------------------------------------------------------------------------------------------------
 
-    @given(case=cases())
+    @given(case=sum_cases())
     @_GENERATED
-    def test_sums_equal_integer_sums(self, private: PrivateKey, public: PublicKey, case: Case) -> None:
+    def test_sums_equal_integer_sums(self, private: PrivateKey, public: PublicKey, case: SumCase) -> None:
         """Owner encrypts, a peer sums, the owner decrypts; everything passes through bytes."""
         rows = public.rows(_travel(private.encrypt(case.values, case.layout).block()))
         sealed = _travel(rows.group_sums(case.groups, case.n_groups).seal())
@@ -89,18 +89,18 @@ class EngineContract:
         assert decrypted.dtype == np.int64
         np.testing.assert_array_equal(decrypted, expected_sums(case))
 
-    @given(case=cases())
+    @given(case=sum_cases())
     @_GENERATED
-    def test_rows_decrypt_to_what_was_encrypted(self, private: PrivateKey, public: PublicKey, case: Case) -> None:
+    def test_rows_decrypt_to_what_was_encrypted(self, private: PrivateKey, public: PublicKey, case: SumCase) -> None:
         """With the secret and without it."""
         for key in (private, public):
             block = _travel(key.encrypt(case.values, case.layout).block())
             assert block.kind == "rows"
             np.testing.assert_array_equal(private.decrypt(block), case.values[None])
 
-    @given(case=cases())
+    @given(case=sum_cases())
     @_GENERATED
-    def test_sum_of_sums_is_the_sum_of_both(self, private: PrivateKey, public: PublicKey, case: Case) -> None:
+    def test_sum_of_sums_is_the_sum_of_both(self, private: PrivateKey, public: PublicKey, case: SumCase) -> None:
         """Two shards of the rows; the layout holds the total row count."""
         half = len(case.values) // 2
         shards = [
@@ -112,9 +112,9 @@ class EngineContract:
         decrypted = private.decrypt((shards[0] + shards[1]).seal())
         np.testing.assert_array_equal(decrypted, expected_sums(case))
 
-    @given(case=cases(), size=st.integers(1, 10), cut=st.integers(0, 9))
+    @given(case=sum_cases(), size=st.integers(1, 10), cut=st.integers(0, 9))
     @_GENERATED
-    def test_rows_in_blocks(self, private: PrivateKey, public: PublicKey, case: Case, size: int, cut: int) -> None:
+    def test_rows_in_blocks(self, private: PrivateKey, public: PublicKey, case: SumCase, size: int, cut: int) -> None:
         """Blocks one after the other, and the rows that have come summed before the others come."""
         n = len(case.values)
         rows, start = public.collect(case.layout, n), min(cut, n)
@@ -133,9 +133,9 @@ class EngineContract:
         sums = sums + rows.group_sums(case.groups[summed:], case.n_groups, summed)
         np.testing.assert_array_equal(private.decrypt(_travel(sums.seal())), expected_sums(case))
 
-    @given(case=cases(), seed=st.integers(0, 2**32))
+    @given(case=sum_cases(), seed=st.integers(0, 2**32))
     @_GENERATED
-    def test_picked_sums(self, private: PrivateKey, public: PublicKey, case: Case, seed: int) -> None:
+    def test_picked_sums(self, private: PrivateKey, public: PublicKey, case: SumCase, seed: int) -> None:
         """Some of the sums, in any order, none or several times."""
         sums = public.rows(private.encrypt(case.values, case.layout).block()).group_sums(case.groups, case.n_groups)
         count = case.groups.shape[1] * case.n_groups
@@ -154,7 +154,7 @@ class EngineContract:
             groups = rng.integers(-1, n_groups, size=(n, columns)).astype(np.int32)
             groups[:, -1] = np.minimum(groups[:, 0] + 1, n_groups - 1)  # two columns that hang together
             groups[rng.random(n) < 0.1] = -1
-            expected = expected_sums(Case(layout, values, groups, n_groups))
+            expected = expected_sums(SumCase(layout, values, groups, n_groups))
             np.testing.assert_array_equal(private.decrypt(rows.group_sums(groups, n_groups).seal()), expected)
 
     @pytest.mark.parametrize("sign", [-1, 1])
@@ -173,7 +173,7 @@ class EngineContract:
         layout = Layout((2**30,) * k, 6, k)
         groups = np.array([[0, 1], [1, -1], [0, 1], [0, 2], [2, -1], [0, 2]], dtype=np.int32)
         sums = public.rows(_travel(private.encrypt(values, layout).block())).group_sums(groups, 4)
-        expected = expected_sums(Case(layout, values, groups, 4))
+        expected = expected_sums(SumCase(layout, values, groups, 4))
         np.testing.assert_array_equal(private.decrypt(_travel(sums.seal())), expected)
 
     # -- what travels --------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class EngineContract:
 
     def test_counts(self, engine: Engine, private: PrivateKey) -> None:
         """Each side counts what it did itself; bytes and ciphertexts are those of the blocks."""
-        public = engine.public(private.public.material(), protection=Protection(), insecure=self.insecure)
+        public = engine.public(private.public.material(), protection=SecureRandom(), insecure=self.insecure)
         values, layout = _few()
         before = private.public.counts.as_dict()
         fresh = private.encrypt(values, layout).block()
@@ -238,9 +238,9 @@ class EngineContract:
         assert engine.secure == bool(engine.bits_offered)
         if self.insecure:
             with pytest.raises(EncryptionError):
-                engine.generate(self.bits, protection=Protection())
+                engine.generate(self.bits, protection=SecureRandom())
             with pytest.raises(EncryptionError):
-                engine.public(private.public.material(), protection=Protection())
+                engine.public(private.public.material(), protection=SecureRandom())
         for bits in engine.bits_offered:
             assert engine.security_level(bits) >= 112
 
@@ -248,7 +248,7 @@ class EngineContract:
         """A public key names its engine."""
         material = msgspec.structs.replace(private.public.material(), engine="other")
         with pytest.raises(EncryptionError) as caught:
-            engine.public(material, protection=Protection(), insecure=True)
+            engine.public(material, protection=SecureRandom(), insecure=True)
         assert (caught.value.code, caught.value.value) == ("key", "other")
 
     @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ class EngineContract:
 
     def test_blocks_of_another_key(self, engine: Engine, private: PrivateKey, public: PublicKey) -> None:
         """Rows, sums and sums of sums belong to one key."""
-        other = engine.generate(self.bits, protection=Protection(), insecure=self.insecure)
+        other = engine.generate(self.bits, protection=SecureRandom(), insecure=self.insecure)
         fresh, foreign = private.encrypt(*_few()).block(), other.encrypt(*_few()).block()
         with pytest.raises(EncryptionError):
             public.rows(foreign)

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from labelward.attacks.contract import Attack, Aux, Guess, Own
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.errors import DataError
-from labelward.evaluate.attacking import known_rows
-from labelward.evaluate.scores import chance_of_labels, score_labels
+from labelward.leakage.run_attack import sample_known_rows
 from labelward.messages.base import Array
 from labelward.messages.splitnn import BatchGradients, EpochEnd, EpochOrder, EpochStart
+from labelward.metrics.leakage import label_chance, score_labels
 from labelward.party.view import View
 from labelward.testing.attacks import AttackContract, view_of
 
@@ -74,7 +74,7 @@ class LabelAttackContract(AttackContract):
     reaches = 0.9
     exact = False
 
-    def own(self) -> Own:
+    def own(self) -> AttackerData:
         """Return columns of which the first tells the labels, which the trained bottom model has learned to use."""
         own = super().own()
         features = own.features.copy()
@@ -89,12 +89,18 @@ class LabelAttackContract(AttackContract):
         """Return a view of two epochs whose gradients are those of the labels."""
         return gradient_view(gradients_of(self.truth(), self.classes, seed), party=party)
 
-    def aux(self, attack: Attack) -> Aux:
+    def aux(self, attack: Attack) -> AuxiliaryKnowledge:
         """Return the labels that the attack needs to be told."""
-        rows = known_rows(self.truth(), attack.labels_needed, seed=1)
-        return Aux(classes=self.classes, known_rows=rows, known_labels=self.truth()[rows])
+        rows = sample_known_rows(self.truth(), attack.labels_needed, seed=1)
+        return AuxiliaryKnowledge(classes=self.classes, known_rows=rows, known_labels=self.truth()[rows])
 
-    def guess(self, view: View, attack: Attack | None = None, own: Own | None = None, aux: Aux | None = None) -> Guess:
+    def guess(
+        self,
+        view: View,
+        attack: Attack | None = None,
+        own: AttackerData | None = None,
+        aux: AuxiliaryKnowledge | None = None,
+    ) -> LabelGuess:
         """Return the guess with a fixed seed."""
         attack = attack or self.attack()
         return attack(view, own or self.own(), aux or self.aux(attack), rng=np.random.default_rng(7))
@@ -142,7 +148,7 @@ class LabelAttackContract(AttackContract):
         values, truth = guess.values[left], self.truth()[left]
         ranked = None if guess.scores is None else guess.scores[left]
         scores = [score_labels(values, rng.permutation(truth), ranked, classes=self.classes) for _ in range(20)]
-        for name, expected in chance_of_labels(values, truth, ranked, classes=self.classes).items():
+        for name, expected in label_chance(values, truth, ranked, classes=self.classes).items():
             found = np.array([each[name] for each in scores])
             error = found.std(ddof=1) / np.sqrt(len(found))
             assert abs(found.mean() - expected) <= 3 * error + 1e-12  # the latter: rounding, where all are equal
@@ -180,12 +186,12 @@ class LabelAttackContract(AttackContract):
         if not attack.labels_needed:
             return
         rows = np.flatnonzero(self.truth() != self.classes - 1)[: attack.labels_needed]
-        aux = Aux(classes=self.classes, known_rows=rows, known_labels=self.truth()[rows])
+        aux = AuxiliaryKnowledge(classes=self.classes, known_rows=rows, known_labels=self.truth()[rows])
         with pytest.raises(DataError) as caught:
             self.guess(self.view(), attack, aux=aux)
         assert (caught.value.code, caught.value.value) == ("labels", self.classes - 1)
 
-    def _accuracy(self, guess: Guess, aux: Aux, truth: Labels) -> float:
+    def _accuracy(self, guess: LabelGuess, aux: AuxiliaryKnowledge, truth: Labels) -> float:
         left = np.setdiff1d(np.arange(self.rows), aux.known_rows)
         return float(np.mean(guess.values[left] == truth[left]))
 

@@ -25,27 +25,27 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
-from labelward.party.chain import PolicyChain, require_points
-from labelward.party.outgoing import ReturnedGradient
-from labelward.party.policy import (
+from labelward.policy.base import (
     POINTS,
     CandidateSplits,
     FinishedTree,
     LeafWeights,
     Policy,
-    Repair,
+    PolicyContext,
     Schedule,
-    Setup,
     SplitReveal,
-    Targets,
+    TrainingTargets,
+    TreeRepair,
 )
-from labelward.rng import Protection, learning
+from labelward.policy.chain import PolicyChain, check_hooks
+from labelward.policy.net_points import ReturnedGradient
+from labelward.rng import SecureRandom, learning
 
 __all__ = [
     "PolicyContract",
     "candidate_splits",
     "finished_trees",
-    "leaf_weights",
+    "leaf_weight_requests",
     "returned_gradients",
     "schedules",
     "split_reveals",
@@ -53,8 +53,8 @@ __all__ = [
 ]
 
 _PASSIVE = ("left", "right")
-_SETUP = Setup(model="model", trees=5, classes=2, active_columns=3, passive=_PASSIVE, row_fraction=1.0)
-_NET = Setup(model="net", classes=3, passive=_PASSIVE, epochs=2, batches=4)
+_SETUP = PolicyContext(model="model", trees=5, classes=2, active_columns=3, passive=_PASSIVE, row_fraction=1.0)
+_NET = PolicyContext(model="net", classes=3, passive=_PASSIVE, epochs=2, batches=4)
 _SEEDS = st.integers(0, 2**32 - 1)
 # Several classes run the same inherited property; each draws its own examples.
 _INHERITED = settings(deadline=None, suppress_health_check=[HealthCheck.differing_executors])
@@ -64,7 +64,7 @@ Question = TypeVar("Question")
 
 @st.composite
 def schedules(draw: st.DrawFn) -> Schedule:
-    """Draw who takes part in the trees of ``Setup``'s number."""
+    """Draw who takes part in the trees of ``PolicyContext``'s number."""
     return Schedule(participants=(frozenset(draw(st.sets(st.sampled_from(_PASSIVE)))),) * _SETUP.trees)
 
 
@@ -80,11 +80,11 @@ class _Shares:
 
 
 @st.composite
-def targets(draw: st.DrawFn) -> Targets:
+def targets(draw: st.DrawFn) -> TrainingTargets:
     """Draw targets of two to four classes with weights and an offset."""
     seed, n, classes = draw(_SEEDS), draw(st.integers(2, 12)), draw(st.integers(2, 4))
     rng = np.random.default_rng(seed)
-    given = Targets(
+    given = TrainingTargets(
         values=rng.integers(0, classes, n).astype(np.float64),
         weights=rng.random(n),
         offset=rng.normal(size=n),
@@ -92,7 +92,7 @@ def targets(draw: st.DrawFn) -> Targets:
         classes=classes,
         learner=_Shares(classes),
         draw=lambda purpose: learning(seed, "active", 0, purpose),
-        protection=Protection(seed),
+        protection=SecureRandom(seed),
     )
     return _frozen(given)
 
@@ -142,7 +142,7 @@ def split_reveals(draw: st.DrawFn) -> SplitReveal:
 
 
 @st.composite
-def leaf_weights(draw: st.DrawFn) -> LeafWeights:
+def leaf_weight_requests(draw: st.DrawFn) -> LeafWeights:
     """Draw the leaves of a finished tree."""
     rng, leaves = np.random.default_rng(draw(_SEEDS)), draw(st.integers(1, 8))
     counts = rng.integers(0, 9, (leaves, 2))
@@ -183,7 +183,7 @@ def returned_gradients(draw: st.DrawFn) -> ReturnedGradient:
         targets=rng.integers(0, classes, rows).astype(np.float64),
         classes=classes,
         draw=lambda purpose: learning(seed, "active", 0, purpose),
-        protection=Protection(seed),
+        protection=SecureRandom(seed),
     )
     return _frozen(given)
 
@@ -253,10 +253,10 @@ class PolicyContract:
     def test_an_unvisited_point_is_refused(self) -> None:
         """A protocol that does not reach each of its points cannot run it."""
         policy = self.make()
-        require_points([*self.before(), policy], frozenset(POINTS), _SETUP)
+        check_hooks([*self.before(), policy], frozenset(POINTS), _SETUP)
         for point in policy.points:
             with pytest.raises(PolicyError) as caught:
-                require_points([policy], frozenset(POINTS) - {point}, _SETUP)
+                check_hooks([policy], frozenset(POINTS) - {point}, _SETUP)
             assert (caught.value.code, caught.value.value) == ("inapplicable", (point,))
             assert repr(policy.kind) in caught.value.reason
 
@@ -284,7 +284,7 @@ class PolicyContract:
 
     @given(question=targets())
     @settings(_INHERITED, max_examples=25)
-    def test_targets(self, question: Targets) -> None:
+    def test_targets(self, question: TrainingTargets) -> None:
         """As many of each as before, finite, no weight below 0."""
         answer = self._ask("before_targets", question)
         if answer is not None:
@@ -313,7 +313,7 @@ class PolicyContract:
             assert isinstance(answer, frozenset)
             assert answer <= question.participants
 
-    @given(question=leaf_weights())
+    @given(question=leaf_weight_requests())
     @settings(_INHERITED, max_examples=25)
     def test_weights(self, question: LeafWeights) -> None:
         """A finite weight for each leaf."""
@@ -328,7 +328,7 @@ class PolicyContract:
         """Nodes that the tree has, and none where later trees were fitted to what it left over."""
         answer = self._ask("after_tree", question)
         if answer is not None:
-            assert isinstance(answer, Repair)
+            assert isinstance(answer, TreeRepair)
             assert answer.regrow <= {*question.nodes, *question.leaves}
             assert question.alone or not answer.regrow
 
@@ -337,8 +337,8 @@ class PolicyContract:
     def test_gradients(self, question: ReturnedGradient) -> None:
         """Numbers of the same shape and dtype, finite; and the same ones in another attempt of the run."""
         policy, again = self.make(), self.make()
-        policy.begin(_NET, Protection(1))
-        again.begin(_NET, Protection(2))
+        policy.begin(_NET, SecureRandom(1))
+        again.begin(_NET, SecureRandom(2))
         again.resume(policy.state())
         answers = [each.on_returned_gradient(question) for each in (policy, again)]
         for answer in answers:

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from labelward.errors import PeerDisagrees, PeerError
+from labelward.errors import PeerDisagreementError, PeerError
 from labelward.transport.base import Failure, Transport
 
 __all__ = ["TransportContract"]
@@ -227,7 +227,7 @@ class TransportContract:
         here, there = pair
         failure = Failure("disagreement", "other words")
         here.fail(failure)
-        with pytest.raises(PeerDisagrees) as caught:
+        with pytest.raises(PeerDisagreementError) as caught:
             there.receive(self.patience)
         assert _said(caught.value) == _said(failure.at("here"))
 
@@ -237,7 +237,7 @@ class TransportContract:
         here.fail(Failure("peer-failed", "disagreement: on the depth"))
         with pytest.raises(PeerError) as caught:
             there.receive(self.patience)
-        assert not isinstance(caught.value, PeerDisagrees)
+        assert not isinstance(caught.value, PeerDisagreementError)
         assert caught.value.code == "peer-failed"
 
     def test_a_failure_may_come_from_another_thread(self, pair: tuple[Transport, Transport]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from labelward.errors import Code, PeerDisagrees, PeerError
+from labelward.errors import Code, PeerDisagreementError, PeerError
 
 __all__ = ["Failure", "Transport", "failed"]
 
@@ -30,7 +30,7 @@ class Failure:
 
 def failed(party: str, reason: str, code: Code) -> PeerError:
     """Return the error of a party that has failed: a disagreement is a type of its own."""
-    return (PeerDisagrees if code == "disagreement" else PeerError)(party, reason, code=code)
+    return (PeerDisagreementError if code == "disagreement" else PeerError)(party, reason, code=code)
 
 
 class Transport(ABC):

@@ -12,17 +12,23 @@ import torch
 from numpy.typing import NDArray
 
 from labelward.messages.codec import decode, encode
-from labelward.party.chain import PolicyChain
 from labelward.party.context import Context
-from labelward.party.handshake import Agreed, Sides
-from labelward.party.local import run_parties
-from labelward.party.policy import Policy
+from labelward.party.handshake import Agreement, RowMasks
+from labelward.party.in_process import run_parties
 from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
+from labelward.policy.base import Policy
+from labelward.policy.chain import PolicyChain
 from labelward.protocols.splitnn.behavior import Behavior
-from labelward.protocols.splitnn.held import Held, Labels
+from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.roles import ActiveOutcome, PassiveOutcome, Task, run_active, run_passive
+from labelward.protocols.splitnn.session import (
+    ActiveNetResult,
+    NetTask,
+    PassiveNetResult,
+    run_active_net,
+    run_passive_net,
+)
 from labelward.transport.base import Failure, Transport
 
 torch.set_num_threads(1)  # two parties already take both cores of a small machine
@@ -58,8 +64,8 @@ class Net:
     def rows(self) -> int:
         return len(self.labels) - self.validation
 
-    def held(self, party: str) -> Held:
-        return Held(
+    def held(self, party: str) -> NetInputs:
+        return NetInputs(
             train=self.parts[party],
             test=(self.test or self.parts)[party],
             validation=self.validation,
@@ -68,9 +74,9 @@ class Net:
             top=self.top if party == self.active else None,
         )
 
-    def targets(self) -> Labels:
+    def targets(self) -> NetLabels:
         weights = np.ones(len(self.labels)) if self.weights is None else self.weights
-        return Labels(values=self.labels.astype(np.float64), weights=weights, classes=self.classes)
+        return NetLabels(values=self.labels.astype(np.float64), weights=weights, classes=self.classes)
 
     def run(self, **changes: Any) -> Run:
         return _run(replace(self, **changes) if changes else self)
@@ -80,8 +86,8 @@ class Net:
 class Run:
     """What a run left behind."""
 
-    active: ActiveOutcome
-    passive: dict[str, PassiveOutcome]
+    active: ActiveNetResult
+    passive: dict[str, PassiveNetResult]
     views: dict[str, View]
 
     def state(self, party: str, part: str = "bottom") -> dict[str, Rows]:
@@ -110,10 +116,10 @@ class Lying(Transport):
         self.inner.close()
 
 
-def agreed(net: Net, resume: int | None = None) -> Agreed:
+def agreed(net: Net, resume: int | None = None) -> Agreement:
     """Return what a handshake gives."""
-    sides = Sides.in_order(net.rows, net.validation, 0)
-    return Agreed(
+    sides = RowMasks.in_order(net.rows, net.validation, 0)
+    return Agreement(
         parties=tuple(net.parts),
         job={},
         sides=sides,
@@ -162,15 +168,15 @@ def context_maker(net: Net, transcripts: dict[str, Transcript], party: str) -> C
 
 
 def _run(net: Net) -> Run:
-    task = Task(params=net.params, agreed=agreed(net))
+    task = NetTask(params=net.params, agreed=agreed(net))
     transcripts: dict[str, Transcript] = {}
 
     def lead(ctx: Context) -> Any:
-        return run_active(ctx, task, net.held(ctx.party), net.targets())
+        return run_active_net(ctx, task, net.held(ctx.party), net.targets())
 
     def follow(ctx: Context) -> Any:
         behavior = net.behaviors.get(ctx.party)
-        return run_passive(ctx, task, net.held(ctx.party), behavior=behavior)
+        return run_passive_net(ctx, task, net.held(ctx.party), behavior=behavior)
 
     made = {
         party: (context_maker(net, transcripts, party), lead if party == net.active else follow) for party in net.parts

@@ -16,9 +16,9 @@ from blames import blamed, refused_about
 from labelward.errors import Code, DataError, JobError, LabelwardError, PolicyError
 from labelward.messages.base import Array
 from labelward.messages.splitnn import BatchEmbeddings, BatchGradients, EmbeddingRequest, NetReady
-from labelward.party.outgoing import OutgoingEmbedding, ReturnedGradient
-from labelward.party.policy import Policy, VisibleRows
-from labelward.protocols.splitnn.held import Held, Labels
+from labelward.policy.base import KnownInstanceSpaces, Policy
+from labelward.policy.net_points import OutgoingEmbedding, ReturnedGradient
+from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 from labelward.protocols.splitnn.params import SplitNet
 from refusals import refused
 
@@ -241,14 +241,14 @@ def test_a_policy_that_cannot_act_stops_the_run(answer: Any) -> None:
 def test_rows_and_labels_are_checked() -> None:
     x = np.zeros((4, 2))
     with refused(DataError, "columns", value=(3,)):
-        Held(train=x, test=np.zeros((4, 3)))
+        NetInputs(train=x, test=np.zeros((4, 3)))
     with refused(DataError, "rows", value=4):
-        Held(train=x, test=x, validation=4)
+        NetInputs(train=x, test=x, validation=4)
     with refused(DataError, "columns", value=3):
-        Held(train=x, test=x, names=("a", "b", "c"))
+        NetInputs(train=x, test=x, names=("a", "b", "c"))
     with refused_about("training", DataError, "values", value=1):
-        Held(train=np.array([[np.inf, 1.0]]), test=x)
-    good = Labels(values=np.array([0.0, 1.0]), weights=np.ones(2), classes=("a", "b"))
+        NetInputs(train=np.array([[np.inf, 1.0]]), test=x)
+    good = NetLabels(values=np.array([0.0, 1.0]), weights=np.ones(2), classes=("a", "b"))
     for change, about in (
         ({"values": np.array([0.0, 2.0])}, "from 0 to 1"),
         ({"values": np.array([0.0, np.nan])}, "finite"),
@@ -273,7 +273,7 @@ class ForTrees(Policy):
 
     kind = "for-trees"
 
-    def after_rows(self, rows: VisibleRows) -> None:
+    def after_rows(self, rows: KnownInstanceSpaces) -> None:
         pass
 
 

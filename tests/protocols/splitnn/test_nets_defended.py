@@ -14,8 +14,8 @@ from labelward.defenses import DEFENSES
 from labelward.defenses.id_lmid import IdLmid
 from labelward.errors import PolicyError
 from labelward.messages.splitnn import BatchGradients, EpochOrder
-from labelward.party.outgoing import ReturnedGradient
-from labelward.party.policy import Policy
+from labelward.policy.base import Policy
+from labelward.policy.net_points import ReturnedGradient
 from labelward.protocols.splitnn.params import SplitNet
 
 DEFENDED: dict[str, tuple[str, dict[str, Any]]] = {

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from labelward.errors import JobError
-from labelward.protocols.splitnn.maps import class_maps, image_shape
-from labelward.protocols.splitnn.models import ModelSpec, build
+from labelward.protocols.splitnn.grad_cam import class_maps, image_shape
+from labelward.protocols.splitnn.models.presets import ModelSpec, build
 
 
 def bottom(weights: list[float], out: list[list[float]]) -> nn.Module:

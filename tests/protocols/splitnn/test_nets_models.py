@@ -11,15 +11,15 @@ from splitnets import Net, blobs
 
 from blames import refused_about
 from labelward.errors import JobError
-from labelward.protocols.splitnn.local import seeded
-from labelward.protocols.splitnn.models import ModelSpec, build
+from labelward.protocols.splitnn.bottom_model import torch_generator
+from labelward.protocols.splitnn.models.presets import ModelSpec, build
+from labelward.protocols.splitnn.models.tabular import Hashed, TableEncoder
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.tables import Hashed, Table
 
 
 def made(preset: str, inputs: tuple[int, ...], outputs: int, **others: Any) -> torch.nn.Module:
     spec = ModelSpec(preset=preset, inputs=inputs, outputs=outputs, **others)
-    return build(spec, seeded(1, "bank", "test"), torch.float32)
+    return build(spec, torch_generator(1, "bank", "test"), torch.float32)
 
 
 def weights(module: torch.nn.Module) -> int:
@@ -75,7 +75,9 @@ def test_every_preset_trains(preset: Any, shape: tuple[int, ...]) -> None:
 def test_weights_come_from_the_generator_alone() -> None:
     before = torch.random.get_rng_state()
     first, second = made("resnet-20", (1, 8, 8), 4), made("resnet-20", (1, 8, 8), 4)
-    other = build(ModelSpec(preset="resnet-20", inputs=(1, 8, 8), outputs=4), seeded(2, "bank", "test"), torch.float32)
+    other = build(
+        ModelSpec(preset="resnet-20", inputs=(1, 8, 8), outputs=4), torch_generator(2, "bank", "test"), torch.float32
+    )
     assert torch.equal(torch.random.get_rng_state(), before)
     states = [torch.cat([weight.flatten() for weight in each.parameters()]) for each in (first, second, other)]
     assert torch.equal(states[0], states[1])
@@ -92,7 +94,7 @@ def test_parties_start_with_weights_of_their_own() -> None:
 
 def test_a_table_scales_numbers_and_spreads_categories() -> None:
     x = np.array([[1.0, 2.0, 7.0], [3.0, 0.0, 7.0], [np.nan, 1.0, 7.0], [5.0, -1.0, 7.0]])
-    table = Table(3, {1: 3}).to_empty(device="cpu").double()
+    table = TableEncoder(3, {1: 3}).to_empty(device="cpu").double()
     table.reset_parameters()
     table.fit(torch.from_numpy(x))
     spread = np.std([1.0, 3.0, 5.0])
@@ -114,7 +116,7 @@ def test_hashed_columns_are_a_linear_layer_over_wide_rows() -> None:
     hashed.reset_parameters()
     with torch.no_grad():
         hashed.weight.copy_(torch.eye(4096, 6, dtype=torch.float64) * 0)
-        hashed.weight.normal_(generator=seeded(1, "", "test"))
+        hashed.weight.normal_(generator=torch_generator(1, "", "test"))
     out = hashed(torch.from_numpy(x)).detach().numpy()
     keys = [(0, None), *((1, code) for code in range(5)), (2, None), *((3, code) for code in range(9))]
     wide = np.array([[row[c] if code is None else float(row[c] == code) for c, code in keys] for row in x])

@@ -8,7 +8,7 @@ import sys
 TREE_SIDE = (
     "labelward",
     "labelward.cli.app",
-    "labelward.evaluate.audit",
+    "labelward.auditing.audit",
     "labelward.estimators",
     "labelward.defenses",
     "labelward.attacks",
@@ -35,7 +35,7 @@ from labelward.errors import DependencyError
 from labelward.protocols.splitnn.params import SplitNet
 SplitNet()
 try:
-    import labelward.protocols.splitnn.roles
+    import labelward.protocols.splitnn.session
 except DependencyError as error:
     print(error)
 """

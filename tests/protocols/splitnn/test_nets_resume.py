@@ -17,24 +17,24 @@ from blames import refused_about
 from cutting import CutEnd, Killed
 from labelward.defenses.noisy_gradients import NoisyGradients
 from labelward.errors import FileFormatError, PolicyError
-from labelward.party.chain import PolicyChain
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
-from labelward.party.handshake import Offer, Sides, greet_active, greet_passives
-from labelward.party.local import run_parties
+from labelward.party.handshake import Proposal, RowMasks, handshake_active, handshake_passive
+from labelward.party.in_process import run_parties
 from labelward.party.transcript import FILE_NAME, Transcript
 from labelward.party.view import View
+from labelward.policy.chain import PolicyChain
 from labelward.protocols.splitnn.behavior import MaliciousOptimizer
+from labelward.protocols.splitnn.checkpointing import PassiveState
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.roles import Task, run_active, run_passive
-from labelward.protocols.splitnn.state import PassiveState
+from labelward.protocols.splitnn.session import NetTask, run_active_net, run_passive_net
 from labelward.transport.base import Transport
 from refusals import refused
 
 
-def offer(net: Net) -> Offer:
+def offer(net: Net) -> Proposal:
     ids = [str(row) for row in range(len(net.labels))]
-    return Offer(parties=tuple(net.parts), job={}, ids=ids, bits=0, precision=30, insecure=True)
+    return Proposal(parties=tuple(net.parts), job={}, ids=ids, bits=0, precision=30, insecure=True)
 
 
 def attempt(net: Net, folder: Path, cut: tuple[str, int] | None = None) -> tuple[dict[str, Any], Counter[str]] | None:
@@ -55,12 +55,12 @@ def attempt(net: Net, folder: Path, cut: tuple[str, int] | None = None) -> tuple
         )
 
     def lead(ctx: Context) -> Any:
-        agreed = greet_passives(ctx, offer(net), Sides.in_order(net.rows, net.validation, 0))
-        return run_active(ctx, Task(params=net.params, agreed=agreed), net.held(ctx.party), net.targets())
+        agreed = handshake_active(ctx, offer(net), RowMasks.in_order(net.rows, net.validation, 0))
+        return run_active_net(ctx, NetTask(params=net.params, agreed=agreed), net.held(ctx.party), net.targets())
 
     def follow(ctx: Context) -> Any:
-        task = Task(params=net.params, agreed=greet_active(ctx, offer(net)))
-        return run_passive(ctx, task, net.held(ctx.party), behavior=net.behaviors.get(ctx.party))
+        task = NetTask(params=net.params, agreed=handshake_passive(ctx, offer(net)))
+        return run_passive_net(ctx, task, net.held(ctx.party), behavior=net.behaviors.get(ctx.party))
 
     programs: dict[str, tuple[Callable[[Transport], Context], Callable[[Context], Any]]] = {
         party: (partial(context, party), lead if party == net.active else follow) for party in net.parts

@@ -15,11 +15,11 @@ from torch import nn
 
 from blames import refused_about
 from labelward.errors import Code, FileFormatError, JobError
-from labelward.party.local import run_parties
+from labelward.party.in_process import run_parties
 from labelward.party.transcript import Transcript
-from labelward.protocols.splitnn.local import seeded
+from labelward.protocols.splitnn.bottom_model import torch_generator
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.predict import expected, predict_active, predict_passive
+from labelward.protocols.splitnn.predict import predict_active_net, predict_passive_net, to_predictions
 from labelward.protocols.splitnn.share import NetShare
 from refusals import refused
 
@@ -35,12 +35,12 @@ def predict(net: Net, shares: dict[str, NetShare]) -> Any:
     transcripts: dict[str, Transcript] = {}
 
     def lead(ctx: Any) -> Any:
-        return predict_active(
+        return predict_active_net(
             ctx, shares[ctx.party], net.parts[ctx.party], bottom=net.bottoms.get(ctx.party), top=net.top
         )
 
     def follow(ctx: Any) -> Any:
-        return predict_passive(ctx, shares[ctx.party], net.parts[ctx.party], bottom=net.bottoms.get(ctx.party))
+        return predict_passive_net(ctx, shares[ctx.party], net.parts[ctx.party], bottom=net.bottoms.get(ctx.party))
 
     made = {
         party: (context_maker(net, transcripts, party), lead if party == net.active else follow) for party in net.parts
@@ -58,7 +58,7 @@ def test_stored_shares_predict_what_the_run_predicted(tmp_path: Path, top: bool)
     assert shares["telco"] == run.passive["telco"].share
     outputs = predict(net, shares)
     assert np.array_equal(outputs, run.active.outputs)
-    chances = expected(shares["bank"], outputs)
+    chances = to_predictions(shares["bank"], outputs)
     np.testing.assert_allclose(chances.sum(1), 1.0, rtol=1e-12)  # float64, three numbers
     assert np.array_equal(chances.argmax(1), outputs.argmax(1))
 
@@ -106,14 +106,14 @@ def test_the_untrained_model_is_where_training_started(bottom: str) -> None:
     run = trained(bottom=bottom, epochs=1, learning_rate=1e-30).run()
     share = run.passive["telco"].share
     assert share.bottom is not None
-    fresh = share.bottom.untrained(share.settings, seeded(1, "telco", "bottom")).state_dict()
+    fresh = share.bottom.untrained(share.settings, torch_generator(1, "telco", "bottom")).state_dict()
     assert fresh.keys() == share.bottom.state.keys()
     for name, array in share.bottom.state.items():
         if "running" not in name and "tracked" not in name:  # what batch normalization saw
             np.testing.assert_allclose(
                 fresh[name].numpy(), array.unpack(), rtol=0, atol=1e-25, err_msg=name
             )  # the rate
-    other = share.bottom.untrained(share.settings, seeded(2, "telco", "bottom")).state_dict()
+    other = share.bottom.untrained(share.settings, torch_generator(2, "telco", "bottom")).state_dict()
     assert any(not torch.equal(fresh[name], other[name]) for name in fresh)
 
 

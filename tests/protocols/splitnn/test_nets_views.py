@@ -21,10 +21,10 @@ from labelward.messages.splitnn import (
     EpochOrder,
     ValidationEmbeddings,
 )
-from labelward.party.outgoing import OutgoingEmbedding, ReturnedGradient
-from labelward.party.policy import Policy, Setup
+from labelward.policy.base import Policy, PolicyContext
+from labelward.policy.net_points import OutgoingEmbedding, ReturnedGradient
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 from refusals import refused
 
 
@@ -98,9 +98,9 @@ class Gradients(Policy):
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
-        self.setups: list[Setup] = []
+        self.setups: list[PolicyContext] = []
 
-    def begin(self, setup: Setup, protection: Protection) -> None:
+    def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
         self.setups.append(setup)
 
     def on_returned_gradient(self, returned: ReturnedGradient) -> Any:

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.attacks.contract import Own
+from labelward.attacks.base import AttackerData
 from labelward.attacks.nets._torch import nn, torch
-from labelward.attacks.nets.mixmatch import Recipe, train
+from labelward.attacks.nets.mixmatch import MixMatchConfig, train_mixmatch
 from labelward.errors import DataError
 
-__all__ = ["Completed", "complete", "head", "what_to_mix"]
+__all__ = ["CompletedModel", "fit_completion", "inference_head", "mixup_level"]
 
 Floats = NDArray[np.float64]
 Known = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -24,7 +24,7 @@ _PIECE = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Completed:
+class CompletedModel:
     """A complete model that has been learned.
 
     Attributes:
@@ -43,17 +43,17 @@ class Completed:
         return np.concatenate(found).astype(np.float64)
 
 
-def complete(
+def fit_completion(
     bottom: nn.Module,
     x: NDArray[Any],
     known: Known,
     classes: int,
-    recipe: Recipe,
+    recipe: MixMatchConfig,
     *,
     fine_tune: bool,
     mix: What,
     rng: np.random.Generator,
-) -> Completed:
+) -> CompletedModel:
     """Learn a head over a bottom model, and the bottom model with it where it is to be fine-tuned.
 
     A bottom model that is not is used as in prediction: none of its weights or statistics moves.
@@ -83,17 +83,17 @@ def complete(
         raise DataError(
             f"the bottom model does not take rows of shape {x.shape[1:]}: {error}", code="columns", value=x.shape[1:]
         ) from error
-    rest = _Headed(body, head(outputs, classes).to(start.device, start.dtype), frozen=not fine_tune)
+    rest = _Headed(body, inference_head(outputs, classes).to(start.device, start.dtype), frozen=not fine_tune)
     learns = any(weight.requires_grad for weight in encode.parameters())
     with torch.no_grad():
         rows = torch.cat(list(_pieces(x, start)) if learns else [encode(piece) for piece in _pieces(x, start)])
     encode.train(learns)
     rest.train()
-    loss = train(rest, encode if learns else None, rows, known, classes, recipe, rng)
-    return Completed(encode=encode.eval(), rest=rest.eval(), loss=loss)
+    loss = train_mixmatch(rest, encode if learns else None, rows, known, classes, recipe, rng)
+    return CompletedModel(encode=encode.eval(), rest=rest.eval(), loss=loss)
 
 
-def head(inputs: int, classes: int) -> nn.Module:
+def inference_head(inputs: int, classes: int) -> nn.Module:
     """Return an inference head as the published code has it: normalization, ReLU and a linear layer of weights 1.
 
     With equal weights and no bias it begins with equal probabilities, whatever it is shown.
@@ -122,7 +122,7 @@ class _Headed(nn.Module):
         return out
 
 
-def what_to_mix(bottom: nn.Module, own: Own) -> What:
+def mixup_level(bottom: nn.Module, own: AttackerData) -> What:
     """Return "inputs" where rows are numbers or become numbers in the bottom model's first part; else "embeddings"."""
     codes = np.issubdtype(own.features.dtype, np.integer) or (bool(own.categories) and not _encodes(bottom))
     return "embeddings" if codes else "inputs"

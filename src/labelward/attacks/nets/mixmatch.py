@@ -16,13 +16,22 @@ from numpy.typing import NDArray
 
 from labelward.attacks.nets._torch import nn, torch
 
-__all__ = ["Average", "Recipe", "losses", "mixup", "ramp", "rounds", "sharpen", "train"]
+__all__ = [
+    "EmaWeights",
+    "MixMatchConfig",
+    "linear_rampup",
+    "mixmatch_loss",
+    "mixup",
+    "repeated_permutations",
+    "sharpen",
+    "train_mixmatch",
+]
 
 _BLOCK = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class MixMatchConfig:
     """How a network is learned; the names are those of the completion attacks."""
 
     steps: int
@@ -56,12 +65,12 @@ def mixup(
     return second + wide * (first - second), q + most[:, None] * (p - q)
 
 
-def ramp(step: int, steps: int) -> float:
+def linear_rampup(step: int, steps: int) -> float:
     """Return the share of the unlabeled rows' weight that counts at a step, from 0 at the first up to 1."""
     return step / steps
 
 
-def losses(
+def mixmatch_loss(
     logits: torch.Tensor, targets: torch.Tensor, labeled: int, unlabeled_weight: float | torch.Tensor
 ) -> torch.Tensor:
     """Return L_X + weight · L_U (Equations 5 to 7).
@@ -77,7 +86,7 @@ def losses(
     return of_labeled + unlabeled_weight * of_others
 
 
-class Average:
+class EmaWeights:
     """The exponential moving average of a model's weights and running statistics.
 
     While there were few steps, recent ones weigh more than ``keep`` says, so that the start does not stay on.
@@ -114,19 +123,19 @@ class Average:
             live.copy_(mean)
 
 
-def rounds(rows: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def repeated_permutations(rows: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Return ``count`` of the rows: all of them in a drawn order, then again in another, and so on."""
     times = -(-count // len(rows))
     return np.concatenate([rng.permutation(rows) for _ in range(times)])[:count]
 
 
-def train(
+def train_mixmatch(
     model: nn.Module,
     encode: nn.Module | None,
     x: torch.Tensor,
     known: tuple[NDArray[np.int64], NDArray[np.int64]],
     classes: int,
-    recipe: Recipe,
+    recipe: MixMatchConfig,
     rng: np.random.Generator,
 ) -> float:
     """Train a model that gives logits; return the mean loss of the last steps.
@@ -143,7 +152,7 @@ def train(
     whole = model if encode is None else nn.ModuleList([encode, model])
     weights = [weight for weight in whole.parameters() if weight.requires_grad]
     optimizer = torch.optim.Adam(weights, lr=recipe.learning_rate, fused=True)
-    average = Average(whole, recipe.average, recipe.shrink)
+    average = EmaWeights(whole, recipe.average, recipe.shrink)
     others = np.setdiff1d(np.arange(len(x)), known[0])
     truth = nn.functional.one_hot(torch.tensor(known[1]), classes).to(x.device, weights[0].dtype)
     truth_of = torch.full((len(x),), -1, dtype=torch.int64)
@@ -160,8 +169,8 @@ def train(
                 guessed = sharpen(model(own[half:]).softmax(1), recipe.temperature)
             targets = torch.cat([targets, guessed])
         mixed, targets = mixup(own, own[pairs], targets, targets[pairs], shares.to(own.dtype))
-        weight = recipe.unlabeled_weight * ramp(step, recipe.steps)
-        loss = losses(model(mixed), targets, half, weight)
+        weight = recipe.unlabeled_weight * linear_rampup(step, recipe.steps)
+        loss = mixmatch_loss(model(mixed), targets, half, weight)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -173,7 +182,7 @@ def train(
 
 
 def _draws(
-    known: NDArray[np.int64], others: NDArray[np.int64], recipe: Recipe, rng: np.random.Generator
+    known: NDArray[np.int64], others: NDArray[np.int64], recipe: MixMatchConfig, rng: np.random.Generator
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """Yield for each step its rows (labeled ones first), the partner of each within the batch, and shares."""
     half, groups = recipe.batch_size, [each for each in (known, others) if len(each)]
@@ -186,4 +195,4 @@ def _draws(
 
 
 def _drawn(rows: NDArray[np.int64], count: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    return rounds(rows, count * size, rng).reshape(count, size)
+    return repeated_permutations(rows, count * size, rng).reshape(count, size)

@@ -13,10 +13,10 @@ from labelward.data import OwnTable, Split, load_own, load_source, own_party, ow
 from labelward.errors import JobError, unknown_name
 from labelward.evaluate.costs.dry import ANY_SEED, Subject
 from labelward.evaluate.costs.prospect import subject_of
-from labelward.evaluate.kinds import make_programs
-from labelward.evaluate.metering import metered
+from labelward.federation.components import model_adapter
+from labelward.federation.leakage_monitor import with_monitor
 from labelward.job import Job
-from labelward.party.policy import Policy
+from labelward.policy.base import Policy
 from labelward.protocols.tree.columns import Columns, Labels
 
 __all__ = ["Brought", "Elsewhere", "bring"]
@@ -107,8 +107,8 @@ def bring(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, ...
                 f"got {given} but all data of the job are here", code="conflict", field=f"--{name}", value=given
             )
     data = prepare(job, seed, load_source(job), private={party.name: ANY_SEED for party in job.parties})
-    chain = metered(job, data, policies, seed=seed)
-    make_programs(job.model).check(data, chain)
+    chain = with_monitor(job, data, policies, seed=seed)
+    model_adapter(job.model).check(data, chain)
     return Brought(
         dataset=data.name,
         subject=subject_of(data),
@@ -142,7 +142,7 @@ def _partly(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, .
     for name, table in own.items():  # the active party first: it draws the sides of the rows
         if name == job.active.name:
             data = own_rehearsal(job, table, seed, ANY_SEED)
-            policies, split, subject = metered(job, data, policies, seed=seed), data.split, subject_of(data)
+            policies, split, subject = with_monitor(job, data, policies, seed=seed), data.split, subject_of(data)
             labels, columns[name] = subject.labels, subject.columns[name]
         else:
             held = own_party(job, table, split, ANY_SEED)

@@ -21,7 +21,7 @@ from labelward.kernels.binning import bin_columns
 from labelward.kernels.histogram import groups
 from labelward.messages.base import RowMask
 from labelward.messages.tree import NodeSplit
-from labelward.party.local import alone
+from labelward.party.in_process import standalone_context
 from labelward.protocols.tree.active import train_active
 from labelward.protocols.tree.blocks import STRETCH_ROWS, stretches_of
 from labelward.protocols.tree.cells import Told
@@ -196,7 +196,7 @@ def dry_run(params: TreeModel, subject: Subject, adding: Adding, *, seed: int, p
     rounds = min(params.trees, 1 if _draws(params) else several)
     seen = subject.some(max(_LEAST_ROWS, _CELLS // (width * rounds * together)), seed)
     short = replace(params, trees=rounds, early_stopping_rounds=0, eval_metric="auto")
-    ctx = alone(seen.parties[0], seed=seed, rows=seen.rows, private=ANY_SEED)
+    ctx = standalone_context(seen.parties[0], seed=seed, rows=seen.rows, private=ANY_SEED)
     bin_columns(np.zeros((2, 1)), 2)  # compiled code is read once in a process, at the first use
     start = time.perf_counter()
     trained = train_active(ctx, short, seen.columns, seen.labels, None, precision=precision)

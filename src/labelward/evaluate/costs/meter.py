@@ -13,7 +13,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.defenses.leakage_meter import MOST_TREES, Measure, is_read, reading, starts_of
+from labelward.defenses.leakage_meter import (
+    MOST_TREES,
+    MonitorConfig,
+    is_measured_at,
+    louvain_restarts,
+    measure_leakage,
+)
 
 __all__ = ["groups_of", "meter_seconds", "reading_cost"]
 
@@ -28,20 +34,20 @@ def groups_of(leaves: NDArray[np.int32]) -> list[int]:
 
 
 def reading_cost(
-    leaves: NDArray[np.int32], labels: NDArray[np.int64], party: str, measure: Measure
+    leaves: NDArray[np.int32], labels: NDArray[np.int64], party: str, measure: MonitorConfig
 ) -> tuple[float, float]:
     """Return seconds of a reading for each row and tree, and for each group, tree and start, from two readings."""
     trees, rows = len(leaves) // 2 + 1, leaves.shape[1]
-    reading(leaves[:1], labels, party, measure)  # compiled code is read once in a process
+    measure_leakage(leaves[:1], labels, party, measure)  # compiled code is read once in a process
     one, several = (_timed(leaves[:count], labels, party, measure) for count in (1, trees))
     found = groups_of(leaves[:trees])
-    each = max(0.0, several - trees * one) / (found[-1] * trees * starts_of(rows * trees))
+    each = max(0.0, several - trees * one) / (found[-1] * trees * louvain_restarts(rows * trees))
     return one / rows, each
 
 
-def _timed(leaves: NDArray[np.int32], labels: NDArray[np.int64], party: str, measure: Measure) -> float:
+def _timed(leaves: NDArray[np.int32], labels: NDArray[np.int64], party: str, measure: MonitorConfig) -> float:
     start = time.thread_time()  # one thread does it, whatever else the machine does meanwhile
-    reading(leaves, labels, party, measure)
+    measure_leakage(leaves, labels, party, measure)
     return time.thread_time() - start
 
 
@@ -60,9 +66,9 @@ def meter_seconds(
     total = 0.0
     for trees in takes_part.values():
         for seen in range(1, min(trees, MOST_TREES) + 1):
-            if is_read(every * seen, seen) or seen == trees:
+            if is_measured_at(every * seen, seen) or seen == trees:
                 apart = _groups(groups, few, seen) * every / few
-                total += seen * (cost[0] * every + cost[1] * apart * starts_of(every * seen))
+                total += seen * (cost[0] * every + cost[1] * apart * louvain_restarts(every * seen))
     return total
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.data import Rehearsal
-from labelward.defenses.leakage_meter import LeakageMeter, Measure
+from labelward.defenses.leakage_meter import LeakageMeter, MonitorConfig
 from labelward.errors import LabelwardError
 from labelward.evaluate.costs.dry import ANY_SEED, Dry, Subject, dry_run, may_own, trees_of_a_round
 from labelward.evaluate.costs.estimate import Line, between, estimate
@@ -20,11 +20,11 @@ from labelward.evaluate.costs.expected import Estimate
 from labelward.evaluate.costs.meter import groups_of, meter_seconds, reading_cost
 from labelward.evaluate.costs.units import Sample, UnitCosts, additions_of, measured
 from labelward.evaluate.costs.work import Form, PartyWork, Run, work
-from labelward.evaluate.kinds import make_programs
+from labelward.federation.components import model_adapter
 from labelward.he import Engine, Layout
 from labelward.job import EncryptionSection, Job
-from labelward.party.chain import PolicyChain
-from labelward.party.policy import Policy, Schedule
+from labelward.policy.base import Policy, Schedule
+from labelward.policy.chain import PolicyChain
 from labelward.protocols.tree.columns import Columns, Labels
 from labelward.protocols.tree.fit import class_weighted, fitted_objective
 from labelward.protocols.tree.params import TreeModel
@@ -191,13 +191,13 @@ class Prospect:
         few = self.subject.some(self.dry.rows, self.seed).labels
         labels = few.values.astype(np.int64) if few.classes else _bins(few.values)
         model: dict[str, Any] = {"kind": self.params.kind, "multi_strategy": self.params.multi_strategy}
-        measure = Measure.of(model, int(labels.max()) + 1, self.seed)
+        measure = MonitorConfig.of(model, int(labels.max()) + 1, self.seed)
         return reading_cost(leaves, labels, self.passive[0] if self.passive else "", measure), groups_of(leaves)
 
 
 def foresee(job: Job, data: Rehearsal, engine: Engine, seed: int) -> Prospect | None:
     """Return what runs of a completed job on a seed's data are estimated by; None for a model that is not of trees."""
-    params = make_programs(job.model).params
+    params = model_adapter(job.model).params
     if not isinstance(params, TreeModel):
         return None
     return Prospect(

@@ -19,8 +19,8 @@ from labelward.he import Counts, Engine, Layout, PrivateKey
 from labelward.he.contract import CipherBlock, EncryptedSums
 from labelward.messages.base import redacted
 from labelward.messages.codec import decode, encode
-from labelward.messages.tree import LevelSums
-from labelward.rng import Protection
+from labelward.messages.tree import LevelHistograms
+from labelward.rng import SecureRandom
 
 __all__ = ["Adding", "Additions", "Sample", "UnitCosts", "additions_of", "measured", "training_cost"]
 
@@ -185,7 +185,7 @@ def measured(engine: Engine, sample: Sample, *, bits: int, insecure: bool) -> Un
 
 
 def _measure(engine: Engine, sample: Sample, bits: int, insecure: bool) -> UnitCosts:
-    kernel, protection = str(engine.describe().get("kernel", "")), Protection()
+    kernel, protection = str(engine.describe().get("kernel", "")), SecureRandom()
     start = time.perf_counter()
     private = engine.generate(bits, protection=protection, insecure=insecure)
     key = time.perf_counter() - start
@@ -261,7 +261,7 @@ def _line(points: list[tuple[int, float]]) -> tuple[float, float]:
 
 def _travel(block: CipherBlock) -> float:
     """Return what a byte takes from one party of this process to another."""
-    message = LevelSums(0, 0, 0, 1, (0,), (1,), block)
+    message = LevelHistograms(0, 0, 0, 1, (0,), (1,), block)
 
     def there() -> None:
         redacted(decode(encode(message, (0,)))[0])

@@ -16,18 +16,18 @@ from labelward.he.contract import CipherBlock, Layout
 from labelward.messages.base import Message, RowMask
 from labelward.messages.codec import encode
 from labelward.messages.tree import (
-    ChosenSplit,
-    ChosenSplits,
-    ForestRows,
-    Level,
-    LevelSums,
+    EncryptedForestRows,
+    EncryptedTreeRows,
+    LevelHistograms,
+    LevelRequest,
     NodeSplit,
     PredictAnswers,
     PredictRequest,
-    SplitRows,
+    SplitMasks,
     TrainingEnd,
-    TreeRows,
     TreeStart,
+    WinningSplit,
+    WinningSplits,
 )
 from labelward.protocols.tree.blocks import BLOCK_ROWS, blocks_of
 
@@ -215,7 +215,7 @@ def _rows(active: PartyWork, who: tuple[str, Run], rows: float, times: float) ->
     for part in range(blocks_of(count)):
         block = _block(form, "rows", (min(BLOCK_ROWS, count - part * BLOCK_ROWS),))
         place = (part, blocks_of(count))
-        message = ForestRows(block, *place) if forest else TreeRows(0, *place, block)
+        message = EncryptedForestRows(block, *place) if forest else EncryptedTreeRows(0, *place, block)
         size = _size(message, (part,) if forest else (0, part)) + _bin(block.count * form.size)
         active.sends(peer, type(message).__name__, size * times, times)
 
@@ -230,7 +230,7 @@ def _tree(active: PartyWork, peer: PartyWork, who: tuple[str, Run], tree: DryTre
     active.sends(name, "TreeStart", times * start, times)
     levels = tree.levels[name]
     for depth, level in enumerate(levels):
-        told = Level(0, depth, _empty(level.told), level.build)
+        told = LevelRequest(0, depth, _empty(level.told), level.build)
         active.sends(name, "Level", times * (_size(told, (0, depth)) + _masks(level.told, dry)), times)
         for part, sums in enumerate(level.sums):
             message = _sums_message(level, depth, (part, len(level.sums)), form)
@@ -242,14 +242,14 @@ def _tree(active: PartyWork, peer: PartyWork, who: tuple[str, Run], tree: DryTre
             peer.sealed += times * count
             data = count * form.size
             peer.sends(run.active, "LevelSums", times * (_size(message, (0, depth, part)) + _bin(data)), times)
-        chosen = ChosenSplits(0, depth, tuple(ChosenSplit(each.node, 0, 0, 0) for each in level.answered))
+        chosen = WinningSplits(0, depth, tuple(WinningSplit(each.node, 0, 0, 0) for each in level.answered))
         active.sends(name, "ChosenSplits", times * _size(chosen, (0, depth)), times)
         if level.answered:
-            answer = SplitRows(0, depth, _empty(level.answered))
+            answer = SplitMasks(0, depth, _empty(level.answered))
             size = _size(answer, (0, depth)) + _masks(level.answered, dry)
             peer.sends(run.active, "SplitRows", times * size, times)
         peer.turns += times * (1 + bool(level.answered)) / run.side_by_side
-    end = Level(0, len(levels), (), ())
+    end = LevelRequest(0, len(levels), (), ())
     active.sends(name, "Level", times * _size(end, (0, len(levels))), times)
     if others > 0:
         answers = PredictAnswers(tree.splits[name], others, b"")
@@ -258,13 +258,15 @@ def _tree(active: PartyWork, peer: PartyWork, who: tuple[str, Run], tree: DryTre
         peer.turns += times
 
 
-def _sums_message(level: DryLevel, depth: int, part: tuple[int, int], form: Form) -> LevelSums:
+def _sums_message(level: DryLevel, depth: int, part: tuple[int, int], form: Form) -> LevelHistograms:
     """Return a message of sums without its ciphertexts."""
     sums, slots = level.sums[part[0]], len(level.build)
     cells = len(sums.columns) * slots * max(sums.sizes)
     block = _block(form, "sums", (1, sums.sent))
     implied = bytes(2 * len(sums.columns) * slots)
-    return LevelSums(0, depth, *part, sums.columns, sums.sizes, block, sums.kinds, bytes((cells + 7) // 8), implied)
+    return LevelHistograms(
+        0, depth, *part, sums.columns, sums.sizes, block, sums.kinds, bytes((cells + 7) // 8), implied
+    )
 
 
 def _block(form: Form, kind: Literal["rows", "sums"], shape: tuple[int, ...]) -> CipherBlock:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from labelward.evaluate.studies.plan import Column, DataSet, Defended, Part, Setting, Study
+from labelward.evaluate.studies.printed import ICA_EXPECTED, ICA_PRINTED
 from labelward.job import Kind
-
-from .plan import Column, DataSet, Defended, Part, Setting, Study
-from .printed import ICA_EXPECTED, ICA_PRINTED
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,10 +8,9 @@ The graph is exact at any size, where the paper's is approximated for its four l
 
 from __future__ import annotations
 
+from labelward.evaluate.studies.plan import Column, DataSet, Defended, Part, Setting, Study
+from labelward.evaluate.studies.printed import ID2GRAPH_EXPECTED, ID2GRAPH_PRINTED
 from labelward.job import Kind
-
-from .plan import Column, DataSet, Defended, Part, Setting, Study
-from .printed import ID2GRAPH_EXPECTED, ID2GRAPH_PRINTED
 
 __all__ = ["ID2GRAPH"]
 

@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from labelward.evaluate.studies.compared import Claim, Place
+from labelward.evaluate.studies.label_inference_printed import EXPECTED, PRINTED
+from labelward.evaluate.studies.label_inference_sets import CONFIGURED, FULL, SETS
+from labelward.evaluate.studies.plan import NONE, SECOND, UTILITY, Column, Defended, Part, Setting, Study
 from labelward.job import Kind
-
-from .compared import Claim, Place
-from .label_inference_printed import EXPECTED, PRINTED
-from .label_inference_sets import CONFIGURED, FULL, SETS
-from .plan import NONE, SECOND, UTILITY, Column, Defended, Part, Setting, Study
 
 __all__ = ["LABEL_INFERENCE", "LABEL_INFERENCE_FULL"]
 

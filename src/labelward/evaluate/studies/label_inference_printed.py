@@ -6,8 +6,8 @@ beside substitutes.
 
 from __future__ import annotations
 
-from .compared import Expected, Place, Printed
-from .plan import NONE, UTILITY
+from labelward.evaluate.studies.compared import Expected, Place, Printed
+from labelward.evaluate.studies.plan import NONE, UTILITY
 
 __all__ = ["EXPECTED", "PRINTED"]
 

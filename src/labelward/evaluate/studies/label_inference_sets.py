@@ -7,8 +7,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from .made import CIFAR, DIGITS, FASHION, TOKENS, VOCABULARY, cifar, clicks, credit, fashion, texts
-from .plan import ATTACKER, DataSet
+from labelward.evaluate.studies.made import (
+    CIFAR,
+    DIGITS,
+    FASHION,
+    TOKENS,
+    VOCABULARY,
+    cifar,
+    clicks,
+    credit,
+    fashion,
+    texts,
+)
+from labelward.evaluate.studies.plan import ATTACKER, DataSet
 
 __all__ = ["CONFIGURED", "FULL", "SETS"]
 

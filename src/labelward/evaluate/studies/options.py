@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from labelward.evaluate.studies.id2graph import ID2GRAPH
+from labelward.evaluate.studies.plan import Column, Part, Study
 from labelward.job import Kind
-
-from .id2graph import ID2GRAPH
-from .plan import Column, Part, Study
 
 __all__ = ["OPTIONS"]
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from labelward.errors import InputError, unknown_name
+from labelward.evaluate.studies.compared import Claim, Expected, Place, Printed
 from labelward.job import DataSection, EncryptionSection, Job, Kind, LeakageSection, PartySection, RunSection, Variant
-
-from .compared import Claim, Expected, Place, Printed
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,8 +6,8 @@ implementation that was written from the papers with their errors mended and sha
 
 from __future__ import annotations
 
-from .compared import Expected, Place, Printed
-from .plan import NONE, SUMS, UTILITY
+from labelward.evaluate.studies.compared import Expected, Place, Printed
+from labelward.evaluate.studies.plan import NONE, SUMS, UTILITY
 
 __all__ = ["ICA_EXPECTED", "ICA_PRINTED", "ID2GRAPH_EXPECTED", "ID2GRAPH_PRINTED"]
 

@@ -10,19 +10,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.attacks.visible import visible_leaves
-from labelward.evaluate.folder import data_folder
-from labelward.evaluate.kinds import completed
-from labelward.evaluate.rehearse import VIEW
-from labelward.evaluate.results import RESULTS_FILE, ResultRow, read_rows, run_folder
+from labelward.attacks.instance_spaces import observed_leaves
+from labelward.evaluate.studies.compared import Place
+from labelward.evaluate.studies.plan import ATTACKER, NONE, SECOND, SUMS, UTILITY, Column, Study, Task
+from labelward.evaluate.studies.run import Outcome
+from labelward.evaluate.studies.second import read_second
+from labelward.federation.components import with_defaults
+from labelward.federation.simulation import VIEW
 from labelward.job import Job
 from labelward.kernels.information import joint_information
 from labelward.party.view import View
-
-from .compared import Place
-from .plan import ATTACKER, NONE, SECOND, SUMS, UTILITY, Column, Study, Task
-from .run import Outcome
-from .second import read_second
+from labelward.runs.directory import data_folder
+from labelward.runs.schema import RESULTS_FILE, ResultRow, read_rows, run_folder
 
 __all__ = ["Figures", "figures", "information_by_tree", "versions"]
 
@@ -38,7 +37,7 @@ def figures(outcome: Outcome, out: Path) -> Figures:
     """
     found: Figures = {}
     for task, job in outcome.jobs.items():
-        done = completed(job) if (out / task.path / RESULTS_FILE).exists() else None
+        done = with_defaults(job) if (out / task.path / RESULTS_FILE).exists() else None
         if done is None:
             continue
         names = [NONE, *(each.name for each in task.setting.defenses.get(task.model, ()))]
@@ -78,7 +77,7 @@ def information_by_tree(task: Task, job: Job, out: Path) -> NDArray[np.float64]:
     folder = out / task.path
     truth = pq.read_table(data_folder(folder, task.seed) / "truth.parquet")["label"].to_numpy(zero_copy_only=False)
     _, labels = np.unique(truth, return_inverse=True)
-    leaves = visible_leaves(View.load(run_folder(folder, [], task.seed) / ATTACKER / VIEW))
+    leaves = observed_leaves(View.load(run_folder(folder, [], task.seed) / ATTACKER / VIEW))
     return np.array([joint_information(tree[tree >= 0], labels[tree >= 0]) for tree in leaves])
 
 

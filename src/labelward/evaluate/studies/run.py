@@ -15,18 +15,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from labelward.auditing.audit import audit
 from labelward.data.catalogue import entries, load
 from labelward.errors import DataError, InputError, LabelwardError, OutputError
-from labelward.evaluate.audit import audit
-from labelward.evaluate.folder import follow_table
-from labelward.evaluate.kinds import completed
-from labelward.evaluate.private import LOCK_FILE, locked, output_errors, private_folder, replacing
-from labelward.evaluate.rehearse import VIEW
-from labelward.evaluate.watch import Watch, silent
+from labelward.evaluate.studies.plan import ATTACKER, DataSet, Part, Study, Task
+from labelward.evaluate.studies.second import ensure_second
+from labelward.federation.components import with_defaults
+from labelward.federation.progress import Watch, no_log
+from labelward.federation.simulation import VIEW
 from labelward.job import Job
-
-from .plan import ATTACKER, DataSet, Part, Study, Task
-from .second import ensure_second
+from labelward.runs.directory import relocate_table
+from labelward.runs.secure_files import LOCK_FILE, atomic_write, directory_lock, output_errors, private_folder
 
 __all__ = ["STUDY_FILE", "Outcome", "run_study"]
 
@@ -66,7 +65,7 @@ def run_study(
     datasets: Sequence[str] = (),
     seeds: int | None = None,
     jobs: int = 1,
-    watch: Watch = silent,
+    watch: Watch = no_log,
 ) -> Outcome:
     """Run what parts of a study need, or what is missing of it.
 
@@ -147,9 +146,9 @@ def _claimed(out: Path, study: Study) -> Iterator[None]:
                 field=str(out),
             )
         out.parent.mkdir(parents=True, exist_ok=True)
-    with locked(private_folder(out)):
+    with directory_lock(private_folder(out)):
         if not marker.exists():
-            with replacing(marker) as file:
+            with atomic_write(marker) as file:
                 file.write(json.dumps({"format": 1, "study": study.name}).encode())
         yield
 
@@ -190,7 +189,7 @@ def _source(out: Path, task: Task) -> str:
 
     path = private_folder(out / _TABLES).resolve() / f"{task.table.name}-{task.seed}.parquet"
     if not path.exists():
-        with replacing(path) as file:
+        with atomic_write(path) as file:
             pq.write_table(task.table.generate(task.seed), file)
     return str(path)
 
@@ -240,7 +239,7 @@ def _audit(job: Job, folder: Path) -> str | None:
     attacker's are kept: the active party's, with all sums that it decrypted, fill a disk.
     """
     try:
-        follow_table(folder, completed(job))
+        relocate_table(folder, with_defaults(job))
         audit(job, folder, explained=False, attackers=(ATTACKER,))
         for view in folder.glob(f"runs/*/*/{job.active.name}/{VIEW}"):
             with output_errors(view):

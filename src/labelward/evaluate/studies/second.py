@@ -16,20 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.attacks.contract import Attack, Aux, Guess, Own
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.data import Rehearsal, load_source, prepare
 from labelward.data.labels import encode_quantities, label_bins
 from labelward.errors import FileFormatError
-from labelward.evaluate.attacking import guess_labels, known_rows, own_of, score_label_guess
-from labelward.evaluate.beside import fitted, logistic
-from labelward.evaluate.kinds import completed, make_attack, make_programs
-from labelward.evaluate.private import replacing
-from labelward.evaluate.rehearse import MODEL, VIEW
-from labelward.evaluate.results import run_folder
+from labelward.evaluate.studies.plan import ATTACKER, SECOND, Study, Task
+from labelward.federation.components import make_attack, model_adapter, with_defaults
+from labelward.federation.simulation import MODEL, VIEW
 from labelward.job import Job
+from labelward.leakage.baselines import fit_logistic, predict_known
+from labelward.leakage.run_attack import attacker_data, run_attack, sample_known_rows, score_label_guess
 from labelward.party.view import View
-
-from .plan import ATTACKER, SECOND, Study, Task
+from labelward.runs.schema import run_folder
+from labelward.runs.secure_files import atomic_write
 
 __all__ = ["SECOND_FILE", "ensure_second", "further_attribute", "read_second", "with_labels"]
 
@@ -41,7 +40,9 @@ KNOWN = 40
 _LAYERS = (32, 16)
 
 
-def further_attribute(own: Own, labels: Mapping[str, Labels], aux: Aux, *, classes: int, seed: int) -> dict[str, Guess]:
+def further_attribute(
+    own: AttackerData, labels: Mapping[str, Labels], aux: AuxiliaryKnowledge, *, classes: int, seed: int
+) -> dict[str, LabelGuess]:
     """Return the attribute of all rows, as a network and logistic regression learn it from a few.
 
     Setting: a party that holds columns of its own, guesses the labels of all its rows, and is told an attribute of some
@@ -61,17 +62,17 @@ def further_attribute(own: Own, labels: Mapping[str, Labels], aux: Aux, *, class
         ``"network"`` and ``"logistic"``: from own columns alone; ``"network, NAME"`` and ``"logistic, NAME"``: from
         these and the labels of that name.
     """
-    found: dict[str, Guess] = {}
+    found: dict[str, LabelGuess] = {}
     for name, given in {
         "": own,
         **{f", {name}": with_labels(own, each, classes) for name, each in labels.items()},
     }.items():
         found[f"network{name}"] = _network(given, aux, seed)
-        found[f"logistic{name}"] = logistic(given, aux)
+        found[f"logistic{name}"] = fit_logistic(given, aux)
     return found
 
 
-def with_labels(own: Own, labels: Labels, classes: int) -> Own:
+def with_labels(own: AttackerData, labels: Labels, classes: int) -> AttackerData:
     """Return a party's columns with one more, categorical, of class numbers int64 [rows]; rows outside fall away."""
     name = "label"
     while name in own.columns:
@@ -96,7 +97,7 @@ def ensure_second(study: Study, task: Task, job: Job, folder: Path) -> None:
     kinds = [study.attack(each, task.table) for each in study.columns_of(task.setting) if each.of == SECOND]
     if not kinds or not task.table.secret or (folder / SECOND_FILE).exists():
         return
-    job = completed(job)
+    job = with_defaults(job)
     source = load_source(job)
     data = prepare(job, task.seed, source)
     quantities = encode_quantities(source.tables[0], task.table.secret, f"table {source.name!r}")
@@ -105,7 +106,7 @@ def ensure_second(study: Study, task: Task, job: Job, folder: Path) -> None:
     attack = make_attack(kinds[0])
     run = run_folder(folder, [], task.seed) / ATTACKER
     scores = _second(attack, View.load(run / VIEW), data, secret, model=run / MODEL, job=job, seed=task.seed)
-    with replacing(folder / SECOND_FILE) as file:
+    with atomic_write(folder / SECOND_FILE) as file:
         file.write(json.dumps({"format": 1, "attribute": task.table.secret, "accuracy": scores}).encode())
 
 
@@ -127,24 +128,24 @@ def read_second(folder: Path) -> dict[str, float]:
 def _second(
     attack: Attack, view: View, data: Rehearsal, secret: Labels, *, model: Path, job: Job, seed: int
 ) -> dict[str, float]:
-    columns = own_of(next(party for party in data.parties if party.name == view.party))
-    own = make_programs(job.model).own(view, columns, model)
+    columns = attacker_data(next(party for party in data.parties if party.name == view.party))
+    own = model_adapter(job.model).own(view, columns, model)
     classes = len(data.classes)
-    told = known_rows(data.train_labels, attack.labels_needed, seed=seed)
-    aux = Aux(classes=classes, known_rows=told, known_labels=data.train_labels[told])
-    inferred = guess_labels(attack, view, own, aux, seed=seed).values
-    known = known_rows(secret, KNOWN, seed=seed)
-    further = Aux(classes=2, known_rows=known, known_labels=secret[known])
+    told = sample_known_rows(data.train_labels, attack.labels_needed, seed=seed)
+    aux = AuxiliaryKnowledge(classes=classes, known_rows=told, known_labels=data.train_labels[told])
+    inferred = run_attack(attack, view, own, aux, seed=seed).values
+    known = sample_known_rows(secret, KNOWN, seed=seed)
+    further = AuxiliaryKnowledge(classes=2, known_rows=known, known_labels=secret[known])
     labels = {"inferred label": inferred, "true label": data.train_labels}
     found = further_attribute(columns, labels, further, classes=classes, seed=seed)
     return {name: score_label_guess(guess, secret, further)["accuracy"] for name, guess in found.items()}
 
 
-def _network(own: Own, aux: Aux, seed: int) -> Guess:
+def _network(own: AttackerData, aux: AuxiliaryKnowledge, seed: int) -> LabelGuess:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier
 
     made: Any = MLPClassifier(_LAYERS, random_state=seed, max_iter=300)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # so many steps are the recipe
-        return fitted(made, own, aux)
+        return predict_known(made, own, aux)

@@ -14,7 +14,7 @@ from labelward.he.paillier.kernel import choose
 from labelward.he.paillier.keys import NAME, PaillierPrivateKey, PaillierPublicKey
 from labelward.he.paillier.pool import Executors
 from labelward.he.paillier.primes import draw_pair
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 
 __all__ = ["PaillierEngine"]
 
@@ -50,13 +50,13 @@ class PaillierEngine(Engine):
         chosen = choose(kernel, threads=workers)
         self._kernel, self._executors = chosen.name, Executors(workers, inline_below, chosen, memory_limit)
 
-    def generate(self, bits: int, *, protection: Protection, insecure: bool = False) -> PrivateKey:
+    def generate(self, bits: int, *, protection: SecureRandom, insecure: bool = False) -> PrivateKey:
         """Make a new key of ``bits`` bits, a multiple of 16 from 256 to 7680; under 2048 only if ``insecure``."""
         self._check_bits(bits, insecure)
         first, second = draw_pair(bits, protection)
         return PaillierPrivateKey(first, second, protection, self._executors, background=self.background)
 
-    def public(self, material: PublicMaterial, *, protection: Protection, insecure: bool = False) -> PublicKey:
+    def public(self, material: PublicMaterial, *, protection: SecureRandom, insecure: bool = False) -> PublicKey:
         """Open a peer's n; the same sizes as in :meth:`generate`."""
         check_material(material, NAME)
         self._check_bits(material.bits, insecure)

@@ -24,7 +24,7 @@ import numpy as np
 from gmpy2 import mpz
 
 from labelward.he.paillier.fixedbase import FixedBase
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 
 __all__ = ["OwnerKernel", "PublicKernel", "exponents_below", "plaintexts_of", "public_bases"]
 
@@ -119,14 +119,14 @@ def plaintexts_of(p: mpz, q: mpz, powers: Iterable[tuple[mpz, mpz]]) -> Iterator
         yield plaintext - n if plaintext > n >> 1 else plaintext
 
 
-def public_bases(n: mpz, protection: Protection) -> tuple[mpz, mpz]:
+def public_bases(n: mpz, protection: SecureRandom) -> tuple[mpz, mpz]:
     """Return h and w for a :class:`PublicKernel`."""
     least = next(y for y in range(2, 1 << 16) if gmpy2.jacobi(y, n) == -1)
     root = 1 + protection.below(int(n) - 1)
     return gmpy2.powmod(root, n, n * n), gmpy2.powmod(least, n, n * n)
 
 
-def exponents_below(bound: int, count: int, protection: Protection) -> bytes:
+def exponents_below(bound: int, count: int, protection: SecureRandom) -> bytes:
     """Return ``count`` uniform draws from ``range(bound)``, big-endian, each as long as ``bound``; by rejection."""
     size = (bound.bit_length() + 7) // 8
     limit, top = bound.to_bytes(size, "big"), 0xFF >> (-bound.bit_length() % 8)

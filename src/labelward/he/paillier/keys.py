@@ -32,7 +32,7 @@ from labelward.he.paillier.prepared import Prepared
 from labelward.he.paillier.primes import Prime, generator
 from labelward.he.paillier.sums import PaillierRows, spread
 from labelward.he.paillier.tasks import Complete, Decrypt, EncryptOwner, EncryptPublic, LoadOwner, LoadPublic, Task
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 
 __all__ = ["NAME", "PaillierPrivateKey", "PaillierPublicKey"]
 
@@ -47,7 +47,7 @@ _USES_UNKNOWN = 1000  # where a process decrypts before it ever encrypts
 class PaillierPublicKey(PublicKey):
     """n, with what this party needs to hide its sums under it."""
 
-    def __init__(self, n: int, protection: Protection, executors: Executors) -> None:
+    def __init__(self, n: int, protection: SecureRandom, executors: Executors) -> None:
         self.engine, self.bits, self.counts = NAME, n.bit_length(), Counts()
         self.n, self.n2, self.executors = mpz(n), mpz(n) ** 2, executors
         self.ciphertext_size = self.bits // 4
@@ -163,13 +163,15 @@ class PaillierPrivateKey(PrivateKey):
     """p and q, with a base of full order modulo each square. Nothing here can be encoded or copied."""
 
     def __init__(
-        self, first: Prime, second: Prime, protection: Protection, executors: Executors, *, background: bool = False
+        self, first: Prime, second: Prime, protection: SecureRandom, executors: Executors, *, background: bool = False
     ) -> None:
         self._p, self._q, self._protection, self._kept = first.p, second.p, protection, Kept()
         self._bases = generator(first, protection), generator(second, protection)
         self._key = PaillierPublicKey(int(first.p * second.p), protection, executors)
         self.public = self._key
-        self._prepared = Prepared(self._key.ciphertext_size, partial(self._zeros, Protection())) if background else None
+        self._prepared = (
+            Prepared(self._key.ciphertext_size, partial(self._zeros, SecureRandom())) if background else None
+        )
         if self._prepared is not None:
             executors.prepared.add(self._prepared)
 
@@ -212,7 +214,7 @@ class PaillierPrivateKey(PrivateKey):
             return begun
         return begun + self._encrypt_now(self._protection, plaintexts[ready * size :], size, count - ready)
 
-    def _zeros(self, protection: Protection, count: int) -> bytes:
+    def _zeros(self, protection: SecureRandom, count: int) -> bytes:
         return self._encrypt_now(protection, bytes(count), 1, count)
 
     def _complete(self, zeros: bytes, plaintexts: bytes, size: int, count: int) -> bytes:
@@ -224,7 +226,7 @@ class PaillierPrivateKey(PrivateKey):
         ]
         return b"".join(executor.run(tasks))
 
-    def _encrypt_now(self, protection: Protection, plaintexts: bytes, size: int, count: int) -> bytes:
+    def _encrypt_now(self, protection: SecureRandom, plaintexts: bytes, size: int, count: int) -> bytes:
         half = self._key.bits // 16  # bytes of p, of q, and of an exponent below either
         executor = self._key.executors.pick(count * self._key.bits // 20)
         handle = self._load(executor, _OWNER_ROUNDS * count)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import gmpy2
 from gmpy2 import mpz
 
-from labelward.rng import Protection
+from labelward.rng import SecureRandom
 
 __all__ = ["Prime", "draw_pair", "draw_prime", "full_order", "generator"]
 
@@ -26,7 +26,7 @@ class Prime(NamedTuple):
     factors: tuple[mpz, ...]
 
 
-def draw_pair(bits: int, protection: Protection) -> tuple[Prime, Prime]:
+def draw_pair(bits: int, protection: SecureRandom) -> tuple[Prime, Prime]:
     """Return two different primes whose product has exactly ``bits`` bits (a multiple of 16)."""
     first = draw_prime(bits // 2, protection)
     while True:
@@ -37,7 +37,7 @@ def draw_pair(bits: int, protection: Protection) -> tuple[Prime, Prime]:
             return first, second
 
 
-def draw_prime(bits: int, protection: Protection) -> Prime:
+def draw_prime(bits: int, protection: SecureRandom) -> Prime:
     """Return a random prime of ``bits`` bits, the two highest of them set, with a factored p-1."""
     cofactor = min(_COFACTOR_BITS, bits // 3)
     u = _between(mpz(3) << (bits - cofactor - 3), mpz(1) << (bits - cofactor - 1), protection)
@@ -57,7 +57,7 @@ def full_order(base: mpz, prime: Prime) -> bool:
     )
 
 
-def generator(prime: Prime, protection: Protection) -> mpz:
+def generator(prime: Prime, protection: SecureRandom) -> mpz:
     """Return a random generator of the subgroup of order p-1 modulo p²; its order is checked."""
     while True:
         root = 2 + protection.below(int(prime.p) - 2)
@@ -66,7 +66,7 @@ def generator(prime: Prime, protection: Protection) -> mpz:
             return base
 
 
-def _between(low: mpz, high: mpz, protection: Protection) -> mpz:
+def _between(low: mpz, high: mpz, protection: SecureRandom) -> mpz:
     """Return a random prime in [low, high)."""
     while True:
         candidate = mpz(int(low) + protection.below(int(high - low))) | 1

@@ -29,21 +29,28 @@ from labelward.messages.splitnn import (
     ValidationEmbeddings,
 )
 from labelward.party.context import Context
-from labelward.party.outgoing import ReturnedGradient
+from labelward.policy.net_points import ReturnedGradient
 from labelward.protocols.splitnn._torch import torch
-from labelward.protocols.splitnn.held import Labels
-from labelward.protocols.splitnn.local import Bottom, Trainable, batches, device_of, epoch_order, pieces
-from labelward.protocols.splitnn.losses import Epoch, Objective, Score
+from labelward.protocols.splitnn.bottom_model import (
+    BottomModel,
+    TrainableModule,
+    batches,
+    device_of,
+    epoch_order,
+    prediction_batches,
+)
+from labelward.protocols.splitnn.checkpointing import ActiveState, restore, snapshot_weights
+from labelward.protocols.splitnn.inputs import NetLabels
+from labelward.protocols.splitnn.losses import EpochRecord, EpochScore, NetObjective
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.state import ActiveState, restore, stored
-from labelward.protocols.splitnn.wire import as_array, diverged, is_finite, pack, unpack
+from labelward.protocols.splitnn.tensors import as_array, diverged, is_finite, pack_tensor, unpack_array
 from labelward.rng import learning
 
-__all__ = ["Fit", "joined", "train_active"]
+__all__ = ["TrainingSetup", "combine_outputs", "train_active_net"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
+class TrainingSetup:
     """What a network is fitted to.
 
     Attributes:
@@ -55,21 +62,21 @@ class Fit:
     """
 
     model: str
-    objective: Objective
-    labels: Labels
+    objective: NetObjective
+    labels: NetLabels
     rows: int
     sizes: Mapping[str, int]
 
 
-def train_active(
+def train_active_net(
     ctx: Context,
     params: SplitNet,
-    fit: Fit,
-    bottom: Bottom | None,
-    top: Trainable | None,
+    fit: TrainingSetup,
+    bottom: BottomModel | None,
+    top: TrainableModule | None,
     *,
     resume: ActiveState | None = None,
-) -> tuple[Epoch, ...]:
+) -> tuple[EpochRecord, ...]:
     """Train with all peers of the context; bottom and top model then have the best epoch's weights.
 
     Args:
@@ -104,7 +111,7 @@ def train_active(
     return tuple(server.history)
 
 
-def joined(parts: list[torch.Tensor], top: torch.nn.Module | None) -> torch.Tensor:
+def combine_outputs(parts: list[torch.Tensor], top: torch.nn.Module | None) -> torch.Tensor:
     """Return the whole model's outputs: of the top model over the joined embeddings, or the sum of the parts."""
     if top is not None:
         out: torch.Tensor = top(torch.cat(parts, 1))
@@ -115,7 +122,14 @@ def joined(parts: list[torch.Tensor], top: torch.nn.Module | None) -> torch.Tens
 class _Server:
     """The active party's state between batches."""
 
-    def __init__(self, ctx: Context, params: SplitNet, fit: Fit, bottom: Bottom | None, top: Trainable | None) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        params: SplitNet,
+        fit: TrainingSetup,
+        bottom: BottomModel | None,
+        top: TrainableModule | None,
+    ) -> None:
         self.ctx, self.params = ctx, params
         self.model, self.objective, self.rows, self.sizes = fit.model, fit.objective, fit.rows, fit.sizes
         self.bottom, self.top = bottom, top
@@ -124,13 +138,13 @@ class _Server:
         self.targets = fit.objective.targets(self.values, dtype, self.device)
         weights = fit.objective.weights(self.values, fit.labels.weights, dtype, self.device)
         self.weights = None if bool((weights == 1).all()) else weights
-        self.history: list[Epoch] = []
+        self.history: list[EpochRecord] = []
         self.best, self.last = 0, False
 
     def epoch(self, epoch: int) -> None:
         """Go through all training rows once, look at the validation rows, and tell all peers what comes of it."""
         patience = self.params.patience
-        self.history.append(Epoch(self.learn(epoch), self.validate(epoch)))
+        self.history.append(EpochRecord(self.learn(epoch), self.validate(epoch)))
         best = not patience or _loss(self.history[epoch]) < min(map(_loss, self.history[:epoch]), default=math.inf)
         self.best = epoch if best else self.best
         self.last = epoch + 1 == self.params.epochs or (patience > 0 and epoch - self.best >= patience)
@@ -146,8 +160,8 @@ class _Server:
             return
         state = ActiveState(
             model=self.model,
-            bottom=stored(self.bottom) if self.bottom else None,
-            top=stored(self.top) if self.top else None,
+            bottom=snapshot_weights(self.bottom) if self.bottom else None,
+            top=snapshot_weights(self.top) if self.top else None,
             history=tuple(self.history),
             best=self.best,
             last=self.last,
@@ -164,7 +178,7 @@ class _Server:
                 restore(own, kept)
         self.history, self.best, self.last = list(state.history), state.best, state.last
 
-    def learn(self, epoch: int) -> Score:
+    def learn(self, epoch: int) -> EpochScore:
         """Go through all training rows once."""
         ctx = self.ctx
         for peer in ctx.peers:
@@ -181,7 +195,7 @@ class _Server:
         ]
         return self.objective.score(torch.cat(outputs), *self._truth(places))
 
-    def validate(self, epoch: int) -> Score | None:
+    def validate(self, epoch: int) -> EpochScore | None:
         """Score the validation rows under the present weights."""
         targets, weights = self._truth(slice(self.rows, None))
         if not len(targets):
@@ -190,13 +204,13 @@ class _Server:
         outputs = []
         if self.top is not None:
             self.top.module.eval()
-        for part, piece in enumerate(pieces(len(targets), self.params)):
+        for part, piece in enumerate(prediction_batches(len(targets), self.params)):
             parts = [] if own is None else [next(own)]
             for peer, size in self.sizes.items():
                 array = self.ctx.recv(peer, ValidationEmbeddings, (epoch, part)).values
                 parts.append(self._unpacked(peer, array, piece.stop - piece.start, size, (epoch, part)))
             with torch.no_grad():
-                outputs.append(joined(parts, self.top.module if self.top else None))
+                outputs.append(combine_outputs(parts, self.top.module if self.top else None))
         score = self.objective.score(torch.cat(outputs), targets, weights)
         if not math.isfinite(score.loss):
             raise diverged(self.ctx.party, "the loss of the validation rows", epoch, None, self.params)
@@ -217,7 +231,7 @@ class _Server:
             parts = [part.requires_grad_() for part in embeddings.values()]
             if self.top is not None:
                 self.top.forget()
-            outputs = joined(parts, self.top.module if self.top else None)
+            outputs = combine_outputs(parts, self.top.module if self.top else None)
             loss = self.objective.mean_loss(outputs, *self._truth(places))
             if not math.isfinite(loss.item()):
                 raise self._lost(embeddings, step)
@@ -244,7 +258,7 @@ class _Server:
 
     def _unpacked(self, peer: str, array: Array, rows: int, size: int, step: tuple[int, int]) -> torch.Tensor:
         with self.ctx.blaming(peer, "embeddings", step):
-            return unpack(array, self.params, (rows, size), self.device)
+            return unpack_array(array, self.params, (rows, size), self.device)
 
     def _returned(self, peer: str, gradient: torch.Tensor, step: tuple[int, int], rows: NDArray[np.int32]) -> Array:
         """Return the gradient as it leaves: after the policies have had their say."""
@@ -261,7 +275,7 @@ class _Server:
             draw=lambda what: learning(self.ctx.seed, self.ctx.party, step[0], what),
             protection=self.ctx.protection,
         )
-        return pack(self.ctx.policies.on_returned_gradient(given), self.params)
+        return pack_tensor(self.ctx.policies.on_returned_gradient(given), self.params)
 
 
 def _gradient(part: torch.Tensor) -> torch.Tensor:
@@ -269,7 +283,7 @@ def _gradient(part: torch.Tensor) -> torch.Tensor:
     return part.grad if part.grad is not None else torch.zeros_like(part)
 
 
-def _loss(epoch: Epoch) -> float:
+def _loss(epoch: EpochRecord) -> float:
     """Return what early stopping goes by."""
     if epoch.validation is None:
         raise JobError("needs validation rows ([data] validation_size)", code="conflict", field="[model] patience")

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from labelward.errors import DataError, JobError
 from labelward.protocols.splitnn._torch import nn, torch
-from labelward.protocols.splitnn.held import Labels
+from labelward.protocols.splitnn.inputs import NetLabels
 from labelward.protocols.splitnn.params import SplitNet
 
-__all__ = ["Epoch", "Objective", "Score", "objective_of"]
+__all__ = ["EpochRecord", "EpochScore", "NetObjective", "objective_of"]
 
 Floats = NDArray[np.float64]
 
 
-class Score(msgspec.Struct, frozen=True):
+class EpochScore(msgspec.Struct, frozen=True):
     """How some rows fared.
 
     Attributes:
@@ -31,7 +31,7 @@ class Score(msgspec.Struct, frozen=True):
     metric: float = math.nan
 
 
-class Epoch(msgspec.Struct, frozen=True):
+class EpochRecord(msgspec.Struct, frozen=True):
     """How an epoch went.
 
     Attributes:
@@ -39,11 +39,11 @@ class Epoch(msgspec.Struct, frozen=True):
         validation: of the validation rows after the epoch; None where there are none.
     """
 
-    train: Score
-    validation: Score | None = None
+    train: EpochScore
+    validation: EpochScore | None = None
 
 
-class Objective(msgspec.Struct, frozen=True):
+class NetObjective(msgspec.Struct, frozen=True):
     """A loss with what it needs.
 
     Attributes:
@@ -89,12 +89,12 @@ class Objective(msgspec.Struct, frozen=True):
             return losses
         return (weights * losses).sum() / weights.sum().clamp(min=torch.finfo(outputs.dtype).tiny)
 
-    def score(self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None) -> Score:
+    def score(self, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None) -> EpochScore:
         """Return the loss and the metric of these rows."""
         loss = float(self.mean_loss(outputs, targets, weights))
         if self.classes:
-            return Score(loss, float((outputs.argmax(1) == targets).double().mean()))
-        return Score(loss, self.scale * float((outputs[:, 0] - targets).square().mean().sqrt()))
+            return EpochScore(loss, float((outputs.argmax(1) == targets).double().mean()))
+        return EpochScore(loss, self.scale * float((outputs[:, 0] - targets).square().mean().sqrt()))
 
     def predicted(self, outputs: Floats) -> Floats:
         """Return what outputs [rows, outputs] stand for: probabilities [rows, classes], or means [rows]."""
@@ -104,7 +104,7 @@ class Objective(msgspec.Struct, frozen=True):
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
-def objective_of(params: SplitNet, labels: Labels, rows: int) -> Objective:
+def objective_of(params: SplitNet, labels: NetLabels, rows: int) -> NetObjective:
     """Return the objective of a run; ``rows``: how many of the labels are of training rows.
 
     Raises:
@@ -123,12 +123,12 @@ def objective_of(params: SplitNet, labels: Labels, rows: int) -> Objective:
     if loss == "mse":
         center = float(values.mean()) if params.standardize else 0.0
         scale = float(values.std()) if params.standardize else 1.0
-        return Objective(loss, 1, center=center, scale=scale or 1.0)
+        return NetObjective(loss, 1, center=center, scale=scale or 1.0)
     counts = np.bincount(values.astype(np.int64), weights=weights, minlength=classes)
     if np.count_nonzero(counts) < 2:
         raise DataError("the training rows have labels of one class only", code="labels")
     if loss != "weighted":
-        return Objective(loss, classes)
+        return NetObjective(loss, classes)
     if params.class_weights:
         if len(params.class_weights) != classes:
             raise JobError(
@@ -137,7 +137,7 @@ def objective_of(params: SplitNet, labels: Labels, rows: int) -> Objective:
                 field="[model] class_weights",
                 value=len(params.class_weights),
             )
-        return Objective(loss, classes, params.class_weights)
+        return NetObjective(loss, classes, params.class_weights)
     if not counts.all():
         missing = labels.classes[int(np.argmin(counts))]
         raise DataError(
@@ -145,4 +145,4 @@ def objective_of(params: SplitNet, labels: Labels, rows: int) -> Objective:
             code="labels",
             value=missing,
         )
-    return Objective(loss, classes, tuple((counts.sum() / (classes * counts)).tolist()))
+    return NetObjective(loss, classes, tuple((counts.sum() / (classes * counts)).tolist()))

@@ -26,21 +26,23 @@ from labelward.messages.splitnn import (
     ValidationEmbeddings,
 )
 from labelward.party.context import Context
-from labelward.party.outgoing import OutgoingEmbedding
+from labelward.policy.net_points import OutgoingEmbedding
 from labelward.protocols.splitnn._torch import nn, torch
-from labelward.protocols.splitnn.held import Rows
-from labelward.protocols.splitnn.local import Bottom, batches, embedded, epoch_order
+from labelward.protocols.splitnn.bottom_model import BottomModel, batches, embed_batches, epoch_order
+from labelward.protocols.splitnn.checkpointing import PassiveState, restore, snapshot_weights
+from labelward.protocols.splitnn.inputs import Rows
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.state import PassiveState, restore, stored
-from labelward.protocols.splitnn.wire import as_array, as_tensor, diverged, is_finite, pack, unpack
+from labelward.protocols.splitnn.tensors import as_array, as_tensor, diverged, is_finite, pack_tensor, unpack_array
 from labelward.rng import learning
 
-__all__ = ["answer_requests", "outgoing", "train_passive"]
+__all__ = ["answer_requests", "protected_embedding", "train_passive_net"]
 
 Purpose = Literal["training", "validation", "prediction"]
 
 
-def train_passive(ctx: Context, params: SplitNet, bottom: Bottom, rows: int, *, resume: int | None = None) -> int:
+def train_passive_net(
+    ctx: Context, params: SplitNet, bottom: BottomModel, rows: int, *, resume: int | None = None
+) -> int:
     """Take part in training until the active party ends it; the bottom model then has the best epoch's weights.
 
     Args:
@@ -75,12 +77,12 @@ def train_passive(ctx: Context, params: SplitNet, bottom: Bottom, rows: int, *, 
                 value=done,
             )
         if ctx.checkpoints.kept:
-            ctx.save(done, PassiveState(bottom=stored(bottom), last=last, policies=ctx.policies.state()))
+            ctx.save(done, PassiveState(bottom=snapshot_weights(bottom), last=last, policies=ctx.policies.state()))
     bottom.finish()
     return done
 
 
-def _epoch(ctx: Context, params: SplitNet, bottom: Bottom, rows: int, epoch: int) -> bool:
+def _epoch(ctx: Context, params: SplitNet, bottom: BottomModel, rows: int, epoch: int) -> bool:
     """Go through all training rows once and embed the validation rows; return whether no further epoch follows."""
     ctx.progress("epochs", epoch, params.epochs)
     ctx.recv(ctx.active, EpochStart, (epoch,))
@@ -92,15 +94,15 @@ def _epoch(ctx: Context, params: SplitNet, bottom: Bottom, rows: int, epoch: int
         step = (epoch, batch)
         with ctx.phase("forward"):
             values = bottom.forward(places[piece])
-            array = outgoing(ctx, params, values, "training", step)
+            array = protected_embedding(ctx, params, values, "training", step)
         ctx.send(ctx.active, BatchEmbeddings(array), step)
         gradients = ctx.recv(ctx.active, BatchGradients, step).values
         with ctx.blaming(ctx.active, "BatchGradients", step):
-            returned = unpack(gradients, params, (len(values), bottom.outputs), bottom.device)
+            returned = unpack_array(gradients, params, (len(values), bottom.outputs), bottom.device)
         with ctx.phase("backward"):
             bottom.update(returned)
     for part, values in enumerate(bottom.validation()):
-        array = outgoing(ctx, params, values, "validation", (epoch, part))
+        array = protected_embedding(ctx, params, values, "validation", (epoch, part))
         ctx.send(ctx.active, ValidationEmbeddings(array), (epoch, part))
     end = ctx.recv(ctx.active, EpochEnd, (epoch,))
     if end.best and params.patience:
@@ -108,7 +110,7 @@ def _epoch(ctx: Context, params: SplitNet, bottom: Bottom, rows: int, epoch: int
     return end.last
 
 
-def outgoing(
+def protected_embedding(
     ctx: Context,
     params: SplitNet,
     values: torch.Tensor,
@@ -128,7 +130,7 @@ def outgoing(
         draw=lambda what: learning(ctx.seed, ctx.party, step[0], what),
         protection=ctx.protection,
     )
-    return pack(ctx.policies.before_embedding(given), params)
+    return pack_tensor(ctx.policies.before_embedding(given), params)
 
 
 def answer_requests(ctx: Context, params: SplitNet, model: str, module: nn.Module, x: Rows) -> None:
@@ -156,7 +158,7 @@ def answer_requests(ctx: Context, params: SplitNet, model: str, module: nn.Modul
         if request.start == request.stop:
             return
         rows = as_tensor(x[request.start : request.stop], params, device)
-        values = torch.cat(list(embedded(module, rows, params)))
-        array = outgoing(ctx, params, values, "prediction", (0, number))
+        values = torch.cat(list(embed_batches(module, rows, params)))
+        array = protected_embedding(ctx, params, values, "prediction", (0, number))
         ctx.send(ctx.active, EmbeddingAnswer(array), (number,))
         number += 1

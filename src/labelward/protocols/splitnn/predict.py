@@ -13,23 +13,23 @@ from labelward.errors import FileFormatError, JobError
 from labelward.messages.splitnn import EmbeddingAnswer, EmbeddingRequest
 from labelward.party.context import Context
 from labelward.protocols.splitnn._torch import nn, torch
-from labelward.protocols.splitnn.active import joined
-from labelward.protocols.splitnn.held import Rows
-from labelward.protocols.splitnn.local import device_of, embedded
+from labelward.protocols.splitnn.active import combine_outputs
+from labelward.protocols.splitnn.bottom_model import device_of, embed_batches
+from labelward.protocols.splitnn.inputs import Rows
 from labelward.protocols.splitnn.passive import answer_requests
 from labelward.protocols.splitnn.share import NetShare
-from labelward.protocols.splitnn.wire import as_array, as_tensor, unpack
+from labelward.protocols.splitnn.tensors import as_array, as_tensor, unpack_array
 
-__all__ = ["expected", "predict_active", "predict_passive"]
+__all__ = ["predict_active_net", "predict_passive_net", "to_predictions"]
 
 _BATCH = 1 << 13
 Floats = NDArray[np.float64]
 
 
-def predict_active(
+def predict_active_net(
     ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Module | None = None, top: nn.Module | None = None
 ) -> Floats:
-    """Return the model's outputs: float64 [rows, outputs]; :func:`expected` tells what they stand for.
+    """Return the model's outputs: float64 [rows, outputs]; :func:`to_predictions` tells what they stand for.
 
     Args:
         share: the active party's share.
@@ -57,20 +57,20 @@ def predict_active(
             ctx.send(peer, EmbeddingRequest(share.model, start, stop), (number,))
         parts = []
         if own is not None:
-            parts.append(torch.cat(list(embedded(own, as_tensor(x[start:stop], params, device), params))))
+            parts.append(torch.cat(list(embed_batches(own, as_tensor(x[start:stop], params, device), params))))
         for peer, size in share.sizes.items():
             array = ctx.recv(peer, EmbeddingAnswer, (number,)).values
             with ctx.blaming(peer, "EmbeddingAnswer", (number,)):
-                parts.append(unpack(array, params, (stop - start, size), device))
+                parts.append(unpack_array(array, params, (stop - start, size), device))
         with torch.no_grad():
-            outputs[start:stop] = as_array(joined(parts, over))
+            outputs[start:stop] = as_array(combine_outputs(parts, over))
     for peer in share.sizes:
         ctx.send(peer, EmbeddingRequest(share.model, len(x), len(x)), (len(starts),))
     return outputs
 
 
-def predict_passive(ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Module | None = None) -> None:
-    """Answer until the active party asks for no more rows; arguments and errors as for :func:`predict_active`."""
+def predict_passive_net(ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Module | None = None) -> None:
+    """Answer until the active party asks for no more rows; arguments and errors as for :func:`predict_active_net`."""
     params = share.settings
     if share.bottom is None:
         raise FileFormatError(
@@ -81,7 +81,7 @@ def predict_passive(ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Module
     answer_requests(ctx, params, share.model, module, x)
 
 
-def expected(share: NetShare, outputs: Floats) -> Floats:
+def to_predictions(share: NetShare, outputs: Floats) -> Floats:
     """Return what outputs [rows, outputs] stand for: probabilities [rows, classes], or means [rows].
 
     Args:

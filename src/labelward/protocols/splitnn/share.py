@@ -16,12 +16,12 @@ import msgspec
 from labelward.errors import FileFormatError, JobError, OutputError
 from labelward.messages.base import Array
 from labelward.protocols.splitnn._torch import nn, torch
-from labelward.protocols.splitnn.local import own_module
-from labelward.protocols.splitnn.losses import Epoch, Objective
-from labelward.protocols.splitnn.models import ModelSpec, build
+from labelward.protocols.splitnn.bottom_model import copy_user_module
+from labelward.protocols.splitnn.losses import EpochRecord, NetObjective
+from labelward.protocols.splitnn.models.presets import ModelSpec, build
+from labelward.protocols.splitnn.models.tabular import Hashed, TableEncoder
 from labelward.protocols.splitnn.params import MODULE, SplitNet
-from labelward.protocols.splitnn.tables import Hashed, Table
-from labelward.protocols.splitnn.wire import unpack_state
+from labelward.protocols.splitnn.tensors import unpack_state
 
 __all__ = ["FILE_NAME", "FORMAT", "NetShare", "StoredModel"]
 
@@ -48,7 +48,7 @@ class StoredModel(msgspec.Struct, frozen=True):
             JobError: the model was handed in, and is not now.
         """
         if self.spec.preset == MODULE:
-            made = own_module(given, "bottom or top_model", params)
+            made = copy_user_module(given, "bottom or top_model", params)
         else:
             made = build(self.spec, torch.Generator(), getattr(torch, params.dtype))
         unpack_state(self.state, made, "a model share")
@@ -57,14 +57,14 @@ class StoredModel(msgspec.Struct, frozen=True):
     def untrained(self, params: SplitNet, generator: torch.Generator, given: nn.Module | None = None) -> nn.Module:
         """Return the same model before any training: with drawn weights, and the columns scaled as here.
 
-        With the generator of the party's own learning draws (:func:`~labelward.protocols.splitnn.local.seeded`) these
+        With the generator of the party's own learning draws (:func:`~labelward.protocols.splitnn.bottom_model.torch_generator`) these
         are the weights that the training started from. A model that was handed in is returned as it is handed in now.
         """
         if self.spec.preset == MODULE:
-            return own_module(given, "bottom or top_model", params).eval()
+            return copy_user_module(given, "bottom or top_model", params).eval()
         made = build(self.spec, generator, getattr(torch, params.dtype))
         first = next(iter(made.children()), None)
-        if isinstance(first, Table | Hashed):
+        if isinstance(first, TableEncoder | Hashed):
             scaling = {name: torch.from_numpy(self.state[f"0.{name}"].unpack().copy()) for name in ("mean", "scale")}
             first.load_state_dict(scaling, strict=False)
         return made.eval()
@@ -99,10 +99,10 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
     categories: dict[str, tuple[str, ...]] = {}
     bottom: StoredModel | None = None
     top: StoredModel | None = None
-    objective: Objective | None = None
+    objective: NetObjective | None = None
     classes: tuple[str, ...] = ()
     sizes: dict[str, int] = {}
-    history: tuple[Epoch, ...] = ()
+    history: tuple[EpochRecord, ...] = ()
     epochs: int = 0
     behavior: dict[str, Any] = {}
 

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from labelward.errors import JobError
 from labelward.he.contract import PrivateKey
-from labelward.kernels.objectives import metric
+from labelward.kernels.objectives import evaluation_metric
 from labelward.messages.tree import TrainingEnd
 from labelward.party.context import Context
-from labelward.party.policy import TREE_POINTS
+from labelward.policy.base import TREE_POINTS
 from labelward.protocols.tree.beginning import Beginning, Fitted, begin_with
 from labelward.protocols.tree.columns import Columns, Labels, Splitter
 from labelward.protocols.tree.exposure import Exposure
@@ -179,7 +179,7 @@ class _Trainer:
         state.rounds.append((len(state.trees), dict(self.ensemble.records)))
         if n < len(state.margins):
             rest = slice(n, None)
-            value, state.larger = metric(
+            value, state.larger = evaluation_metric(
                 self.params.eval_metric,
                 objective,
                 (state.margins if state.clean is None else state.clean)[rest],

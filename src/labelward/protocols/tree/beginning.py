@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
 from labelward.messages.base import Array
-from labelward.party.chain import require_undrawn
 from labelward.party.context import Context
-from labelward.party.policy import Schedule, Targets
+from labelward.policy.base import Schedule, TrainingTargets
+from labelward.policy.chain import refuse_redraw
 from labelward.protocols.tree.columns import Columns, Labels
 from labelward.protocols.tree.fit import check_targets, class_weighted, fitted_objective
 from labelward.protocols.tree.learner import OwnLearner
@@ -78,14 +78,14 @@ def begin_with(
         JobError: parameters do not fit the labels.
         PolicyError: a policy cannot act, or would draw anew what an earlier attempt drew.
     """
-    require_undrawn(ctx.policies.at("before_targets"), ctx.checkpoints.damaged)
+    refuse_redraw(ctx.policies.at("before_targets"), ctx.checkpoints.damaged)
     policies, values, weights, classes = ctx.policies, labels.values, labels.weights, len(labels.classes)
     objective = fitted_objective(params, classes)
     if policies.purities and not classes and policies.bins is None:
         raise PolicyError(
             "a defense that bounds class counts cannot act where the labels are quantities", code="inapplicable"
         )
-    given = Targets(
+    given = TrainingTargets(
         values=values,
         weights=weights.copy(),
         offset=np.zeros(len(values)),

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator
 
 from labelward.errors import PeerError
 from labelward.he.contract import CipherBlock, EncryptedRows, Integers, Layout, PrivateKey, PublicKey
-from labelward.messages.tree import ForestRows, TreeRows
+from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows
 from labelward.party.context import Context
 
 __all__ = ["BLOCK_ROWS", "STRETCH_ROWS", "Arriving", "blocks_of", "encrypted", "stretches_of"]
@@ -57,7 +57,12 @@ class Arriving:
     """
 
     def __init__(
-        self, ctx: Context, public: PublicKey, kind: type[TreeRows] | type[ForestRows], tree: int | None, n: int
+        self,
+        ctx: Context,
+        public: PublicKey,
+        kind: type[EncryptedTreeRows] | type[EncryptedForestRows],
+        tree: int | None,
+        n: int,
     ) -> None:
         self.n = n
         self._ctx, self._public, self._kind, self._tree = ctx, public, kind, tree

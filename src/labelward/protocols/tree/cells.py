@@ -6,7 +6,7 @@ neither summed nor sent, and the active party derives it as the total minus the 
 value costs its other entries only, and one that has a single value costs nothing.
 
 Nothing more is told than by sending every cell. How many rows lie in a cell is one of the numbers that its sum packs
-(:attr:`~labelward.kernels.numbers.Numbers.count`), and after decryption the active party has all of these counts.
+(:attr:`~labelward.kernels.row_layout.RowLayout.count`), and after decryption the active party has all of these counts.
 Which cells are empty follows from them, and so does whether they add up to the node's rows, and which is the fullest.
 The node's total it could always compute: it made the numbers, and knows the node's rows. Both the bitmap and the
 implied bins are thus functions of what it learns anyway; that they are the right ones is checked (:meth:`Told.whole`),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.kernels.binning import bin_columns, node_candidates, presort
-from labelward.kernels.scan import CATEGORICAL, FALLING, RISING
+from labelward.kernels.split_search import CATEGORICAL, FALLING, RISING
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.share import EVERYTHING
 from labelward.rng import learning

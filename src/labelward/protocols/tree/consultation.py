@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.party.policy import CandidateSplits, PendingSplit, SplitReveal, VisibleRows
+from labelward.policy.base import CandidateSplits, KnownInstanceSpaces, PendingSplit, SplitReveal
 from labelward.protocols.tree.level import Source, Winner, left_counts
 from labelward.protocols.tree.plan import Ensemble, Plan
 
@@ -88,7 +88,7 @@ class Consultation:
             self._ensemble.exposure.expect(winner.owner, seen_as, winner.node, pending)
         return viewers
 
-    def _known(self, owner: str) -> VisibleRows | None:
+    def _known(self, owner: str) -> KnownInstanceSpaces | None:
         """Return what an owner knows of the rows, where it is a peer and a policy asks."""
         if owner not in self._plan.seen_as:
             return None

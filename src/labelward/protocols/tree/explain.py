@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import DataError, PeerError
-from labelward.kernels.shap import add_shapley, coalition_weights
+from labelward.kernels.shap import add_shapley_values, coalition_weights
 from labelward.messages.explain import ColumnsRequest, RecordColumns
 from labelward.party.context import Context
 from labelward.protocols.tree.predict import (
@@ -235,7 +235,7 @@ def _shapley(
             places[share.parties[owner]][record] for owner, record in zip(tree.owners, tree.records, strict=True)
         ]
         depth = max((node + 1).bit_length() for node in tree.leaves) - 1
-        add_shapley(
+        add_shapley_values(
             branches(tree),
             np.array(columns, np.int32),
             weights,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from labelward.messages.base import Array
 from labelward.party.context import Context
-from labelward.party.policy import PendingSplit, VisibleRows
+from labelward.policy.base import KnownInstanceSpaces, PendingSplit
 
 __all__ = ["Exposure"]
 
@@ -90,7 +90,7 @@ class Exposure:
         if peer in self._leaves:
             self._pending[peer][at, node] = split
 
-    def known(self, tree: int, peer: str, at: int) -> VisibleRows | None:
+    def known(self, tree: int, peer: str, at: int) -> KnownInstanceSpaces | None:
         """Return what a peer knows; None where no policy asks."""
         return self._visible(tree, peer, at, -1) if peer in self._leaves else None
 
@@ -114,12 +114,12 @@ class Exposure:
         self._seen[peer] -= 1
         return False
 
-    def _ask(self, rows: VisibleRows) -> bool:
+    def _ask(self, rows: KnownInstanceSpaces) -> bool:
         with self._ctx.phase("leakage meter"):
             return self._policies.before_rows(rows)
 
-    def _visible(self, tree: int, peer: str, at: int, node: int) -> VisibleRows:
+    def _visible(self, tree: int, peer: str, at: int, node: int) -> KnownInstanceSpaces:
         leaves = self._leaves[peer][: self._seen[peer]]
         leaves.flags.writeable = False
         pending = tuple(self._pending[peer].values())
-        return VisibleRows(party=peer, tree=tree, at=at, node=node, leaves=leaves, pending=pending)
+        return KnownInstanceSpaces(party=peer, tree=tree, at=at, node=node, leaves=leaves, pending=pending)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from labelward.errors import DataError, JobError, PolicyError
 from labelward.kernels.gain import GainRule
 from labelward.kernels.objectives import Objective, objective
-from labelward.party.policy import Targets
+from labelward.policy.base import TrainingTargets
 from labelward.protocols.tree.params import TreeModel
 
 __all__ = ["check_model", "check_targets", "class_weighted", "fitted_objective", "gain_rule", "objective_name"]
@@ -69,7 +69,7 @@ def class_weighted(params: TreeModel, weights: Floats, values: Floats, classes: 
     return np.where(values == 1, weights * params.scale_pos_weight, weights)
 
 
-def check_targets(params: TreeModel, fitted: Objective, targets: Targets, classes: int) -> None:
+def check_targets(params: TreeModel, fitted: Objective, targets: TrainingTargets, classes: int) -> None:
     """Raise :class:`PolicyError` for targets that this model would not honor."""
     if targets.loss != fitted.name:
         raise PolicyError(

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from labelward.errors import PeerError
 from labelward.he.contract import CipherBlock, Layout, PrivateKey
-from labelward.kernels.scan import CATEGORICAL
+from labelward.kernels.split_search import CATEGORICAL
 from labelward.messages.base import Array
 from labelward.messages.tree import DecryptedSums
-from labelward.messages.tree import LevelSums as LevelSumsMessage
+from labelward.messages.tree import LevelHistograms as LevelSumsMessage
 from labelward.party.context import Context
 from labelward.protocols.tree.cells import Told
 from labelward.protocols.tree.columns import like_sizes

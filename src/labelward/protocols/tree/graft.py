@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.party.policy import FinishedTree
+from labelward.policy.base import FinishedTree
 from labelward.protocols.tree.growth import Graft, Growth, grow_together
 from labelward.protocols.tree.partition import is_below
 from labelward.protocols.tree.plan import Plan

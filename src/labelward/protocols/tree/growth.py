@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from labelward.errors import DataError, PeerError
 from labelward.kernels.gain import leaf_weights
-from labelward.kernels.histogram import level_sums
-from labelward.kernels.histogram import partition as goes_left
-from labelward.kernels.scan import FALLING, RISING
+from labelward.kernels.histogram import goes_left, level_sums
+from labelward.kernels.split_search import FALLING, RISING
 from labelward.messages.base import RowMask
-from labelward.messages.tree import ChosenSplit, ChosenSplits, InstanceSpaces, Level, NodeSplit, SplitRows
-from labelward.party.policy import LeafWeights
+from labelward.messages.tree import InstanceSpaces, LevelRequest, NodeSplit, SplitMasks, WinningSplit, WinningSplits
+from labelward.policy.base import LeafWeights
 from labelward.protocols.tree.columns import LevelCodes
 from labelward.protocols.tree.consultation import Consultation
 from labelward.protocols.tree.gather import Asked, receive_sums
@@ -113,7 +112,7 @@ class Growth:
             wanted = self._wanted(peer)
             told = tuple(NodeSplit(node, self.told[node]) for node in self._news(peer))
             step = (self.plan.seen_as[peer], self.depth)
-            self.ctx.send(peer, Level(*step, told, self._builds(peer, wanted)), step)
+            self.ctx.send(peer, LevelRequest(*step, told, self._builds(peer, wanted)), step)
             if wanted:
                 going_on.append(peer)
         self.listening = going_on
@@ -364,17 +363,17 @@ class Growth:
     def _ask(self, peer: str, mine: dict[int, Winner]) -> None:
         first, step = self.ensemble.records[peer], (self.plan.seen_as[peer], self.depth)
         splits = tuple(
-            ChosenSplit(node, each.column, each.code, first + position, each.missing_left, each.categories)
+            WinningSplit(node, each.column, each.code, first + position, each.missing_left, each.categories)
             for position, (node, each) in enumerate(mine.items())
         )
-        self.ctx.send(peer, ChosenSplits(*step, splits), step)
+        self.ctx.send(peer, WinningSplits(*step, splits), step)
         for position, node in enumerate(mine):
             self.splits[node] = (peer, first + position, mine[node].gain)
         self.ensemble.records[peer] += len(mine)
 
     def _hear(self, peer: str, mine: dict[int, Winner]) -> None:
         step = (self.plan.seen_as[peer], self.depth)
-        answer = self.ctx.recv(peer, SplitRows, step)
+        answer = self.ctx.recv(peer, SplitMasks, step)
         if tuple(split.node for split in answer.splits) != tuple(mine):
             raise PeerError(
                 peer, "answered for other nodes than were chosen", message="SplitRows", step=step, code="peer-message"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.party.context import Context
-from labelward.party.local import alone
+from labelward.party.in_process import standalone_context
 from labelward.protocols.tree.columns import Columns, Labels
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.predict import expected, predict_active
@@ -40,9 +40,9 @@ class OwnLearner:
     train: Callable[..., Trained]
 
     def probabilities(self, values: Floats, rows: NDArray[np.bool_]) -> Floats:
-        """See :class:`labelward.party.policy.Learner`."""
+        """See :class:`labelward.policy.base.LocalLearner`."""
         party, here = self.ctx.party, self.columns
-        ctx = alone(party, seed=self.ctx.seed, rows=len(rows), private=self.ctx.private)
+        ctx = standalone_context(party, seed=self.ctx.seed, rows=len(rows), private=self.ctx.private)
         some = Columns(here.names, here.x[rows], here.categories, here.monotone)
         labels = Labels(values=values[rows], weights=self.weights[rows], classes=self.classes)
         params = replace(self.params, early_stopping_rounds=0)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.kernels.candidates import Candidates, candidates
 from labelward.kernels.gain import GainRule, best_splits
-from labelward.kernels.numbers import Numbers, Scales
-from labelward.kernels.scan import FALLING, RISING
+from labelward.kernels.row_layout import FixedPointScales, RowLayout
+from labelward.kernels.split_candidates import Candidates, candidates
+from labelward.kernels.split_search import FALLING, RISING
 from labelward.protocols.tree.partition import parent, sibling
 
 __all__ = ["Block", "Judge", "LevelSums", "Source", "Winner", "builds", "complete", "left_counts", "winners"]
@@ -106,8 +106,8 @@ class Judge:
     """
 
     rule: GainRule
-    numbers: Numbers
-    scales: Scales
+    numbers: RowLayout
+    scales: FixedPointScales
     onehot: int
     threshold: int
 
@@ -174,7 +174,7 @@ def _completed(
     return sums
 
 
-def left_counts(offered: Candidates, numbers: Numbers) -> Integers:
+def left_counts(offered: Candidates, numbers: RowLayout) -> Integers:
     """Return int64 [nodes, columns, candidates, C]: class counts of the left child of each candidate."""
     return np.ascontiguousarray(numbers.class_counts(offered.left))
 

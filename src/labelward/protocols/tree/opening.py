@@ -9,7 +9,7 @@ import numpy as np
 
 from labelward.he.contract import CipherBlock, Integers, PrivateKey
 from labelward.messages.base import RowMask
-from labelward.messages.tree import ForestRows, TreeRows, TreeStart
+from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows, TreeStart
 from labelward.party.context import Context
 from labelward.protocols.tree.blocks import blocks_of, encrypted
 from labelward.protocols.tree.growth import Growth
@@ -62,9 +62,9 @@ class Opening:
             for part, block in enumerate(blocks):
                 for peer in due:
                     if self._once:
-                        self._ctx.send(peer, ForestRows(block, part, parts), (part,))
+                        self._ctx.send(peer, EncryptedForestRows(block, part, parts), (part,))
                     else:
-                        self._ctx.send(peer, TreeRows(asked[peer], part, parts, block), (asked[peer], part))
+                        self._ctx.send(peer, EncryptedTreeRows(asked[peer], part, parts, block), (asked[peer], part))
                 if others and len(self._kept) < parts:
                     self._kept.append(block)
                 ciphertexts += block.count

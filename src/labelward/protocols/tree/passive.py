@@ -22,22 +22,21 @@ from numpy.typing import NDArray
 
 from labelward.errors import PeerError
 from labelward.he.contract import EncryptedRows, EncryptedSums, PublicKey
-from labelward.kernels.histogram import groups
-from labelward.kernels.histogram import partition as goes_left
+from labelward.kernels.histogram import goes_left, groups
 from labelward.messages.base import RowMask
 from labelward.messages.tree import (
-    ChosenSplit,
-    ChosenSplits,
-    ForestRows,
-    Level,
-    LevelSums,
+    EncryptedForestRows,
+    EncryptedTreeRows,
+    LevelHistograms,
+    LevelRequest,
     NodeSplit,
     OwnSplit,
     PredictAnswers,
-    SplitRows,
+    SplitMasks,
     TrainingEnd,
-    TreeRows,
     TreeStart,
+    WinningSplit,
+    WinningSplits,
 )
 from labelward.party.context import Context
 from labelward.protocols.tree.blocks import Arriving
@@ -169,7 +168,7 @@ class _Tree:
         self.partition = Partition(len(counts), self.sample)
         self.splitter = splitter
         self.columns = splitter.sample
-        self.level: Level | None = None
+        self.level: LevelRequest | None = None
         self.codes: LevelCodes | None = None
 
 
@@ -188,7 +187,7 @@ class _Own:
     ) -> None:
         self.ctx, self.splitter, self.x, self.public, self.book = ctx, splitter, columns.x, public, book
         self.training, self.grown, self.forest = training, grown, splitter.params.kind == "forest"
-        self.all_rows = Arriving(ctx, public, ForestRows, None, training)
+        self.all_rows = Arriving(ctx, public, EncryptedForestRows, None, training)
 
     def take_part(self, start: TreeStart, number: int) -> int:
         """Sum and answer for trees that grow side by side until they are done; return how many they were.
@@ -244,13 +243,13 @@ class _Own:
             raise PeerError(ctx.active, reason, message="TreeStart", step=step, code="peer-message")
         counts[sample] = repeats
         splitter = self.splitter.for_tree(self.grown + number)
-        own = self.all_rows if self.forest else Arriving(ctx, self.public, TreeRows, number, len(sample))
+        own = self.all_rows if self.forest else Arriving(ctx, self.public, EncryptedTreeRows, number, len(sample))
         return _Tree(number, splitter, counts, own)
 
     def _sum(self, tree: _Tree, depth: int) -> bool:
         """Take the splits of the last level in, sum the nodes that are to be built, send the sums sealed."""
         ctx, step = self.ctx, (tree.number, depth)
-        level = tree.level = ctx.recv(ctx.active, Level, step)
+        level = tree.level = ctx.recv(ctx.active, LevelRequest, step)
         for split in level.splits:
             self._split(tree.partition, split, "Level", step, depth - 1)
         if list(level.build) != sorted(set(level.build)):
@@ -295,7 +294,7 @@ class _Own:
             self.public.counts.add({"logical_sums": others * sums.layout.logical})
             kinds = codes.kinds[columns].tobytes() if codes.kinds[columns].any() else b""
             cells, implied = told.packed()
-            message = LevelSums(
+            message = LevelHistograms(
                 tree.number, depth, part, len(divided), tuple(columns), sizes, sealed, kinds, cells, implied
             )
             ctx.send(ctx.active, message, (*step, part))
@@ -318,7 +317,7 @@ class _Own:
         ctx, step, level, codes = self.ctx, (tree.number, depth), tree.level, tree.codes
         assert level is not None
         assert codes is not None
-        chosen = ctx.recv(ctx.active, ChosenSplits, step)
+        chosen = ctx.recv(ctx.active, WinningSplits, step)
         nodes = [split.node for split in chosen.splits]
         if nodes != sorted(set(nodes)):
             raise PeerError(
@@ -349,9 +348,9 @@ class _Own:
             return
         for answer in answers:
             self._split(tree.partition, answer, "ChosenSplits", step, depth)
-        ctx.send(ctx.active, SplitRows(tree.number, depth, tuple(answers)), step)
+        ctx.send(ctx.active, SplitMasks(tree.number, depth, tuple(answers)), step)
 
-    def _own_split(self, tree: _Tree, codes: LevelCodes, split: ChosenSplit, slot: int) -> NodeSplit:
+    def _own_split(self, tree: _Tree, codes: LevelCodes, split: WinningSplit, slot: int) -> NodeSplit:
         column, threshold = int(tree.columns[split.column]), codes.threshold(slot, split.column, split.code)
         rows, at = tree.partition.rows(split.node), split.column
         left = RowMask.pack(

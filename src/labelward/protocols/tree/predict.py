@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import InputError, PeerError, PolicyError, unknown_name
 from labelward.kernels.objectives import objective
-from labelward.kernels.walk import route
+from labelward.kernels.tree_routing import route_rows
 from labelward.messages.base import RowMask
 from labelward.messages.explain import PathAnswers, PathRequest
 from labelward.messages.tree import PredictAnswers, PredictRequest
@@ -187,7 +187,7 @@ def walk(tree: TreeShape, parties: tuple[str, ...], answers: Mapping[str, Bits],
 def leaves_reached(tree: TreeShape, parties: tuple[str, ...], answers: Mapping[str, Bits], rows: int) -> Leaves:
     """Return int32 [rows]: the position in ``tree.leaves`` of the leaf that each row reaches; see :func:`walk`."""
     left, right = branches(tree)
-    return route(left, right, sides_of(tree, parties, answers, rows))
+    return route_rows(left, right, sides_of(tree, parties, answers, rows))
 
 
 def leaf_weights(tree: TreeShape) -> Floats:

@@ -1,7 +1,7 @@
 """The whole program of each role after the greeting: exchange the key, train, predict the agreed rows.
 
-Every party calls its role with what it learned from :func:`~labelward.party.handshake.greet_passives` or
-:func:`~labelward.party.handshake.greet_active`: nobody trains before all have agreed.
+Every party calls its role with what it learned from :func:`~labelward.party.handshake.handshake_active` or
+:func:`~labelward.party.handshake.handshake_passive`: nobody trains before all have agreed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from labelward.errors import HandshakeError, JobError
 from labelward.he.contract import Counts, Engine, PublicKey
-from labelward.messages.setup import KeyOffer
-from labelward.party.chain import require_points
+from labelward.messages.handshake import KeyOffer
 from labelward.party.context import Context
-from labelward.party.handshake import Agreed
-from labelward.party.policy import Setup
+from labelward.party.handshake import Agreement
+from labelward.policy.base import PolicyContext
+from labelward.policy.chain import check_hooks
 from labelward.protocols.tree.active import VISITED, train_active
 from labelward.protocols.tree.columns import Columns, Labels
 from labelward.protocols.tree.fit import objective_name
@@ -39,7 +39,7 @@ class Task:
     """What is trained: a model's parameters, and what the greeting agreed on beside them."""
 
     params: TreeModel
-    agreed: Agreed
+    agreed: Agreement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +86,9 @@ class PassiveOutcome:
     fingerprint: bytes
 
 
-def setup_of(params: TreeModel, *, classes: int, active_columns: int, passive: tuple[str, ...]) -> Setup:
+def setup_of(params: TreeModel, *, classes: int, active_columns: int, passive: tuple[str, ...]) -> PolicyContext:
     """Return what policies may check before anything starts; ``classes`` is 0 for quantities."""
-    return Setup(
+    return PolicyContext(
         model=params.kind,
         trees=params.trees,
         classes=classes,
@@ -122,7 +122,7 @@ def run_active(
     params, train = task.params, held.train
     objective_name(params, len(labels.classes))
     setup = setup_of(params, classes=len(labels.classes), active_columns=len(train.names), passive=ctx.peers)
-    require_points(ctx.policies.policies, VISITED, replace(setup, continues=share is not None))
+    check_hooks(ctx.policies.policies, VISITED, replace(setup, continues=share is not None))
     with ctx.phase("key"):
         private = engine.generate(task.agreed.bits, protection=ctx.protection, insecure=task.agreed.insecure)
     kept = stored(ctx, task.agreed.resume)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.he.contract import Layout
-from labelward.kernels.numbers import Numbers, Scales, bounds, choose_scales, encode_rows
 from labelward.kernels.objectives import Objective
+from labelward.kernels.row_layout import FixedPointScales, RowLayout, choose_scales, encode_rows, number_bounds
 from labelward.protocols.tree.params import TreeModel
 from labelward.rng import PrivateSeed, learning
 
@@ -73,8 +73,8 @@ class Encoded:
     """The numbers of rows as integers: int64 [rows, k], what they mean, and what an engine must know of them."""
 
     values: Integers
-    numbers: Numbers
-    scales: Scales
+    numbers: RowLayout
+    scales: FixedPointScales
     layout: Layout
 
 
@@ -107,7 +107,7 @@ class Encoder:
             g, h = g * weights[:, None], weights[:, None] * (h if hessians else np.ones((len(g), 1)))
             hessians, implied = max(1, hessians), "weight" if implied == "count" else implied
         classes = flags.shape[1] + 1 if flags.shape[1] else 0
-        numbers = Numbers(outputs=outputs, hessians=hessians, implied=implied, classes=classes)
+        numbers = RowLayout(outputs=outputs, hessians=hessians, implied=implied, classes=classes)
         within = objective.bounded and not self.weighted  # not the weights themselves: the layout shows it
         scales = choose_scales(g[rows], h[rows], self.precision, bounded=within, implied=implied)
         known = within or implied == "count"
@@ -115,14 +115,16 @@ class Encoder:
         values = np.zeros((len(g), numbers.k), dtype=np.int64)
         chosen = flags[rows] if flags.shape[1] else None
         values[rows] = encode_rows(numbers, g[rows], h[rows], chosen, scales)
-        layout = Layout(bounds=bounds(numbers, scales, g_most, h_most), rows=len(rows), logical=self._logical(numbers))
+        layout = Layout(
+            bounds=number_bounds(numbers, scales, g_most, h_most), rows=len(rows), logical=self._logical(numbers)
+        )
         return Encoded(values=values, numbers=numbers, scales=scales, layout=layout)
 
-    def _most(self, scales: Scales) -> tuple[float, float]:
+    def _most(self, scales: FixedPointScales) -> tuple[float, float]:
         """Return bounds that tell nothing of the gradients: what the precision holds at most."""
         return 2.0**self.precision / scales.g, 2.0**self.precision / scales.h
 
     @staticmethod
-    def _logical(numbers: Numbers) -> int:
+    def _logical(numbers: RowLayout) -> int:
         """Return how many numbers an unpacked protocol encrypts: g, h and each class; it needs no row count."""
         return numbers.outputs + max(1, numbers.hessians) + numbers.classes

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from labelward.errors import FileFormatError
 from labelward.messages.base import Array
-from labelward.party.chain import ChainState
 from labelward.party.context import Context
+from labelward.policy.chain import ChainState
 from labelward.protocols.tree.beginning import Beginning
 from labelward.protocols.tree.plan import Ensemble
 from labelward.protocols.tree.share import Records, TreeShape

@@ -12,7 +12,7 @@ from collections import deque
 from copy import copy
 from typing import TYPE_CHECKING, Final
 
-from labelward.errors import Code, PeerError, PeerRestarted
+from labelward.errors import Code, PeerError, PeerRestartedError
 from labelward.transport.base import Failure, Transport, failed
 from labelward.transport.grpc.envelope import CHUNK, plain
 from labelward.transport.grpc.records import Chunk, End, Failed, chunk
@@ -49,7 +49,7 @@ class Attempt:
     @property
     def interrupted(self) -> bool:
         """Whether the run goes on with another attempt."""
-        return isinstance(self.failure, PeerRestarted)
+        return isinstance(self.failure, PeerRestartedError)
 
     def stop(self, failure: PeerError) -> None:
         """End it with this reason, unless it has one."""

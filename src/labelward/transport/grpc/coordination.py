@@ -4,7 +4,7 @@ The active party *gathers*: it calls every passive party once in each session (:
 the attempt that was running there), waits until each has said :class:`~.records.Ready`, and sends
 :class:`~.records.Begin`. A passive party says ``Ready`` once in each session in which it waits.
 
-An attempt is interrupted (:class:`~labelward.errors.PeerRestarted`)
+An attempt is interrupted (:class:`~labelward.errors.PeerRestartedError`)
 
 - at a party that has a new session with a new process of a peer (whoever restarted);
 - at the active party by a ``Ready`` of a party that takes part in the running attempt;
@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Final
 
-from labelward.errors import CodecError, PeerError, PeerRestarted
+from labelward.errors import CodecError, PeerError, PeerRestartedError
 from labelward.transport.base import Failure
 from labelward.transport.grpc.agreement import INCARNATION
 from labelward.transport.grpc.attempt import Attempt, said, told
@@ -71,7 +71,7 @@ class _Side:
         """A peer has come, or come back as another process."""
         attempt = self.station.attempt
         if attempt is not None and attempt.running and attempt.incarnations.get(peer.name) in peer.retired:
-            attempt.stop(PeerRestarted(peer.name, "came back as a new process", code="peer-restarted"))
+            attempt.stop(PeerRestartedError(peer.name, "came back as a new process", code="peer-restarted"))
         self.station.lock.notify_all()
 
     def on_note(self, peer: Peer, content: Note) -> None:
@@ -139,7 +139,7 @@ class Active(_Side):
         if isinstance(content, Ready) and content.begun == standing.begun:
             standing.ready, standing.saved, standing.failed = True, content.saved, None
             if attempt is not None and attempt.running:
-                attempt.stop(PeerRestarted(peer.name, "asks for a new attempt", code="peer-restarted"))
+                attempt.stop(PeerRestartedError(peer.name, "asks for a new attempt", code="peer-restarted"))
         elif isinstance(content, Saved):
             standing.saved = True
         elif isinstance(content, Acknowledged):
@@ -186,7 +186,7 @@ class Active(_Side):
             while missing := [peer for peer in self.peers.values() if not peer.standing.saved]:
                 for peer in missing:
                     if peer.standing.ready:
-                        raise PeerRestarted(
+                        raise PeerRestartedError(
                             peer.name, "came back without its share of the model", code="peer-restarted"
                         )
                 self._look(missing, began)
@@ -253,7 +253,7 @@ class Passive(_Side):
         if isinstance(content, Call):
             self._called, self._next = content, None
             if attempt is not None and attempt.running:
-                attempt.stop(PeerRestarted(plain(content.party), plain(content.reason), code="peer-restarted"))
+                attempt.stop(PeerRestartedError(plain(content.party), plain(content.reason), code="peer-restarted"))
         elif isinstance(content, Begin):
             names, sizes = set(content.incarnations), {len(each) for each in content.incarnations.values()}
             if len(content.attempt) != ATTEMPT or names != set(self.station.endpoint.parties) or sizes != {INCARNATION}:
@@ -289,7 +289,9 @@ class Passive(_Side):
             self.active.standing.told = ""
             while not self.over:
                 if self._called is not None:
-                    raise PeerRestarted(plain(self._called.party), plain(self._called.reason), code="peer-restarted")
+                    raise PeerRestartedError(
+                        plain(self._called.party), plain(self._called.reason), code="peer-restarted"
+                    )
                 self._say("saved", Saved())
                 self._look([self.active], began)
             self._known = True  # not before it is marked, and not at all where that fails

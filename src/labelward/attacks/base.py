@@ -1,0 +1,181 @@
+"""What an attack is: a function of one party's recorded view, its own data, and stated auxiliary knowledge."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import JobError
+from labelward.party.view import View
+
+__all__ = ["Attack", "AttackerData", "AuxiliaryKnowledge", "LabelGuess"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackerData:
+    """What the attacker holds itself.
+
+    Attributes:
+        features: float64 [rows, columns]: its own columns of the training rows, in the view's row order; NaN is a
+            missing value. A categorical column holds codes. Where the party trained a network on images or texts, its
+            rows as the network takes them: numbers [rows, channels, height, width], or token numbers [rows, tokens],
+            whole numbers by their dtype.
+        columns: their names; none for images and texts.
+        categories: for each categorical column how many categories it has.
+        bottom: returns a fresh copy of the bottom model that the party trained (a ``torch.nn.Module``), which takes
+            ``features``; None for other models. Where it is a ``Sequential`` whose first part has ``categories``, that
+            part encodes the columns.
+        untrained: returns a fresh copy of the same bottom model as it was before training.
+        outside: the same columns of rows that the model was not trained on, which the party holds too; None: of none.
+        other_runs: what the same party saw in other runs over the same rows, such as those of other seeds.
+    """
+
+    features: NDArray[Any]
+    columns: Sequence[str]
+    categories: Mapping[str, int] = field(default_factory=dict)
+    bottom: Callable[[], Any] | None = None
+    untrained: Callable[[], Any] | None = None
+    outside: NDArray[Any] | None = None
+    other_runs: Sequence[View] = ()
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Return float64 [rows, wide] without gaps, for attacks that measure distances.
+
+        A categorical column becomes one column of 0 and 1 for each category but the first, as a table whose categories
+        were encoded before would have it. A missing value becomes the mean of the others, 0 where there are none.
+        Images and texts are laid out in one row each.
+        """
+        if not self.columns:
+            return self.features.reshape(len(self.features), -1).astype(np.float64)
+        parts = [_numbers(self.features[:, at], self.categories.get(name)) for at, name in enumerate(self.columns)]
+        return np.hstack(parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuxiliaryKnowledge:
+    """What the attacker is assumed to know besides; the report prints it.
+
+    Attributes:
+        classes: number of classes; where the labels are quantities, of the bins of like size that they are cut into.
+        known_rows: int64 [k]: positions of training rows whose labels the attacker is told; none is scored.
+        known_labels: int64 [k]: the class numbers of these rows.
+        class_counts: int64 [classes]: how many rows each class has, all sides together; None: not known.
+    """
+
+    classes: int
+    known_rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    known_labels: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    class_counts: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelGuess:
+    """What the attacker infers of each training row.
+
+    Attributes:
+        values: int64 [rows]: cluster numbers, without names of classes; or class numbers.
+        kind: ``"clusters"``, or ``"labels"``.
+        notes: what else the attack found out (modularity, number of communities); printed, never scored.
+        known_per_cluster: of so many rows of each cluster the attacker is told the class, and names the cluster after
+            it; which rows, is drawn in scoring. 0: clusters stay without names.
+        scores: float64 [rows, classes], of labels: how likely the attacker finds each class, on any scale that orders
+            the rows of a class and the classes of a row; None: the guess is all there is.
+        outside: the guess for the rows of :attr:`AttackerData.outside`, from an attack that can tell.
+    """
+
+    values: NDArray[np.int64]
+    kind: Literal["clusters", "labels"] = "clusters"
+    known_per_cluster: int = 0
+    notes: dict[str, float] = field(default_factory=dict)
+    scores: NDArray[np.float64] | None = None
+    outside: LabelGuess | None = None
+
+
+class Attack(ABC):
+    """The base of attacks: a frozen keyword-only dataclass of parameters that can be called.
+
+    Attributes:
+        kind: the name in a job file.
+        primary: the metric that ranks its guesses.
+        models: the kinds of model whose views it reads; none: of any, since it reads none of what models differ in.
+    """
+
+    kind: ClassVar[str]
+    primary: ClassVar[str] = "v_measure"
+    models: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def labels_needed(self) -> int:
+        """How many training rows' labels the attacker must be told."""
+        return 0
+
+    @property
+    def needs_class_counts(self) -> bool:
+        """Whether the attacker must be told how many rows each class has; so it cannot guess at quantities."""
+        return False
+
+    @property
+    def reads_other_runs(self) -> bool:
+        """Whether it gains from what the party saw in other runs over the same rows."""
+        return False
+
+    @property
+    def reads_arrays(self) -> bool:
+        """Whether it reads embeddings or gradients, so that a view that keeps digests of them is of no use to it."""
+        return False
+
+    @property
+    def behavior(self) -> dict[str, Any] | None:
+        """How the attacker trains its own part of the model, where not as agreed: ``kind`` and parameters.
+
+        Such an attack needs a run of its own, in which its party behaves so; what is read is the view of that run.
+        """
+        return None
+
+    def check_class_counts(self, rows: int, classes: int) -> None:
+        """Refuse parameters that do not fit the number of rows or of classes; :class:`~labelward.errors.JobError`."""
+        return
+
+    def check_model(self, model: Mapping[str, Any]) -> None:
+        """Refuse a model whose views the attack cannot read, before anything is trained.
+
+        Args:
+            model: kind and all parameters, as in a completed job.
+
+        Raises:
+            JobError: the kind of model, or how it is set up.
+        """
+        if self.models and model["kind"] not in self.models:
+            told = " or ".join(map(repr, self.models))
+            raise JobError(
+                f"attack {self.kind!r} reads views of {told}, not of {model['kind']!r}",
+                code="unsupported",
+                value=model["kind"],
+            )
+
+    @abstractmethod
+    def __call__(
+        self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
+    ) -> LabelGuess:
+        """Return a guess for every training row; an :class:`InputError` for a view that it cannot read."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters by name, as results keep them."""
+        return asdict(self)  # type: ignore[call-overload,no-any-return]
+
+
+def _numbers(values: NDArray[np.float64], categories: int | None) -> NDArray[np.float64]:
+    """Return one column as float64 [rows, 1], or [rows, categories - 1]."""
+    if categories is None:
+        wide, missing = values[:, None].copy(), np.isnan(values)
+    else:
+        wide = (values[:, None] == np.arange(1, max(categories, 2))).astype(np.float64)
+        missing = ~((values >= 0) & (values < categories))
+    if missing.any():
+        wide[missing] = 0.0 if missing.all() else wide[~missing].mean(axis=0)
+    return wide

@@ -1,0 +1,127 @@
+"""The direct attack: without a top model a returned gradient names its row's class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.clustering import validate_classes, validate_rows
+from labelward.attacks.nets.view_gradients import gradients_by_row, require_passive_view
+from labelward.errors import DataError, JobError, number_code, unknown_name
+from labelward.party.view import View
+
+__all__ = ["GradientSign", "Rule"]
+
+Rule = Literal["argmin", "first-negative"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientSign(Attack):
+    """The class whose number in a row's gradient is the least, or the first below 0, is the row's class.
+
+    Under cross-entropy the gradient of a row's loss with respect to the logits is the class probabilities, less 1 at
+    the row's own class: the only number below 0. Weights of rows and classes scale a gradient and leave its signs.
+
+    Setting: a curious passive party of a split network without a top model, whose embeddings are added up to the
+        logits. Nothing is told beforehand. It reads training rows only, and none of its columns. A row without a
+        gradient, or one whose gradient names no class (all zeros; no number below 0 for ``"first-negative"``) is drawn
+        at random; notes count these rows.
+
+    Reference: Section 3.5 of the label inference paper.
+
+    Differences from the paper: ``"argmin"``, which is exact where a probability rounds to 1 and no number is below 0;
+    rows that the gradient leaves open are drawn, where the published code counts them as wrong.
+
+    Attributes:
+        rule: ``"argmin"``; ``"first-negative"``, the published one.
+        epochs: the gradients of so many of the first epochs are added up; with noise in them, more tell more.
+    """
+
+    kind: ClassVar[str] = "direct"
+    primary: ClassVar[str] = "accuracy"
+    models: ClassVar[tuple[str, ...]] = ("splitnn",)
+
+    rule: Rule = "argmin"
+    epochs: int = 1
+
+    def __post_init__(self) -> None:
+        if self.rule not in get_args(Rule):
+            raise JobError(unknown_name("rule", str(self.rule), get_args(Rule)), code="choice", value=self.rule)
+        if isinstance(self.epochs, bool) or not isinstance(self.epochs, int) or self.epochs < 1:
+            raise JobError(
+                f"epochs must be a whole number of at least 1 but is {self.epochs!r}",
+                code=number_code(self.epochs, whole=True),
+                value=self.epochs,
+            )
+
+    @property
+    def reads_arrays(self) -> bool:
+        """Always: the gradients."""
+        return True
+
+    def check_model(self, model: Mapping[str, Any]) -> None:
+        """See :meth:`Attack.check_model`; there must be no top model."""
+        super().check_model(model)
+        if model.get("top"):
+            raise JobError(
+                "the direct attack reads gradients of logits, which there are only without a top model; set "
+                "[model] top = false",
+                code="unsupported",
+            )
+
+    def __call__(
+        self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
+    ) -> LabelGuess:
+        """Return a class for every training row; notes count rows without a gradient and rows it leaves open.
+
+        Raises:
+            DataError: the view is the active party's; ``own`` does not hold its rows; the gradients are not those of
+                class logits, or digests.
+            FileFormatError: records of the view contradict each other.
+            InputError: fewer classes than one, or more than rows.
+        """
+        require_passive_view(view, self.kind)
+        validate_rows(view, own)
+        validate_classes(view, aux)
+        if view.parameter("model.top") is not False:
+            raise DataError(
+                "the direct attack reads the gradients of logits, but the view is not of a split network without a top "
+                "model ([model] top = false): behind a top model no number of a gradient stands for a class",
+                code="unsupported",
+                value=view.party,
+            )
+        values = rng.integers(aux.classes, size=view.rows)
+        gradients, seen = gradients_by_row(view, self.epochs)
+        if not gradients.shape[1]:
+            return self._guess(values, np.zeros((view.rows, aux.classes)), seen, seen)
+        if gradients.shape[1] != aux.classes:
+            told = f"{gradients.shape[1]} numbers a row where there are {aux.classes} classes"
+            raise DataError(
+                f"the direct attack reads the gradients of class logits, but the view's have {told}",
+                code="unsupported",
+                value=gradients.shape[1],
+            )
+        below = gradients < 0
+        telling = below if self.rule == "first-negative" else gradients > gradients.min(axis=1, keepdims=True)
+        decided: NDArray[np.bool_] = np.any(telling, axis=1).astype(np.bool_)
+        named = below.argmax(axis=1) if self.rule == "first-negative" else gradients.argmin(axis=1)
+        return self._guess(np.where(decided, named, values), -gradients, seen, decided)
+
+    def _guess(
+        self,
+        values: NDArray[np.int64],
+        scores: NDArray[np.float64],
+        seen: NDArray[np.bool_],
+        decided: NDArray[np.bool_],
+    ) -> LabelGuess:
+        notes = {
+            "rows without a gradient": float((~seen).sum()),
+            "rows left open": float((seen & ~decided).sum()),
+        }
+        ranked = scores if self.rule == "argmin" else None
+        return LabelGuess(values=values.astype(np.int64), kind="labels", scores=ranked, notes=notes)

@@ -1,0 +1,107 @@
+"""The instance spaces that a passive party knows: the leaves of each tree, as its view shows them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.attacks.base import AttackerData
+from labelward.errors import CodecError, DataError, FileFormatError
+from labelward.messages.base import RowMask
+from labelward.messages.tree import LevelRequest, OwnSplit, TreeStart
+from labelward.party.view import View
+
+__all__ = ["observed_leaves"]
+
+
+def observed_leaves(view: View, own: AttackerData | None = None) -> NDArray[np.int32]:
+    """Return int32 [trees, rows]: the finest node that the party knows for each row, -1 where it knows none.
+
+    A node counts as a leaf for the party when it knows no split of it: its own splits, and those whose rows
+    it was told. When the active party's split yields two leaves, the party was not told and knows only their
+    parent; a leaf beside a told sibling follows by subtraction. Trees in which it takes no part are absent.
+    Of a tree that was begun again, the last attempt counts where both attempts tell a node's rows.
+
+    Rows out of a tree's sample pass the party's own splits only: they lie in a leaf that these alone lead to. How
+    often a row was drawn into a sample does not matter here: it lies in one leaf.
+
+    Args:
+        view: of a passive party.
+        own: its columns; without them rows out of a tree's sample stay unknown.
+
+    Raises:
+        DataError: ``own`` lacks a column that the view names.
+        FileFormatError: a mask of rows does not fit its node.
+
+    Reference: Section 3 of the ID2Graph paper, "from the viewpoint of the attacker".
+    """
+    starts = {received.message.tree: received.message for received in view.received(TreeStart)}
+    splits: dict[int, dict[int, RowMask]] = defaultdict(dict)
+    for received in view.received(LevelRequest):
+        for split in received.message.splits:
+            splits[received.message.tree][split.node] = split.left
+    mine: dict[int, dict[int, OwnSplit]] = defaultdict(dict)
+    for observed in view.observed(OwnSplit):
+        splits[observed.tree][observed.node] = observed.left
+        mine[observed.tree][observed.node] = observed
+    leaves = np.full((len(starts), view.rows), -1, dtype=np.int32)
+    for position, tree in enumerate(sorted(starts)):
+        leaf = leaves[position]
+        try:
+            _grow(leaf, starts[tree].rows, splits[tree])
+        except CodecError as error:
+            raise FileFormatError(
+                f"the view of party {view.party!r} contradicts itself in tree {tree}: {error}",
+                code="damaged",
+                value=view.party,
+            ) from error
+        if own is not None:
+            _route_others(leaf, mine[tree], splits[tree], own)
+    return leaves
+
+
+def _grow(leaf: NDArray[np.int32], sample: RowMask, splits: dict[int, RowMask]) -> None:
+    """Route the rows of one tree through its known splits, in place."""
+    rows_of = {0: np.flatnonzero(sample.unpack(len(leaf)))}
+    leaf[rows_of[0]] = 0
+    for node in sorted(splits):  # a child's number is larger than its parent's
+        rows = rows_of.pop(node, None)
+        if rows is None:
+            continue
+        left = splits[node].unpack(len(rows))
+        for child, child_rows in ((2 * node + 1, rows[left]), (2 * node + 2, rows[~left])):
+            rows_of[child] = child_rows
+            leaf[child_rows] = child
+
+
+def _route_others(
+    leaf: NDArray[np.int32], mine: dict[int, OwnSplit], known: dict[int, RowMask], own: AttackerData
+) -> None:
+    """Route the rows out of the sample through the party's own splits, in place, as far as these lead to a leaf."""
+    rows_of = {0: np.flatnonzero(leaf < 0)}
+    for node in sorted(mine):
+        rows = rows_of.pop(node, None)
+        if rows is None or not len(rows):
+            continue
+        if mine[node].column not in own.columns:
+            raise DataError(
+                f"the features lack column {mine[node].column!r}, which the view names",
+                code="columns",
+                value=mine[node].column,
+            )
+        left = _goes_left(mine[node], own.features[rows, list(own.columns).index(mine[node].column)])
+        rows_of[2 * node + 1], rows_of[2 * node + 2] = rows[left], rows[~left]
+    for node, rows in rows_of.items():
+        if node and node not in known:
+            leaf[rows] = node
+
+
+def _goes_left(split: OwnSplit, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which values go left: at most the threshold, or in the set; missing and unknown ones as the split says."""
+    if split.categories:
+        left, unknown = np.isin(values, split.categories), ~(values >= 0)
+    else:
+        left, unknown = values <= split.threshold, np.isnan(values)
+    return left | unknown if split.missing_left else left

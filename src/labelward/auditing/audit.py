@@ -1,0 +1,486 @@
+"""An audit: every seed and every variant trained, every passive party's view attacked, one row for each; resumable.
+
+A row counts once it is on the disk; a training counts once its ``run.json`` and all its rows are. What a killed audit
+left of an unfinished training is removed and done again, so that starting the same command twice gives the same rows as
+once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+import shutil
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from labelward.attacks.base import Attack, AttackerData, LabelGuess
+from labelward.auditing.traffic import wire_flows
+from labelward.data import Rehearsal, Source, load_source, prepare
+from labelward.defenses.leakage_meter import LeakageMeter
+from labelward.errors import DataError, JobError, OutputError, PolicyError
+from labelward.evaluate.costs.expected import Estimate
+from labelward.evaluate.costs.prospect import Prospect, expected, foresee
+from labelward.federation.adapter import ModelAdapter
+from labelward.federation.components import (
+    attack_with_defaults,
+    check_job,
+    make_attack,
+    make_engine,
+    make_policies,
+    model_adapter,
+    with_defaults,
+)
+from labelward.federation.leakage_monitor import readings_of, with_monitor
+from labelward.federation.progress import Watch, no_log
+from labelward.federation.simulation import (
+    MODEL,
+    VIEW,
+    Protections,
+    SimulationResult,
+    insecure_reasons,
+    key_bits,
+    key_info,
+    simulate,
+)
+from labelward.he import Engine
+from labelward.job import Job, Kind, Variant
+from labelward.leakage.embeddings import Explainer
+from labelward.leakage.run_attack import (
+    FOLDS,
+    attack_and_score,
+    attacker_data,
+    sample_known_rows,
+    score_baselines,
+    score_without_view,
+)
+from labelward.metrics.utility import Baselines, baselines, utility
+from labelward.party.transcript import FILE_NAME
+from labelward.party.view import View
+from labelward.rng import SecureRandom
+from labelward.runs.directory import check_output, locked_output, store_data
+from labelward.runs.malicious_runs import MaliciousRun, malicious_behavior, malicious_runs
+from labelward.runs.private_seeds import PRIVATE_FILE, Seeds, keep_seeds, resolve_seeds, stored_seeds
+from labelward.runs.schema import (
+    RESULTS_FILE,
+    AttackAccount,
+    EngineInfo,
+    ResultRow,
+    RunDetails,
+    VisibilityCounts,
+    append_row,
+    read_rows,
+    read_run,
+    run_folder,
+    write_run,
+)
+from labelward.runs.secure_files import private_folder
+from labelward.runs.short_names import variant_without_defaults, without_defaults
+
+__all__ = ["STANDING", "audit", "library_versions", "processor"]
+
+STANDING = ("split-posterior",)
+"""Attacks that are part of every audit of classes, listed or not: they show that what leaked once no longer does."""
+
+
+def audit(
+    job: Job,
+    out: Path,
+    *,
+    force: bool = False,
+    watch: Watch = no_log,
+    protections: Protections = SecureRandom,
+    explained: bool = True,
+    attackers: Sequence[str] = (),
+    repeat: Sequence[Path] = (),
+) -> list[ResultRow]:
+    """Run what a job asks for, or what is missing of it, and return all rows.
+
+    Args:
+        out: a new folder, or that of an audit of the same job, which is gone on with.
+        force: clear a folder of an audit of any job first.
+        watch: hears how far it is.
+        protections: where keys come from; a seeded source is refused.
+        explained: look at what the bottom models of the first seed's runs learned, where the model has any.
+        attackers: the passive parties that attack; all of them where none is named.
+        repeat: folders of earlier runs whose private draws, such as which rows are tested on, are repeated.
+
+    Raises:
+        InputError: of any kind, before anything is written.
+        PolicyError: a defense does not fit model or data, or ``protections`` are seeded.
+        EncryptionError: the engine does not offer the key's size.
+    """
+    if protections().seeded:
+        raise PolicyError(
+            "an audit needs unpredictable keys; a seeded source of protection is for tests of protocols only",
+            code="insecure",
+        )
+    job = with_defaults(job)
+    check_job(job)
+    check_output(out, job, "audit", force=force)
+    source = load_source(job)
+    private = resolve_seeds([party.name for party in job.parties], None if force else out, repeat)
+    first = prepare(job, job.run.seeds[0], source, private=private)
+    _check_data(job, first)
+    for seed in job.run.seeds[1:]:  # a draw that cannot be used is refused before anything is written, or kept
+        prepare(job, seed, source, private=private)
+    attacks = _with_standing(job, first)
+    with locked_output(out, job, force=force):
+        _check_begun(out)
+        private = keep_seeds(out, private)
+        engine = make_engine(job.encryption)
+        try:
+            _Audit(job, out, source, private, attacks, engine, watch, protections, explained, tuple(attackers)).run()
+        finally:
+            engine.close()
+        return read_rows(out)
+
+
+def library_versions(more: Sequence[str] = ()) -> dict[str, str]:
+    """Return the versions that figures depend on; ``more``: libraries that only some models need."""
+    libraries = ("labelward", "numpy", "scipy", "scikit-learn", "numba", "gmpy2", "pyarrow", "msgspec", *more)
+    return {"python": platform.python_version(), **{name: version(name) for name in libraries}}
+
+
+def processor() -> str:
+    """Return the machine's processor in words, with the number of cores that this process may use."""
+    name = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), name)
+    except OSError:  # another system than Linux
+        pass
+    cores = len(os.sched_getaffinity(0))
+    return f"{name}, {cores} {'core' if cores == 1 else 'cores'}"
+
+
+def _with_standing(job: Job, data: Rehearsal) -> tuple[Kind, ...]:
+    """Return the job's attacks and those that stand beside them; none does where tables come already cut."""
+    if not data.classes or job.data.split == "reference":
+        return job.attacks
+    listed = {attack.kind for attack in job.attacks}
+    return (*job.attacks, *(attack_with_defaults(kind) for kind in STANDING if kind not in listed))
+
+
+def _check_begun(out: Path) -> None:
+    """Refuse an audit of a version that drew the sides of the rows from the labels and the shared seed."""
+    if (out / RESULTS_FILE).exists() and not stored_seeds(out):
+        if any(row.versions.get("labelward", "").startswith("0.1.") for row in read_rows(out)):
+            reason = (
+                "this audit was begun by a version whose split gave the labels away, and cannot go on; what is there "
+                "can be reported and attacked. Choose another folder, or --force to begin anew"
+            )
+        else:
+            reason = f"{PRIVATE_FILE} of this audit is missing; put it back, or begin anew in another folder"
+        raise OutputError(reason, code="other-run", field=str(out))
+
+
+def _check_data(job: Job, data: Rehearsal) -> None:
+    programs = model_adapter(job.model)
+    for variant in job.variants():
+        programs.check(data, with_monitor(job, data, make_policies(variant), seed=job.run.seeds[0]))
+    for number, attack in enumerate(job.attacks, 1):
+        made = make_attack(attack)
+        made.check_class_counts(len(data.ids), len(data.classes))
+        if made.needs_class_counts and not data.classes:
+            reason = f"{attack.kind!r} infers classes, and the labels of this job are quantities"
+            raise JobError(reason, code="unsupported", field=f"[[attack]] {number}", value=attack.kind)
+        try:
+            sample_known_rows(data.train_labels, made.labels_needed, seed=job.run.seeds[0])
+        except DataError as error:
+            raise error.under(f"[[attack]] {number}:").translated(JobError) from error
+    for party in data.parties:
+        if party.name.lower() == "truth" or party.name.lower().startswith("known-"):
+            raise JobError(
+                "the name is taken (the audit keeps true labels under it)",
+                code="conflict",
+                field=f"[parties] {party.name}",
+                value=party.name,
+            )
+        if "id" in party.columns:
+            raise DataError(
+                "column 'id' would be taken for the row ids; name it under id in [data], or rename it",
+                code="columns",
+                field=f"party {party.name!r}",
+                value="id",
+            )
+
+
+@dataclass(frozen=True)
+class _Seed:
+    """What all trainings of a seed share."""
+
+    seed: int
+    data: Rehearsal
+    beside: Baselines
+    upper_bound: bool
+    explainer: Explainer
+    prospect: Prospect | None
+    comparisons: dict[tuple[str, Kind], dict[str, Any]] = field(default_factory=dict)
+    bounds: dict[Hashable, LabelGuess] = field(default_factory=dict)
+
+    def own(self, party: str) -> AttackerData:
+        """Return a party's columns, as its attacks take them."""
+        held = next(each for each in self.data.parties if each.name == party)
+        return dataclasses.replace(attacker_data(held), outside=held.test)
+
+    def compared(self, name: Kind, attack: Attack, view: View, own: AttackerData) -> dict[str, Any]:
+        """Return what an attack is compared with, none of which depends on the view: worked out once for a party.
+
+        That is what it reaches without the view, and other ways to the labels with what the attacker knows.
+        """
+        key = (view.party, name)
+        if key not in self.comparisons:
+            blind = score_without_view(attack, view, self.data, seed=self.seed, own=own)
+            folds = FOLDS if self.upper_bound else 0
+            beside = score_baselines(attack, view, self.data, seed=self.seed, own=own, folds=folds, kept=self.bounds)
+            self.comparisons[key] = {"without_view": blind} | ({"beside": beside} if beside else {})
+        return self.comparisons[key]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A training that came to its end."""
+
+    at: _Seed
+    variant: Variant
+    deviation: MaliciousRun | None
+    folder: Path
+    ended: SimulationResult
+    views: dict[str, View]
+    estimate: Estimate | None
+
+
+@dataclass
+class _Audit:
+    """The loop over seeds and variants."""
+
+    job: Job
+    out: Path
+    source: Source
+    private: Seeds
+    attacks: tuple[Kind, ...]
+    engine: Engine
+    watch: Watch
+    protections: Protections
+    explained: bool
+    attackers: tuple[str, ...]
+    done: set[str] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Do what is missing."""
+        self.done = {row.key() for row in read_rows(self.out)}
+        runs: list[MaliciousRun | None] = [None, *malicious_runs(self._attacking, map(make_attack, self.attacks))]
+        units = [
+            (seed, variant, each) for seed in self.job.run.seeds for variant in self.job.variants() for each in runs
+        ]
+        missing = [unit for unit in units if not self._finished(*unit)]
+        finished, total = len(units) - len(missing), len(units)
+        current: _Seed | None = None
+        for seed, variant, deviation in missing:
+            self.watch("runs", finished, total, _label(variant, seed, deviation))
+            if current is None or current.seed != seed:
+                current = self._prepare(seed)
+            self._train(current, variant, deviation)
+            finished += 1
+        self.watch("runs", finished, total, "")
+
+    @cached_property
+    def engine_info(self) -> EngineInfo:
+        """The encryption, as rows hold it."""
+        bits = key_bits(self.engine, self.job.encryption)
+        return EngineInfo(
+            name=self.engine.name,
+            bits=bits,
+            insecure=bool(insecure_reasons(self.engine, self.job.encryption)),
+            security_level=self.engine.security_level(bits),
+        )
+
+    @cached_property
+    def programs(self) -> ModelAdapter[Any]:
+        """How the model is run."""
+        return model_adapter(self.job.model)
+
+    @property
+    def _attacking(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.job.passive if not self.attackers or each.name in self.attackers)
+
+    def _finished(self, seed: int, variant: Variant, deviation: MaliciousRun | None) -> bool:
+        keys = {self._row(seed, variant, party, attack).key() for party, attack in self._attackers(deviation)}
+        slug = "" if deviation is None else deviation.slug
+        return keys <= self.done and read_run(self.out, variant.as_list(), seed, slug) is not None
+
+    def _attackers(self, deviation: MaliciousRun | None) -> list[tuple[str | None, Kind | None]]:
+        """Return who attacks how, once for each row of a training; an honest run has a row at least."""
+        wanted = None if deviation is None else deviation.behavior
+        parties = self._attacking if deviation is None else (deviation.party,)
+        attacks = [attack for attack in self.attacks if malicious_behavior(make_attack(attack)) == wanted]
+        found: list[tuple[str | None, Kind | None]] = [(party, attack) for party in parties for attack in attacks]
+        return found or [(None, None)]
+
+    def _row(self, seed: int, variant: Variant, party: str | None, attack: Kind | None, **figures: Any) -> ResultRow:
+        """Return a row; without figures only its key means anything."""
+        nothing: dict[str, Any] = {"leakage": None, "utility": {}, "cost": None, "versions": {}}
+        behavior = None if attack is None else make_attack(attack).behavior
+        return ResultRow(
+            dataset=self.source.name,
+            model=self.job.model.as_dict(),
+            engine=self.engine_info,
+            seed=seed,
+            defense=tuple(variant.as_list()),
+            party=party,
+            attack=None if attack is None else attack.as_dict(),
+            behavior=behavior,
+            **{**nothing, **figures},
+        )
+
+    def _prepare(self, seed: int) -> _Seed:
+        data = prepare(self.job, seed, self.source, private=self.private)
+        counts = {make_attack(attack).labels_needed for attack in self.attacks}
+        store_data(
+            self.out, data, seed, [sample_known_rows(data.train_labels, count, seed=seed) for count in sorted(counts)]
+        )
+        beside = baselines(self.programs, data, seed=seed, precision=self.job.encryption.precision)
+        explainer, prospect = Explainer(self.programs, data, seed), foresee(self.job, data, self.engine, seed)
+        return _Seed(seed, data, beside, self.job.leakage.upper_bound, explainer, prospect)
+
+    def _train(self, at: _Seed, variant: Variant, deviation: MaliciousRun | None) -> None:
+        folder = run_folder(self.out, variant.as_list(), at.seed, "" if deviation is None else deviation.slug)
+        try:
+            shutil.rmtree(folder, ignore_errors=False)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise OutputError(
+                f"what an earlier attempt left cannot be removed ({error.strerror})",
+                code="unwritable",
+                field=str(folder),
+            ) from error
+        for parent in (folder.parent.parent, folder.parent):
+            private_folder(parent)
+        detail = _label(variant, at.seed, deviation)
+        estimate = expected(at.prospect, with_monitor(self.job, at.data, make_policies(variant), seed=at.seed))
+        ended = simulate(
+            self.job,
+            at.data,
+            make_policies(variant),
+            self.engine,
+            folder,
+            seed=at.seed,
+            progress=lambda what, done, total: self.watch(what, done, total, detail),
+            protections=self.protections,
+            deviation=deviation,
+        )
+        views = {party.name: View.load(folder / party.name / VIEW) for party in at.data.parties}
+        for party, view in views.items():
+            if view.ended != "complete":
+                raise OutputError(
+                    f"the view is {view.ended} after a whole run; is the disk full?",
+                    code="incomplete",
+                    field=str(folder / party / VIEW),
+                    value=view.ended,
+                )
+        run = _Run(at, variant, deviation, folder, ended, views, estimate)
+        rows, accounts = self._attack(run)
+        if self.explained and at.seed == self.job.run.seeds[0]:
+            self.watch("explanations", 0, 0, detail)
+            at.explainer.explain(folder, self._attacking if deviation is None else (deviation.party,))
+        write_run(self.out, self._details(run, accounts))
+        for row in rows:
+            if row.key() not in self.done:
+                append_row(self.out, row)
+                self.done.add(row.key())
+
+    def _attack(self, run: _Run) -> tuple[list[ResultRow], list[AttackAccount]]:
+        rows, accounts = [], []
+        at, programs = run.at, self.programs
+        worth = utility(programs, run.ended.margins, at.data, at.beside)
+        versions = library_versions(programs.libraries)
+        attackers = self._attackers(run.deviation)
+        for number, (party, attack) in enumerate(attackers):
+            leakage = None
+            if party is not None and attack is not None:
+                self.watch("attacks", number, len(attackers), f"{without_defaults(attack).label} by {party}")
+                view, made = run.views[party], make_attack(attack)
+                own = programs.own(view, at.own(party), run.folder / party / MODEL)
+                if made.reads_other_runs:
+                    own = dataclasses.replace(own, other_runs=self._other_views(run, party))
+                found = attack_and_score(made, view, at.data, seed=at.seed, own=own)
+                leakage = {**found.leakage, **at.compared(attack, made, view, own)}
+                accounts.append(
+                    AttackAccount(
+                        party=party,
+                        attack=attack.as_dict(),
+                        auxiliary=found.auxiliary,
+                        notes=found.notes,
+                        seconds=found.seconds,
+                    )
+                )
+            figures = {"leakage": leakage, "utility": worth, "cost": run.ended.cost, "versions": versions}
+            rows.append(self._row(at.seed, run.variant, party, attack, **figures))
+        return rows, accounts
+
+    def _other_views(self, run: _Run, party: str) -> tuple[View, ...]:
+        """Return the party's views of the same variant with the seeds before this one, as far as they are kept."""
+        if run.deviation is not None:
+            return ()
+        earlier = self.job.run.seeds[: self.job.run.seeds.index(run.at.seed)]
+        folders = [run_folder(self.out, run.variant.as_list(), seed) / party / VIEW for seed in earlier]
+        return tuple(View.load(folder) for folder in folders if (folder / FILE_NAME).exists())
+
+    def _details(self, run: _Run, accounts: list[AttackAccount]) -> RunDetails:
+        at, ended, views = run.at, run.ended, run.views
+        active = at.data.parties[0].name
+        applied = [each for each in views[active].applied() if each["stage"] == "end"]
+        off = run.deviation
+        return RunDetails(
+            seed=at.seed,
+            defense=tuple(run.variant.as_list()),
+            wire=wire_flows(
+                [(party, run.folder / party / VIEW) for party in views], active=active, secure=self.engine.secure
+            ),
+            phases={party: dict(meter.seconds) for party, meter in ended.meters.items()},
+            key=key_info(self.engine, self.job.encryption, ended.fingerprint),
+            seen=self._seen(at, views),
+            applied=tuple(_account(each) for each in applied if each["kind"] != LeakageMeter.kind),
+            processor=processor(),
+            duration=ended.cost.seconds,
+            test_rows=len(at.data.test_labels),
+            attacks=tuple(accounts),
+            meter={party: read for each in applied for party, read in readings_of(each).items()},
+            deviation=None if off is None else {"party": off.party, **off.behavior.as_dict()},
+            estimate=run.estimate,
+        )
+
+    def _seen(self, at: _Seed, views: dict[str, View]) -> dict[str, VisibilityCounts]:
+        found = {}
+        for party in at.data.parties:
+            view = views[party.name]
+            if view.header.role == "active":
+                seen = self.programs.seen_by_active(view)
+            else:
+                seen = self.programs.seen_by_passive(view, party, at.data.train_labels)
+            found[party.name] = replace(seen, columns=len(party.columns))
+        return found
+
+
+def _label(variant: Variant, seed: int, deviation: MaliciousRun | None) -> str:
+    """Return what a run is called while it goes on."""
+    more = "" if deviation is None else f", {deviation.label}"
+    return f"{variant_without_defaults(variant).label}{more}, seed {seed}"
+
+
+def _account(applied: dict[str, Any]) -> dict[str, Any]:
+    """Return a policy's account as one flat object."""
+    nested = applied.get("parameters", {})
+    return {
+        "kind": applied["kind"],
+        **nested,
+        **{k: v for k, v in applied.items() if k not in ("parameters", "points", "stage", "readings")},
+    }

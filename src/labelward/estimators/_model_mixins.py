@@ -1,0 +1,98 @@
+"""What every fitted estimator has: each party's share and columns, and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
+
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from labelward.estimators import _persistence
+from labelward.estimators._errors import InvalidInputError, value_errors
+
+__all__ = ["FittedModelMixin"]
+
+Share = TypeVar("Share")
+
+
+class FittedModelMixin(BaseEstimator, Generic[Share]):  # type: ignore[misc]
+    """A federated model of which all parties' shares are at hand.
+
+    Attributes:
+        shares_: each party's part of the model, the active party's first.
+    """
+
+    shares_: dict[str, Share]
+    _places: dict[str, tuple[int, ...]]
+
+    @property
+    def parties_(self) -> dict[str, list[Any]]:
+        """Columns of each party, by name, or by position where X has no names; the active party first."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", range(getattr(self, "n_features_in_", 0)))
+        return {party: [names[place] for place in places] for party, places in self._places.items()}
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Save each party's share in ``folder/<party>/model``, and beside them what this class needs; no view, no key.
+
+        The folder is that of an estimator alone: ``labelward`` on the command line cannot use it, and :meth:`load` not
+        that of ``labelward train``. It takes its place in one piece: a save that fails leaves what was there before. A
+        fitted object can be pickled, too, with its views.
+
+        Args:
+            folder: a new or an empty one.
+            overwrite: whether it may be that of a saved estimator, which is replaced. A folder that holds anything
+                else, or lies in that of a run of ``labelward``, is never written into.
+
+        Raises:
+            OutputError: the folder may not or cannot be written.
+            FileFormatError: it holds an estimator that cannot be read.
+            ValueError: a parameter that a file cannot hold, such as a ``torch.nn.Module`` that was handed in.
+        """
+        check_is_fitted(self)
+        return _persistence.save_estimator(self, Path(folder), overwrite=overwrite)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Return an estimator that was saved; it predicts as before, and has no ``views_``.
+
+        Raises:
+            FileFormatError: a file is missing, damaged, of another version, class or model.
+            DependencyError: the model needs a package that is not installed, such as torch.
+        """
+        estimator: Self = _persistence.load_estimator(cls, Path(folder))
+        return estimator
+
+    def held_by(self, party: str, X: Any) -> NDArray[Any]:
+        """Return what a party holds of these rows, coded as in training: [rows, ...] of the party's columns.
+
+        This is what an attack on the party's view takes as its own features.
+
+        Raises:
+            ValueError: no such party, or other columns than in training.
+        """
+        check_is_fitted(self)
+        if party not in self.shares_:
+            raise InvalidInputError(
+                f"there is no party {party!r}, only {', '.join(self.shares_)}", code="unknown", value=party
+            )
+        with value_errors({}):
+            return self._held(party, X)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "shares_")
+
+    def _held(self, party: str, X: Any) -> NDArray[Any]:
+        raise NotImplementedError
+
+    @staticmethod
+    def _load_share(folder: Path) -> Share:
+        raise NotImplementedError
+
+    @property
+    def _lead(self) -> Share:
+        """The active party's share."""
+        check_is_fitted(self)
+        return next(iter(self.shares_.values()))

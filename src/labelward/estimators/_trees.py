@@ -1,0 +1,336 @@
+"""What the four estimators have in common: how they are fitted."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_consistent_length, check_random_state
+
+from labelward.defenses import DEFENSES
+from labelward.estimators._columns import EncodedColumns, assign_columns, fit_columns, transform_columns
+from labelward.estimators._columns import read_columns as read
+from labelward.estimators._errors import InvalidInputError, value_errors
+from labelward.estimators._federation import TreeTrainingPlan, train_trees
+from labelward.estimators._fitted_trees import FittedTreesMixin
+from labelward.estimators._monotone import parse_monotone
+from labelward.estimators._progress import progress_bar
+from labelward.estimators._weights import check_class_weight, resolve_weights
+from labelward.job import EncryptionSection
+from labelward.policy.base import Policy
+from labelward.protocols.tree.columns import Columns, Labels
+from labelward.protocols.tree.params import TreeModel
+from labelward.protocols.tree.roles import Held
+from labelward.protocols.tree.share import ModelShare
+
+__all__ = [
+    "FederatedTrees",
+    "Parties",
+    "resolve_policies",
+    "resolve_seed",
+    "rollback_on_error",
+    "to_python_scalar",
+    "validation_pair",
+]
+
+Floats = NDArray[np.float64]
+Parties = Mapping[str, Iterable[str | int]]
+
+_ENGINE = {"engine": "engine", "bits": "key_bits", "insecure": "insecure", "workers": "workers"}
+
+
+class FederatedTrees(FittedTreesMixin):
+    """A federated tree model; subclasses have a constructor, targets and predictions.
+
+    Attributes:
+        model: the class of its parameters.
+        names: for each key of a job's ``[model]`` the estimator's parameter.
+        objectives: those that fit the targets, ``"auto"`` first.
+        idle: parameters that mean nothing for the targets.
+    """
+
+    model: ClassVar[type[TreeModel]]
+    names: ClassVar[Mapping[str, str]]
+    objectives: ClassVar[tuple[str, ...]]
+    idle: ClassVar[tuple[str, ...]] = ()
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        parties: Parties | None = None,
+        active: str | None = None,
+        sample_weight: ArrayLike | None = None,
+        eval_set: Any = None,
+        eval_sample_weight: Any = None,
+    ) -> Self:
+        """Train, every party in a thread of this process, with the messages that separate machines would exchange.
+
+        Args:
+            X: rows × columns: numbers as an array, or a table of pandas, polars or Arrow. NaN and null are missing
+                values. Of tables, texts and categories are categorical columns, booleans 0 and 1, dates and times days
+                since 1970.
+            y: the labels, held by the active party.
+            parties: names (or positions) of each party's columns, in place of the constructor's; columns of no party
+                are left out.
+            active: the party that holds the labels, in place of the constructor's.
+            sample_weight: the rows' weights, at least 0. Rows of weight 0 take no part; the others may weigh at most a
+                billion times as much as the lightest of them.
+            eval_set: ``(X, y)``, or a list of one such pair: rows on which each round is measured, of every class.
+            eval_sample_weight: their weights, or a list of them.
+
+        A fit that fails or is interrupted leaves the estimator as it was: unfitted, or with its earlier model.
+
+        Raises:
+            ValueError: a parameter or a value cannot be used; the message names it.
+            ProtocolError: a conversation between the parties went wrong.
+        """
+        with rollback_on_error(self.__dict__), value_errors(self._keys()):
+            plan, before = self._going_on(self._plan())
+            given = read(self, X, reset=True)
+            if y is None:
+                raise InvalidInputError(
+                    f"{type(self).__name__} requires y to be passed, but the target y is None", code="missing"
+                )
+            weights = resolve_weights(sample_weight, len(given), "sample_weight")
+            rows = np.flatnonzero(weights)
+            check_consistent_length(given, y)
+            labels = self._learn_targets(y, rows), weights[rows]
+            check_class_weight(plan.params.scale_pos_weight, *labels)
+            columns = fit_columns(self, given, rows)
+            named = hasattr(self, "feature_names_in_")
+            wanted = (self.parties, self.active) if parties is None else (parties, None)
+            places = assign_columns(wanted[0], active or wanted[1], columns.names, named=named)
+            directions = parse_monotone(self.monotone_constraints, columns, named=named)
+            self._check_directions(directions, places, plan)
+            self._check_parties(places, before)
+            held = {party: _columns(columns, own, directions) for party, own in places.items()}
+            validation = self._validation(eval_set, eval_sample_weight, held, places)
+            self._train(plan, held, (*labels, validation), before)
+            self._places, self.train_rows_ = places, rows
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
+        """Learn the classes, if any, from the labels of these rows, and return these labels as numbers."""
+        raise NotImplementedError
+
+    def _targets(self, y: ArrayLike) -> Floats:
+        """Return labels of validation rows as numbers."""
+        raise NotImplementedError
+
+    def _class_names(self) -> tuple[str, ...]:
+        return ()
+
+    def _keys(self) -> dict[str, str]:
+        return {**self.names, **_ENGINE}
+
+    def _plan(self) -> TreeTrainingPlan:
+        """Check all parameters before anything else."""
+        for name in ("warm_start", "verbose"):
+            if not isinstance(value := to_python_scalar(getattr(self, name)), int) or value not in (0, 1):
+                raise InvalidInputError(
+                    f"must be True or False but got {value!r}", code="type", field=name, value=value
+                )
+        values = {key: to_python_scalar(getattr(self, name)) for key, name in self.names.items()}
+        section = EncryptionSection(**{key: to_python_scalar(getattr(self, name)) for key, name in _ENGINE.items()})
+        params = self.model(**{key: value for key, value in values.items() if value is not None})
+        if params.objective not in self.objectives:
+            told = ", ".join(map(repr, self.objectives[1:]))
+            raise InvalidInputError(
+                f"{type(self).__name__} takes {told} but got {params.objective!r}",
+                code="choice",
+                field="objective",
+                value=params.objective,
+            )
+        known = inspect.signature(type(self)).parameters
+        for name in self.idle:
+            if name in known and getattr(self, name) != known[name].default:
+                raise InvalidInputError(
+                    f"means nothing for {type(self).__name__}, so it must be left out",
+                    code="unsupported",
+                    field=name,
+                    value=getattr(self, name),
+                )
+        policies, seed = resolve_policies(self.defenses), resolve_seed(self.random_state)
+        return TreeTrainingPlan(params=params, encryption=section, policies=policies, seed=seed)
+
+    def _going_on(self, plan: TreeTrainingPlan) -> tuple[TreeTrainingPlan, Mapping[str, ModelShare] | None]:
+        """Return what is still to be trained, and the shares that it goes on from, if any."""
+        if not self.warm_start or not self.__sklearn_is_fitted__():
+            return plan, None
+        wanted, done = plan.params.trees, self.n_estimators_
+        if wanted <= done:
+            told = f"with warm_start it counts the {done} that there are, so it must be larger but got {wanted}"
+            raise InvalidInputError(told, code="range", field="n_estimators", value=wanted)
+        return replace(plan, params=replace(plan.params, trees=wanted - done)), self.shares_
+
+    def _check_directions(
+        self, directions: Mapping[int, int], places: Mapping[str, Sequence[int]], plan: TreeTrainingPlan
+    ) -> None:
+        """Refuse monotone constraints on columns of no party, and where no single output could follow them."""
+        held = {place for own in places.values() for place in own}
+        names = list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
+        for place in directions:
+            column = names[place]
+            if place not in held:
+                raise InvalidInputError(
+                    f"column {column!r} is held by no party", code="columns", field="monotone_constraints", value=column
+                )
+            if reason := self._several_outputs(plan.params):
+                told = f"column {column!r} cannot have one, since they need a model of one output, and {reason}"
+                raise InvalidInputError(told, code="unsupported", field="monotone_constraints", value=column)
+
+    def _several_outputs(self, params: TreeModel) -> str:
+        """Return why the model has more outputs than one; empty if it has not."""
+        return ""
+
+    def _check_parties(self, places: Mapping[str, Sequence[int]], before: Mapping[str, ModelShare] | None) -> None:
+        """Refuse other parties or classes than of a model that goes on."""
+        if before is None:
+            return
+        if tuple(before) != tuple(places):
+            raise InvalidInputError(
+                f"the model that goes on has {', '.join(before)}, not {', '.join(places)}",
+                code="other-run",
+                field="parties",
+                value=tuple(places),
+            )
+        if next(iter(before.values())).classes != self._class_names():
+            raise InvalidInputError(
+                "its classes are not those of the model that goes on",
+                code="other-run",
+                field="y",
+                value=self._class_names(),
+            )
+
+    def _validation(
+        self, eval_set: Any, weight: Any, held: Mapping[str, Columns], places: Mapping[str, Sequence[int]]
+    ) -> tuple[dict[str, Floats], Floats, Floats] | None:
+        """Return the validation rows: each party's columns, labels, weights."""
+        stops = bool(getattr(self, "early_stopping_rounds", None))
+        pair = validation_pair(eval_set, weight, "early_stopping_rounds", stops)
+        if pair is None:
+            return None
+        given = read(self, pair[0], reset=False)
+        check_consistent_length(given, pair[1])
+        blocks = {
+            party: transform_columns(own.names, places[party], own.category_names(), given)
+            for party, own in held.items()
+        }
+        values, weights = self._targets(pair[1]), resolve_weights(pair[2], len(given), "eval_sample_weight")
+        self._check_validation(values[weights > 0])
+        return blocks, values, weights
+
+    def _check_validation(self, values: Floats) -> None:
+        """Refuse targets of validation rows, those of positive weight, on which no metric can be measured."""
+
+    def _train(
+        self,
+        plan: TreeTrainingPlan,
+        held: Mapping[str, Columns],
+        told: tuple[Floats, Floats, tuple[dict[str, Floats], Floats, Floats] | None],
+        before: Mapping[str, ModelShare] | None,
+    ) -> None:
+        """Train on labels, weights and validation rows."""
+        values, weights, validation = told
+        count = 0
+        if validation is not None:
+            blocks, more, their = validation
+            held = {party: replace(own, x=np.concatenate([own.x, blocks[party]])) for party, own in held.items()}
+            values, weights, count = np.concatenate([values, more]), np.concatenate([weights, their]), len(more)
+        everyone = {
+            party: Held(train=own, test=np.empty((0, len(own.names))), validation=count) for party, own in held.items()
+        }
+        labels = Labels(values=values, weights=weights, classes=self._class_names())
+        with progress_bar(bool(self.verbose)) as progress:
+            ended = train_trees(plan, everyone, labels, progress, before)
+        self.shares_, self.views_ = ended.shares, ended.views
+        self._learn_history(ended.history)
+
+    def _learn_history(self, history: tuple[float, ...]) -> None:
+        """Keep what the validation rows said of each round."""
+
+
+@contextmanager
+def rollback_on_error(attributes: dict[str, Any]) -> Iterator[None]:
+    """Set attributes back to what they were before, if anything fails or is interrupted meanwhile."""
+    before = dict(attributes)
+    try:
+        yield
+    except BaseException:
+        attributes.clear()
+        attributes.update(before)
+        raise
+
+
+def _columns(columns: EncodedColumns, places: Sequence[int], directions: Mapping[int, int]) -> Columns:
+    """Return a party's columns."""
+    names = tuple(columns.names[place] for place in places)
+    categories = {at: columns.categories[name] for at, name in enumerate(names) if name in columns.categories}
+    monotone = {at: directions[place] for at, place in enumerate(places) if place in directions}
+    return Columns(names, np.ascontiguousarray(columns.x[:, list(places)]), categories, monotone)
+
+
+def to_python_scalar(value: Any) -> Any:
+    """Return numbers of NumPy, as grids of parameters hold them, as numbers of Python."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def resolve_seed(random_state: Any) -> int:
+    """Return the seed of the learning draws: a whole number as it is, else a number drawn."""
+    number = to_python_scalar(random_state)
+    if isinstance(number, int) and not isinstance(number, bool):
+        if not 0 <= number < 2**32:
+            raise InvalidInputError(
+                f"must lie between 0 and 2**32 - 1 but got {number}", code="range", field="random_state", value=number
+            )
+        return number
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def resolve_policies(defenses: Any) -> tuple[Policy, ...]:
+    """Return the policies of a list of dictionaries with ``kind`` and parameters, new ones on each call."""
+    chain = defenses or ()
+    if isinstance(chain, str | Mapping) or not all(isinstance(one, Mapping) and "kind" in one for one in chain):
+        raise InvalidInputError(
+            f"must be a list of dictionaries with a kind but got {chain!r}", code="type", field="defenses", value=chain
+        )
+    return tuple(DEFENSES.make(one["kind"], {key: one[key] for key in one if key != "kind"}) for one in chain)
+
+
+def validation_pair(eval_set: Any, weight: Any, stopping: str, stops: bool) -> tuple[Any, Any, Any] | None:
+    """Return X, y and weights of the validation rows; None where there are none.
+
+    Args:
+        eval_set: ``(X, y)``, or a list of one such pair.
+        weight: of its rows, or a list of such weights.
+        stopping: the parameter that needs an ``eval_set``.
+        stops: whether it was given.
+    """
+    if eval_set is None:
+        if stops:
+            raise InvalidInputError("needs an eval_set to measure the rounds on", code="missing", field=stopping)
+        if weight is not None:
+            raise InvalidInputError(
+                "needs an eval_set, of whose rows these are the weights", code="missing", field="eval_sample_weight"
+            )
+        return None
+    pair = eval_set[0] if isinstance(eval_set, list) and len(eval_set) == 1 else eval_set
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise InvalidInputError(
+            "must be (X, y), or a list of one such pair", code="type", field="eval_set", value=eval_set
+        )
+    if isinstance(weight, list) and len(weight) == 1 and np.ndim(weight[0]) == 1:
+        weight = weight[0]
+    return (*pair, weight)

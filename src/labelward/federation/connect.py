@@ -1,0 +1,66 @@
+"""From a job's ``[network]`` section to the network that a party's run needs."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from labelward.federation.party_run import Connection, Log
+from labelward.job import Job
+
+__all__ = ["connect", "run_identity"]
+
+_LONGEST = 100
+"""Characters of what tells runs apart."""
+
+
+def connect(job: Job, party: str, purpose: str, log: Log) -> tuple[Connection, str]:
+    """Return a party's end of the network, and the fingerprint of its certificate.
+
+    Args:
+        purpose: of the run, in a word; parties that are here for different ones do not meet.
+
+    Raises:
+        CertificateError: a certificate, key or authority is missing or unfit; names the file.
+        JobError: ``[network]`` lacks what this party needs.
+        InputError: the listening address cannot be had.
+    """
+    from labelward.transport.certificates import Credentials, fingerprint
+    from labelward.transport.grpc import Endpoint
+    from labelward.transport.grpc import Network as Grpc
+
+    section, listener = job.connection(), job.listener
+    parties = tuple(each.name for each in job.parties)
+    credentials = Credentials.load(Path(section.certificates), party)
+    endpoint = Endpoint(
+        party=party,
+        parties=parties,
+        listener=listener,
+        address=section.address,
+        listen=section.listens_at if party == listener else None,
+        timeout=section.timeout,
+        silence=section.silence,
+        message_limit=section.message_limit,
+        heartbeat=section.heartbeat,
+    )
+    return Grpc(
+        endpoint,
+        credentials,
+        run=run_identity(purpose, parties, section.run),
+        log=log,
+    ), fingerprint(credentials.certificate)
+
+
+def run_identity(purpose: str, parties: tuple[str, ...], name: str | None) -> str:
+    """Return what tells runs apart on the wire: what for, who, and who of them is active, since two would wait for each
+    other; all else is compared in the greeting, by name.
+
+    Args:
+        parties: the active one first.
+        name: of the run, where the same parties have several.
+    """
+    active, *passive = parties
+    told = f"{purpose}{f' {name}' if name else ''}: {', '.join([f'{active} (active)', *sorted(passive)])}"
+    if len(told) <= _LONGEST:
+        return told
+    return f"{told[: _LONGEST - 18]}… {hashlib.sha256(told.encode()).hexdigest()[:16]}"

@@ -1,0 +1,83 @@
+"""The leakage meter within a job, and the same reading from a stored view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.attacks.instance_spaces import observed_leaves
+from labelward.data import Rehearsal
+from labelward.defenses.leakage_meter import (
+    LeakageBudget,
+    LeakageMeter,
+    LeakageReading,
+    MonitorConfig,
+    measure_leakage,
+)
+from labelward.errors import JobError
+from labelward.federation.components import model_adapter
+from labelward.job import Job
+from labelward.party.context import Progress, no_progress
+from labelward.party.view import View
+from labelward.policy.base import Policy
+from labelward.runs.schema import MeterReading
+
+__all__ = ["measure_view", "readings_of", "with_monitor"]
+
+
+def with_monitor(
+    job: Job, data: Rehearsal, policies: Sequence[Policy], *, seed: int, progress: Progress = no_progress
+) -> tuple[Policy, ...]:
+    """Return the policies of a run with the meter, or the budget, that ``[leakage]`` asks for behind them.
+
+    There is a meter for trees only; for other models ``meter`` means nothing.
+
+    Args:
+        progress: hears of each reading, from the active party's thread.
+
+    Raises:
+        JobError: a budget for a model whose leakage the meter cannot read.
+    """
+    read = model_adapter(job.model).metered
+    if not read and job.leakage.budget is not None:
+        raise JobError(
+            f"means nothing for {job.model.kind!r}, whose leakage the meter cannot read",
+            code="unsupported",
+            field="[leakage] budget",
+            value=job.leakage.budget,
+        )
+    if not read or not job.leakage.meter:
+        return tuple(policies)
+    labels = data.train_labels
+    measure = MonitorConfig.of(job.model.as_dict(), int(labels.max()) + 1, seed)
+    if job.leakage.budget is None:
+        return (*policies, LeakageMeter(labels, measure, progress))
+    budget = LeakageBudget(labels, measure, progress, budget=job.leakage.budget, quantities=not data.classes)
+    return (*policies, budget)
+
+
+def measure_view(view: View, labels: NDArray[np.int64], *, seed: int) -> LeakageReading:
+    """Return what the meter reads at the end, from the stored view of a passive party.
+
+    Args:
+        labels: int64 [training rows]: classes; of quantities the bins that they are cut into.
+        seed: of the run.
+
+    Raises:
+        FileFormatError: records of the view contradict each other.
+    """
+    model = {name: view.parameter(f"model.{name}") for name in ("kind", "multi_strategy")}
+    return measure_leakage(
+        observed_leaves(view), labels, view.party, MonitorConfig.of(model, int(labels.max()) + 1, seed)
+    )
+
+
+def readings_of(account: Mapping[str, Any]) -> dict[str, tuple[MeterReading, ...]]:
+    """Return the readings that stand in a policy's account, by party, in the order of trees; none of other policies."""
+    return {
+        party: tuple(MeterReading(trees=int(trees), **each) for trees, each in of_trees.items())
+        for party, of_trees in account.get("readings", {}).items()
+    }

@@ -1,0 +1,83 @@
+"""The shares that a training left, read together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from labelward.errors import FileFormatError, JobError
+from labelward.federation.adapter import ModelAdapter, PartyShare
+from labelward.federation.simulation import MODEL
+from labelward.job import Job, load_job
+from labelward.runs.directory import JOB_FILE
+
+__all__ = ["load_shares", "trained_job"]
+
+
+def trained_job(run: Path) -> Job:
+    """Return the job of a training.
+
+    Raises:
+        FileFormatError: the folder is none of a training.
+    """
+    try:
+        return load_job(run / JOB_FILE)
+    except JobError as error:
+        raise FileFormatError(
+            f"is no folder that labelward train wrote ({error})", code="foreign", field=str(run)
+        ) from error
+
+
+def load_shares(programs: ModelAdapter[Any], run: Path, job: Job) -> dict[str, PartyShare]:
+    """Return every party's share of the model that a training of this job left.
+
+    Raises:
+        FileFormatError: one is missing or damaged, of another party, of other parties, of another kind of model or of
+            another model.
+    """
+    names = tuple(party.name for party in job.parties)
+    for name in names:
+        if not (run / name / MODEL).exists():
+            raise FileFormatError(
+                f"the share of party {name!r} is missing: there is no {run / name / MODEL}",
+                code="not-found",
+                field=str(run),
+                value=name,
+            )
+    shares = {name: _share(programs, run / name / MODEL, name, names, job.model.kind) for name in names}
+    for name in names[1:]:
+        if shares[name].model != shares[names[0]].model:
+            raise FileFormatError(
+                f"the share of party {name!r} is of another model than that of {names[0]!r} in "
+                f"{run / names[0] / MODEL}; shares of one training belong together",
+                code="other-run",
+                field=str(run / name / MODEL),
+                value=name,
+            )
+    return shares
+
+
+def _share(programs: ModelAdapter[Any], folder: Path, party: str, parties: tuple[str, ...], kind: str) -> PartyShare:
+    share: PartyShare = programs.load(folder)
+    if share.party != party:
+        raise FileFormatError(
+            f"the share of party {share.party!r} lies in the folder of {party!r}",
+            code="other-run",
+            field=str(folder),
+            value=share.party,
+        )
+    if share.parties != parties:
+        raise FileFormatError(
+            f"a share of a model of the parties {', '.join(share.parties)}; the job has {', '.join(parties)}",
+            code="other-run",
+            field=str(folder),
+            value=share.parties,
+        )
+    if share.kind != kind:
+        raise FileFormatError(
+            f"a share of a model of kind {share.kind!r}; the job has {kind!r}",
+            code="other-run",
+            field=str(folder),
+            value=share.kind,
+        )
+    return share

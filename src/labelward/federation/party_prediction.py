@@ -1,0 +1,110 @@
+"""One party of a prediction between companies: its own rows and its own share here, the others behind a network."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from labelward.errors import FileFormatError, JobError
+from labelward.federation.adapter import ModelAdapter, PartyShare, PredictMode
+from labelward.federation.components import model_adapter, with_defaults
+from labelward.federation.model import Warn, ignore_warning, inference_context, inference_proposal, load_rows
+from labelward.federation.party_run import Join, Log, require_party, run_until_complete
+from labelward.federation.predict import write_predictions
+from labelward.federation.simulation import MODEL
+from labelward.job import Job
+from labelward.party.context import Context
+from labelward.party.handshake import RowMasks, handshake_active, handshake_passive
+from labelward.runs.party_record import PARTY_FILE, read_party_record
+from labelward.transport.base import Transport
+
+__all__ = ["predict_as_party"]
+
+
+def predict_as_party(
+    job: Job,
+    party: str,
+    run: Path,
+    table: Path,
+    out: Path | None = None,
+    *,
+    join: Join,
+    log: Log,
+    mode: PredictMode = "one-round",
+    warn: Warn = ignore_warning,
+) -> int:
+    """Take part in the prediction of rows as one party; return how many rows.
+
+    Every party brings its own columns of the same rows, matched by id. The active party alone learns the predictions,
+    and writes the file that :func:`labelward.federation.predict.predict_table` describes.
+
+    Args:
+        job: that of the training, with its ``[network]`` section.
+        party: its name in the job.
+        run: the folder that :func:`labelward.federation.party_training.train_as_party` left.
+        table: the party's rows.
+        out: the file to write, at the active party; None at a passive one.
+        mode: at the active party.
+        warn: hears of each column of categories of which the model knows none.
+
+    Raises:
+        JobError: no such party, or no network.
+        FileFormatError: the folder holds no finished share of this party.
+        DataError: as :meth:`labelward.federation.model.FederatedModel.bring`, of this party.
+        HandshakeError: the parties hold shares of different models, or bring different rows.
+        PeerError: a peer was away for too long, failed, or sent what cannot be.
+    """
+    job = with_defaults(job)
+    require_party(job, party)
+    if (out is None) != (party != job.active.name):
+        raise JobError(
+            f"only the active party {job.active.name!r} learns the predictions, and says where they go",
+            code="conflict",
+            value=party,
+        )
+    programs = model_adapter(job.model)
+    share, dates = _share(programs, run, party)
+    ids, x = load_rows(job, share, table, dates, True, warn)
+
+    def live(ctx: Context) -> None:
+        offer = inference_proposal(share, ids.tolist())
+        if out is None:
+            handshake_passive(ctx, offer)
+            programs.predict_passive(ctx, share, x)
+            return
+        handshake_active(ctx, offer, RowMasks.in_order(0, 0, len(ids)))
+        write_predictions(out, programs, share, offer.ids, programs.predict_active(ctx, share, x, mode))
+
+    network, _ = join(job, party, "predict", log)
+    try:
+        run_until_complete(network, partial(_context, job, share, len(ids)), live, log)
+        log("predicted", {"rows": len(ids)})
+    finally:
+        network.close()
+    return len(ids)
+
+
+def _context(job: Job, share: PartyShare, rows: int, transport: Transport) -> Context:
+    return inference_context(transport, parties=share.parties, rows=rows, timeout=job.connection().silence)
+
+
+def _share(programs: ModelAdapter[Any], run: Path, party: str) -> tuple[PartyShare, tuple[str, ...]]:
+    """Return a party's share and which of its columns hold dates."""
+    record = read_party_record(run)
+    if record is None or record.party != party:
+        found = "" if record is None else f"; it is that of {record.party!r}"
+        raise FileFormatError(
+            f"no record of a run of party {party!r}{found}",
+            code="other-run",
+            field=str(run / PARTY_FILE),
+            value=None if record is None else record.party,
+        )
+    if record.stage not in ("finished", "closed"):
+        raise FileFormatError(
+            "the training did not come to its end; labelward party goes on with it",
+            code="incomplete",
+            field=str(run),
+            value=record.stage,
+        )
+    return programs.load(run / party / MODEL), record.dates

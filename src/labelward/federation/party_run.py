@@ -1,0 +1,339 @@
+"""A party's run as a row of attempts: where one is cut short, the next goes on from the last common checkpoint."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+
+from labelward.auditing.audit import library_versions
+from labelward.errors import JobError, OutputError, PeerError, PeerRestartedError, unknown_name
+from labelward.federation.adapter import RoleResult
+from labelward.federation.components import model_adapter
+from labelward.federation.simulation import (
+    CHECKPOINT,
+    MODEL,
+    VIEW,
+    cost_of,
+    insecure_reasons,
+    key_info,
+    make_proposal,
+)
+from labelward.he import Engine
+from labelward.job import Job
+from labelward.party.checkpoint import Checkpoints
+from labelward.party.context import Context, Progress
+from labelward.party.handshake import Proposal
+from labelward.party.transcript import Transcript, ids_digest
+from labelward.policy.chain import PolicyChain
+from labelward.rng import PrivateSeed, SecureRandom
+from labelward.runs.party_record import PartyRecord, PeerRecord, write_party_record
+from labelward.runs.secure_files import private_folder
+from labelward.transport.base import Transport
+
+if TYPE_CHECKING:
+    from labelward.transport.grpc import PeerInfo
+
+__all__ = [
+    "AttemptResult",
+    "Connection",
+    "Join",
+    "Log",
+    "PartyProgram",
+    "PartyRun",
+    "require_party",
+    "run_program",
+    "run_until_complete",
+]
+
+T = TypeVar("T")
+
+_MOST_IN_VAIN = 100
+"""Attempts without a new checkpoint; more is a party that cannot run, or does not want to."""
+
+Log = Callable[[str, Mapping[str, Any]], None]
+"""Called with what happened and its particulars; none of them is a private value."""
+
+Join = Callable[[Job, str, str, Log], tuple["Network", str]]
+"""Called with the job, the party, what for (in a word, the same at all parties) and a log; makes its network, and
+tells its certificate's fingerprint."""
+
+
+class Connection(Protocol):
+    """What a run needs of the network; see :class:`labelward.transport.grpc.Network`."""
+
+    def attempt(self, *, finished: bool = False) -> Transport | None:
+        """Wait for all parties and begin; None where the run turns out to be finished."""
+
+    def conclude(self, mark: Callable[[], None]) -> None:
+        """Wait until all parties have saved what is theirs; ``mark`` is called once that is certain."""
+
+    def fail(self, reason: str) -> None:
+        """Tell all that the run has failed here, whether an attempt is under way or not."""
+
+    def uninformed(self) -> tuple[str, ...]:
+        """Return who may not know yet that the run is finished; nobody, as a passive party sees it."""
+
+    def peers(self) -> Mapping[str, PeerInfo]:
+        """Return who the others proved to be."""
+
+    def close(self) -> None:
+        """Leave."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptResult:
+    """What an attempt leaves at a party.
+
+    Attributes:
+        utility: metrics on the test rows; empty at a passive party.
+        dates: its columns that hold dates or times.
+    """
+
+    ended: RoleResult[Any]
+    dates: tuple[str, ...]
+    utility: dict[str, float] = field(default_factory=dict)
+
+
+def require_party(job: Job, party: str) -> None:
+    """Refuse a name, given with ``--as``, that no party of the job has; :class:`JobError` tells a near one."""
+    names = [each.name for each in job.parties]
+    if party not in names:
+        raise JobError(unknown_name("party", party, names), code="unknown", field="--as", value=party)
+
+
+def run_program(ctx: Context, program: Callable[[Context], T]) -> T:
+    """Run a program to its end, or to that of the attempt; an error of its own is told to the peers."""
+    try:
+        found = program(ctx)
+        ctx.close()
+        return found
+    except PeerRestartedError:
+        ctx.abandon()
+        ctx.close()
+        raise
+    except BaseException as error:
+        ctx.fail(error)
+        ctx.close()
+        raise
+
+
+def run_until_complete(
+    network: Connection, make: Callable[[Transport], Context], program: Callable[[Context], None], log: Log
+) -> None:
+    """Begin a program that leaves nothing half-done behind, until an attempt comes to its end at all parties."""
+    while (transport := network.attempt()) is not None:
+        try:
+            run_program(make(transport), program)
+            network.conclude(lambda: None)
+            return
+        except PeerRestartedError as error:
+            log("restarted", {"peer": error.peer})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartyProgram:
+    """What one party does in an attempt.
+
+    Attributes:
+        party: its name.
+        ids: of all its rows.
+        private: what it draws from where others must not be able to repeat the draw.
+        policies: of the party, made anew for each attempt.
+        live: greets, begins the transcript, and trains.
+        defense: slug of the variant; empty at a passive party.
+        drawn: digests of what this party drew for the run, by name: its checkpoints go on with these draws only.
+    """
+
+    party: str
+    ids: Sequence[str]
+    private: PrivateSeed
+    policies: Callable[[], PolicyChain]
+    live: Callable[[PartyRun, Context], AttemptResult]
+    defense: str = ""
+    drawn: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartyRun:
+    """One party's run.
+
+    Attributes:
+        job: completed, with a ``[network]`` section.
+        out: the party's folder of this run.
+        seed: of the learning draws.
+    """
+
+    job: Job
+    side: PartyProgram
+    out: Path
+    seed: int
+    engine: Engine
+    network: Connection
+    log: Log
+    progress: Progress
+
+    @property
+    def folder(self) -> Path:
+        """Of view, model and checkpoints."""
+        return self.out / self.side.party
+
+    def offer(self) -> Proposal:
+        """Return what this party brings to the greeting."""
+        return make_proposal(self.job, self.side.ids, self.engine, seed=self.seed)
+
+    def insecure(self) -> tuple[str, ...]:
+        """Return why the run protects nothing; empty where it does."""
+        return insecure_reasons(self.engine, self.job.encryption)
+
+    def first_record(self, fingerprint: str) -> PartyRecord:
+        """Return the record of a run of which nothing is done; ``fingerprint`` is of the party's own certificate."""
+        return PartyRecord(
+            party=self.side.party,
+            parties=tuple(each.name for each in self.job.parties),
+            seed=self.seed,
+            defense=self.side.defense,
+            own=fingerprint,
+            key=key_info(self.engine, self.job.encryption, ""),
+            versions=library_versions(model_adapter(self.job.model).libraries),
+        )
+
+    def to_its_end(self, record: PartyRecord) -> PartyRecord:
+        """Begin attempts until none is cut short and all parties know that all have their shares.
+
+        A passive party that knows it needs nobody any more. The active party tells the others, whenever it is started
+        again, until all have heard.
+
+        Raises:
+            PeerError: besides what ends an attempt, a party came back again and again without any progress; or the
+                active party is in another run, which is finished: this party has no share of it.
+        """
+        private_folder(self.folder)
+        vain, kept = 0, self._newest()
+        while record.stage != "finished" or self._leads:
+            transport = self.network.attempt(finished=record.stage in self._over())
+            if transport is None:
+                self._require_share(record)
+                break
+            try:
+                record = self._store(record, stage="running", attempts=record.attempts + 1, peers=self._peers())
+                record = self._attempt(transport, record)
+                self._conclude(record)
+                break
+            except PeerRestartedError as error:
+                self.log("restarted", {"peer": error.peer})
+                vain, before, kept = vain + 1, kept, self._newest()
+                vain = vain if kept == before else 0
+                if vain == _MOST_IN_VAIN:
+                    reason = f"came back {vain} times in a row without the run getting any further"
+                    self.network.fail(f"party {error.peer!r} {reason}")
+                    raise PeerError(error.peer, reason, code="peer-restarted", value=vain) from error
+            except OutputError:
+                self.network.fail("it cannot write its files")
+                raise
+        self._checkpoints.purge()
+        record = self._store(record, stage="finished" if self.network.uninformed() else "closed")
+        self.log("done", {"model": record.model, "attempts": record.attempts})
+        return record
+
+    def _newest(self) -> int:
+        """Return the number of the newest checkpoint; -1 for none."""
+        return max(self._checkpoints.numbers(), default=-1)
+
+    @property
+    def _leads(self) -> bool:
+        return self.side.party == self.job.active.name
+
+    def _require_share(self, record: PartyRecord) -> None:
+        """Refuse the end of a run that this party did not come to the end of."""
+        if record.stage == "running":
+            raise PeerError(
+                self.job.active.name,
+                f"says that the run is finished, but {self.folder} holds no share of it: it is still in an earlier "
+                "run, or this party's share was thrown away; start the run anew at all parties",
+                code="other-run",
+            )
+
+    def _over(self) -> tuple[str, ...]:
+        """Return the stages in which this party has nothing more to do, for all that it knows."""
+        return ("finished",) if self._leads else ("saved",)
+
+    def _attempt(self, transport: Transport, record: PartyRecord) -> PartyRecord:
+        """Train; return the record of a share that is on disk."""
+        ctx = self._context(transport)
+        start = time.perf_counter()
+
+        def live(ctx: Context) -> AttemptResult:
+            outcome = self.side.live(self, ctx)
+            outcome.ended.share.save(self.folder / MODEL)
+            return outcome
+
+        outcome = run_program(ctx, live)
+        ended = outcome.ended
+        return self._store(
+            record,
+            stage="saved",
+            peers=self._peers(),
+            key=key_info(self.engine, self.job.encryption, ended.fingerprint.hex()),
+            model=ended.share.model,
+            dates=outcome.dates,
+            utility={name: value if math.isfinite(value) else None for name, value in outcome.utility.items()},
+            cost=cost_of(time.perf_counter() - start, [ctx.meter], [ended.counts]),
+        )
+
+    def _conclude(self, record: PartyRecord) -> None:
+        self.log("saved", {"model": record.model})
+
+        def mark() -> None:
+            self._store(record, stage="finished")
+
+        self.network.conclude(mark)
+
+    def _context(self, transport: Transport) -> Context:
+        parties = tuple(each.name for each in self.job.parties)
+        return Context(
+            transport,
+            active=parties[0],
+            peers=tuple(name for name in parties if name != self.side.party),
+            transcript=Transcript(None, self.folder / VIEW, resume=True, finished=True),
+            seed=self.seed,
+            protection=SecureRandom(),
+            private=self.side.private,
+            policies=self.side.policies(),
+            progress=self.progress,
+            timeout=self.job.connection().silence,
+            checkpoints=self._checkpoints,
+            digests=self.job.run.record == "digests",
+        )
+
+    @cached_property
+    def _checkpoints(self) -> Checkpoints:
+        """The party's own of this run, read and checked once: while it runs nobody else writes into its folder."""
+        run = self.offer().job | {"party": self.side.party, "defense": self.side.defense} | dict(self.side.drawn)
+        checkpoints = Checkpoints(self.folder / CHECKPOINT, run=run | {"rows": ids_digest(self.side.ids)})
+        for sentence in checkpoints.damaged:
+            self.log("damaged", {"checkpoint": sentence})
+        return checkpoints
+
+    def _peers(self) -> dict[str, PeerRecord]:
+        return {
+            name: PeerRecord(
+                identity=peer.identity,
+                fingerprint=peer.fingerprint,
+                address=peer.address,
+                tls=f"{peer.tls}, {peer.cipher}" if peer.tls else None,
+                sealed=peer.sealed,
+            )
+            for name, peer in self.network.peers().items()
+        }
+
+    def _store(self, record: PartyRecord, **changes: Any) -> PartyRecord:
+        changed = msgspec.structs.replace(record, **changes)
+        write_party_record(self.out, changed)
+        return changed

@@ -1,0 +1,381 @@
+"""Split networks as the evaluation runs them: parties with tables, a bottom model for each, a top model or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.attacks.base import AttackerData
+from labelward.data import PartyData, Rehearsal
+from labelward.errors import DataError, JobError, unknown_name
+from labelward.federation.adapter import (
+    ImageMaps,
+    ModelAdapter,
+    PredictMode,
+    RoleResult,
+    ValidationHistory,
+    check_weights,
+)
+from labelward.he import Counts, Engine
+from labelward.messages.splitnn import BatchEmbeddings, BatchGradients, EpochOrder
+from labelward.party.context import Context
+from labelward.party.handshake import Agreement
+from labelward.party.view import View
+from labelward.policy.base import Policy
+from labelward.policy.chain import check_hooks
+from labelward.protocols.splitnn._torch import torch
+from labelward.protocols.splitnn.behavior import Behavior, MaliciousOptimizer
+from labelward.protocols.splitnn.bottom_model import device_of, embed_batches, torch_generator
+from labelward.protocols.splitnn.centralized import train_centralized
+from labelward.protocols.splitnn.grad_cam import class_maps, image_shape
+from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
+from labelward.protocols.splitnn.losses import NetObjective, objective_of
+from labelward.protocols.splitnn.params import MODULE, SplitNet
+from labelward.protocols.splitnn.predict import predict_active_net, predict_passive_net
+from labelward.protocols.splitnn.session import VISITED, NetTask, net_policy_context, run_active_net, run_passive_net
+from labelward.protocols.splitnn.share import NetShare
+from labelward.protocols.splitnn.tensors import as_array, as_tensor
+from labelward.protocols.splitnn.thread_limits import share_threads
+from labelward.runs.schema import VisibilityCounts
+
+__all__ = ["SplitNetAdapter"]
+
+Floats = NDArray[np.float64]
+
+_TABLES = ("linear", "mlp", "fcnn-3", "hashed")
+"""The bottom models that take columns."""
+_IMAGES, _TEXTS = ("resnet-20", "resnet-18"), ("bert-small", "bert-base")
+"""Those that take pixels and tokens, which may stand in columns."""
+_EXPLAINED = 32
+"""Images that are explained at once: their features are kept at all layers."""
+_BEHAVIORS = {MaliciousOptimizer.kind: MaliciousOptimizer}
+
+
+class SplitNetAdapter(ModelAdapter[NetShare]):
+    """Split networks over tables, in which images and texts stand as columns. Modules of one's own are for Python."""
+
+    encrypts: ClassVar[bool] = False
+    metered: ClassVar[bool] = False
+    bulky: ClassVar[bool] = True
+    grows: ClassVar[bool] = False
+    libraries: ClassVar[tuple[str, ...]] = ("torch",)
+
+    params: SplitNet
+
+    def check(self, data: Rehearsal, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
+        """See :meth:`ModelAdapter.check`."""
+        params, (active, *others) = self.params, data.parties
+        rows = len(data.train_values)
+        device_of(params)
+        _check_bottom(params, data.parties)
+        if params.top_model == MODULE:
+            raise JobError(
+                "a job has no module to hand in; name a preset",
+                code="unsupported",
+                field="[model] top_model",
+                value=params.top_model,
+            )
+        if params.batch_size > rows:
+            raise JobError(
+                f"{params.batch_size} is more than the {rows} training rows",
+                code="range",
+                field="[model] batch_size",
+                value=params.batch_size,
+            )
+        if params.patience and not len(data.validation_values):
+            raise JobError(
+                "needs validation rows ([data] validation_size)",
+                code="conflict",
+                field="[model] patience",
+                value=params.patience,
+            )
+        for party in data.parties:
+            _held(party)
+            for column in party.monotone:
+                raise JobError(
+                    f"column {party.columns[column]!r} of party {party.name!r}: constraints are for trees",
+                    code="unsupported",
+                    field="[data] monotone",
+                    value=party.columns[column],
+                )
+        try:
+            _check_labels(params, data)
+        except DataError as error:
+            raise error.under(f"{data.label}:") from error
+        setup = net_policy_context(
+            params,
+            classes=len(data.classes),
+            rows=rows,
+            active_columns=len(active.columns),
+            passive=tuple(party.name for party in others) if passive is None else tuple(passive),
+        )
+        check_hooks(policies, VISITED, setup)
+
+    def check_behavior(self, behavior: Mapping[str, Any]) -> None:
+        """See :meth:`ModelAdapter.check_behavior`."""
+        _behavior(behavior)
+
+    def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
+        """See :meth:`ModelAdapter.predicted`; margins of quantities are in their own unit."""
+        return NetObjective("cross_entropy" if classes else "mse", margins.shape[1]).predicted(margins)
+
+    def margins_say_all(self, classes: Sequence[str]) -> bool:
+        """See :meth:`ModelAdapter.margins_say_all`."""
+        return not classes
+
+    @property
+    def deviance_power(self) -> float | None:
+        """See :attr:`ModelAdapter.deviance_power`."""
+        return None
+
+    def together(self, parties: int) -> AbstractContextManager[None]:
+        """See :meth:`ModelAdapter.together`; they share torch's threads."""
+        return share_threads(parties)
+
+    def active(
+        self, ctx: Context, agreed: Agreement, data: Rehearsal, engine: Engine, *, share: NetShare | None = None
+    ) -> RoleResult[NetShare]:
+        """See :meth:`ModelAdapter.active`."""
+        held = data.parties[0]
+        ended = run_active_net(ctx, NetTask(params=self.params, agreed=agreed), _held(held), _labels(data))
+        share = _with_categories(ended.share, held)
+        losses = tuple(each.validation.loss for each in ended.history if each.validation is not None)
+        return RoleResult(
+            share=share,
+            counts=Counts(),
+            margins=_in_unit(share, ended.outputs),
+            watched=ValidationHistory(metric="loss", values=losses, best=losses.index(min(losses))) if losses else None,
+        )
+
+    def passive(
+        self,
+        ctx: Context,
+        agreed: Agreement,
+        data: PartyData,
+        engine: Engine,
+        *,
+        share: NetShare | None = None,
+        behavior: Mapping[str, Any] | None = None,
+    ) -> RoleResult[NetShare]:
+        """See :meth:`ModelAdapter.passive`."""
+        how = None if behavior is None else _behavior(behavior)
+        ended = run_passive_net(ctx, NetTask(params=self.params, agreed=agreed), _held(data), behavior=how)
+        return RoleResult(share=_with_categories(ended.share, data), counts=Counts())
+
+    def pooled(self, data: Rehearsal, parties: Sequence[PartyData], *, seed: int, precision: int) -> Floats:
+        """See :meth:`ModelAdapter.pooled`: each party has its own bottom model, as in the federated training."""
+        labels = _labels(data)
+        if not any(party.columns for party in parties):
+            return np.tile(_prior(data), (len(data.test_values), 1))
+        parts = {party.name: _held(party) for party in parties}
+        with share_threads(1):
+            outputs = train_centralized(self.params, parts, labels, seed=seed)
+        return _scaled(objective_of(self.params, labels, len(data.train_values)), outputs)
+
+    def seen_by_active(self, view: View) -> VisibilityCounts:
+        """See :meth:`ModelAdapter.seen_by_active`."""
+        told = sum(int(np.prod(each.message.values.shape)) for each in view.received(BatchEmbeddings))
+        return VisibilityCounts(role="active", rows=view.rows, epochs=_epochs(view), numbers=told)
+
+    def seen_by_passive(self, view: View, held: PartyData, labels: NDArray[np.int64]) -> VisibilityCounts:
+        """See :meth:`ModelAdapter.seen_by_passive`; what gradients say of labels is for attacks to measure."""
+        told = sum(int(np.prod(each.message.values.shape)) for each in view.received(BatchGradients))
+        return VisibilityCounts(role="passive", rows=view.rows, epochs=_epochs(view), numbers=told)
+
+    def own(self, view: View, own: AttackerData, model: Path) -> AttackerData:
+        """See :meth:`ModelAdapter.own`: the bottom model as it was trained, and as it was before."""
+        share = self.load(model)
+        if share.party != view.party:
+            raise DataError(
+                f"the share of party {share.party!r}, where the view is that of {view.party!r}",
+                code="other-run",
+                field=str(model),
+                value=share.party,
+            )
+        if share.bottom is None:
+            return own
+        bottom, params = share.bottom, share.settings
+        if params.bottom in _TEXTS:
+            outside = None if own.outside is None else own.outside.astype(np.int64)
+            own = replace(own, features=own.features.astype(np.int64), outside=outside)
+        seed = view.parameter("run.seed", 0)
+        return replace(
+            own,
+            bottom=partial(bottom.module, params),
+            untrained=lambda: bottom.untrained(params, torch_generator(seed, view.party, "bottom")),
+        )
+
+    def embeddings(
+        self, share: NetShare, held: PartyData, rows: NDArray[np.int64], *, seed: int
+    ) -> tuple[Floats, Floats] | None:
+        """See :meth:`ModelAdapter.embeddings`."""
+        if share.bottom is None:
+            return None
+        params = share.settings
+        device = device_of(params)
+        x = as_tensor(held.train[rows], params, device)
+        trained = share.bottom.module(params)
+        untrained = share.bottom.untrained(params, torch_generator(seed, held.name, "bottom"))
+        first, second = (
+            np.concatenate([as_array(piece) for piece in embed_batches(module.to(device), x, params)]).astype(
+                np.float64
+            )
+            for module in (trained, untrained)
+        )
+        return first, second
+
+    def class_maps(
+        self, shares: Mapping[str, NetShare], data: Rehearsal, rows: NDArray[np.int64]
+    ) -> dict[str, ImageMaps]:
+        """See :meth:`ModelAdapter.class_maps`; for a quantity it is the only output."""
+        if self.params.bottom not in _IMAGES:
+            return {}
+        return _class_maps(shares, data, rows)
+
+    def load(self, folder: Path) -> NetShare:
+        """See :meth:`ModelAdapter.load`."""
+        return NetShare.load(folder)
+
+    def predict_active(self, ctx: Context, share: NetShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
+        """See :meth:`ModelAdapter.predict_active`.
+
+        Raises:
+            JobError: level by level: a network has no levels.
+        """
+        if mode != "one-round":
+            raise JobError(
+                f"{mode!r} is for trees; a split network predicts in one round",
+                code="unsupported",
+                field="--mode",
+                value=mode,
+            )
+        return _in_unit(share, predict_active_net(ctx, share, x))
+
+    def predict_passive(self, ctx: Context, share: NetShare, x: Floats) -> None:
+        """See :meth:`ModelAdapter.predict_passive`."""
+        predict_passive_net(ctx, share, x)
+
+
+def _check_bottom(params: SplitNet, parties: Sequence[PartyData]) -> None:
+    """Refuse a bottom model that a job cannot name, or that does not take what stands in the columns."""
+    if params.bottom in _IMAGES and not params.height:
+        raise JobError(
+            f"{params.bottom!r} needs it, to make images of a table's columns", code="missing", field="[model] height"
+        )
+    if params.bottom not in (*_TABLES, *_IMAGES, *_TEXTS):
+        known = ", ".join(map(repr, (*_TABLES, *_IMAGES, *_TEXTS)))
+        raise JobError(
+            f"a job can name one of {known}, not {params.bottom!r}",
+            code="choice",
+            field="[model] bottom",
+            value=params.bottom,
+        )
+    for party in parties if params.bottom in _TEXTS else ():
+        for values in (party.train, party.validation, party.test):
+            if not ((values >= 0) & (values < params.vocabulary) & (values == np.floor(values))).all():
+                raise DataError(
+                    f"{params.bottom!r} needs token numbers in its columns, whole numbers from 0 "
+                    f"to {params.vocabulary - 1}",
+                    code="values",
+                    field=f"party {party.name!r}",
+                )
+
+
+def _check_labels(params: SplitNet, data: Rehearsal) -> None:
+    """Refuse labels that the loss cannot take, and rows or classes that count nothing."""
+    objective_of(params, _labels(data), len(data.train_values))
+    for side, values, weights in (
+        ("training", data.train_values, data.train_weights),
+        ("validation", data.validation_values, data.validation_weights),
+        ("test", data.test_values, data.test_weights),
+    ):
+        check_weights(side, values, weights, data.classes)
+
+
+def _class_maps(shares: Mapping[str, NetShare], data: Rehearsal, rows: NDArray[np.int64]) -> dict[str, ImageMaps]:
+    active = shares[data.parties[0].name]
+    params = active.settings
+    device = device_of(params)
+    bottoms = {name: share.bottom.module(params).to(device) for name, share in shares.items() if share.bottom}
+    top = None if active.top is None else active.top.module(params).to(device)
+    x = {party.name: party.test[rows] for party in data.parties if party.name in bottoms}
+    outputs = torch.from_numpy(data.test_labels[rows] if data.classes else np.zeros(len(rows), np.int64)).to(device)
+    maps: dict[str, list[Floats]] = {name: [] for name in x}
+    for start in range(0, len(rows), _EXPLAINED):
+        piece = slice(start, start + _EXPLAINED)
+        parts = [as_tensor(x[name][piece], params, device) for name in x]
+        found = class_maps([bottoms[name] for name in x], top, parts, outputs[piece])
+        for name, values in zip(x, found, strict=True):
+            maps[name].append(as_array(values).astype(np.float64))
+    return {
+        name: ImageMaps(
+            pixels=x[name].reshape(-1, *image_shape(bottoms[name], x[name].shape[1:])), maps=np.concatenate(maps[name])
+        )
+        for name in x
+    }
+
+
+def _behavior(told: Mapping[str, Any]) -> Behavior:
+    kind = told["kind"]
+    if kind not in _BEHAVIORS:
+        raise JobError(unknown_name("behavior", kind, _BEHAVIORS), code="unknown", value=kind)
+    try:
+        return _BEHAVIORS[kind](**{name: value for name, value in told.items() if name != "kind"})
+    except TypeError as error:
+        raise JobError(str(error), code="unknown", field=f"behavior {kind!r}") from error
+
+
+def _held(party: PartyData) -> NetInputs:
+    """Return a party's columns as its role takes them: training rows, then validation rows."""
+    return NetInputs(
+        train=np.concatenate([party.train, party.validation]) if len(party.validation) else party.train,
+        test=party.test,
+        validation=len(party.validation),
+        names=party.columns,
+        categories={position: len(names) for position, names in party.categories.items()},
+    )
+
+
+def _labels(data: Rehearsal) -> NetLabels:
+    """Return what the active party knows of the rows: training rows, then validation rows."""
+    return NetLabels(
+        values=np.concatenate([data.train_values, data.validation_values]),
+        weights=np.concatenate([data.train_weights, data.validation_weights]),
+        classes=data.classes,
+    )
+
+
+def _with_categories(share: NetShare, held: PartyData) -> NetShare:
+    """Return the share with the names behind the codes, so that new rows can be encoded."""
+    named = {held.columns[position]: names for position, names in held.categories.items()}
+    return msgspec.structs.replace(share, categories=named)
+
+
+def _in_unit(share: NetShare, outputs: Floats) -> Floats:
+    assert share.objective is not None  # an active party's share
+    return _scaled(share.objective, outputs)
+
+
+def _scaled(objective: NetObjective, outputs: Floats) -> Floats:
+    """Return logits as they are, and quantities [rows, 1] in their own unit."""
+    return outputs if objective.classes else outputs * objective.scale + objective.center
+
+
+def _prior(data: Rehearsal) -> Floats:
+    """Return the margins of a model without columns."""
+    if not data.classes:
+        return np.array([np.average(data.train_values, weights=data.train_weights)])
+    counts = np.bincount(data.train_values.astype(np.int64), data.train_weights, len(data.classes))
+    return np.asarray(np.log(np.maximum(counts / counts.sum(), 1e-15)))
+
+
+def _epochs(view: View) -> int:
+    return len({each.epoch for each in view.observed(EpochOrder)})

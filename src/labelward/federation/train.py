@@ -1,0 +1,168 @@
+"""Training without attacks: one model, as shares of the parties; from the start, or on top of an earlier one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from labelward.auditing.audit import library_versions
+from labelward.data import Rehearsal, load_source, prepare
+from labelward.errors import JobError, unknown_name
+from labelward.evaluate.costs.expected import Estimate
+from labelward.evaluate.costs.prospect import expected, foresee
+from labelward.federation.adapter import ModelAdapter, ValidationHistory
+from labelward.federation.components import check_job, make_engine, make_policies, model_adapter, with_defaults
+from labelward.federation.leakage_monitor import with_monitor
+from labelward.federation.progress import Watch, no_log
+from labelward.federation.simulation import key_info, simulate
+from labelward.federation.warm_start import load_warm_start
+from labelward.job import Job, Variant
+from labelward.metrics.utility import utility_scores
+from labelward.runs.directory import atomic_directory, check_output
+from labelward.runs.private_seeds import keep_seeds, resolve_seeds, stored_seeds
+from labelward.runs.schema import Cost, KeyInfo
+from labelward.runs.short_names import variant_without_defaults
+from labelward.runs.training_record import RowCounts, TrainingRecord, Validation, write_record
+
+__all__ = ["TrainedModel", "defense_variant", "train_variant"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel:
+    """What a training came to.
+
+    Attributes:
+        dataset: name of the data.
+        seed: of the run.
+        variant: slug of what defended it.
+        utility: metrics on the test rows, the one that ranks first.
+        watched: how the validation rows fared, where there are any.
+        phases: seconds by party and phase.
+        estimate: what it was expected to take, where that could be told.
+        parties: whose folders were written.
+    """
+
+    dataset: str
+    seed: int
+    variant: str
+    utility: dict[str, float]
+    cost: Cost
+    key: KeyInfo
+    watched: ValidationHistory | None
+    phases: dict[str, dict[str, float]]
+    estimate: Estimate | None
+    parties: tuple[str, ...]
+
+
+def train_variant(
+    job: Job,
+    out: Path,
+    *,
+    seed: int,
+    variant: str | None = None,
+    force: bool = False,
+    watch: Watch = no_log,
+    earlier: Path | None = None,
+    repeat: Sequence[Path] = (),
+) -> TrainedModel:
+    """Train once, and write ``job.toml``, ``training.json`` and for each party ``view`` and ``model``.
+
+    They come to be in a folder beside ``out``, ``.OUT.partial``, and are moved when all is done.
+
+    Args:
+        job: its seeds and attacks play no part.
+        out: a new folder; ``force`` replaces that of another training.
+        seed: of the learning draws and of the split.
+        variant: slug of one of ``job.variants()``; None where there is only one.
+        earlier: the folder of a training that is gone on with: the model has its trees, then as many as the job says.
+            Parties, kind of model, columns, classes, seed, split and rows must be the same, and so are private draws.
+        repeat: folders of earlier runs whose private draws, such as which rows are tested on, are repeated.
+
+    Raises:
+        InputError: of any kind, before anything is written.
+        PolicyError: the defense does not fit model or data.
+    """
+    job = with_defaults(replace(job, attacks=(), run=replace(job.run, seeds=(seed,))))
+    defended = defense_variant(job, variant)
+    job, name = replace(job, defenses=(defended,) * bool(defended.chain)), variant_without_defaults(defended)
+    check_job(job)
+    check_output(out, job, "train", force=force)
+    source, programs = load_source(job), model_adapter(job.model)
+    again = [*repeat, *([earlier] if earlier and stored_seeds(earlier) else [])]
+    private = resolve_seeds([party.name for party in job.parties], repeat=again)
+    data = prepare(job, seed, source, private=private)
+    programs.check(data, with_monitor(job, data, make_policies(defended), seed=seed))
+    shares = None if earlier is None else load_warm_start(programs, earlier, job, data)
+    engine = make_engine(job.encryption)
+    try:
+        with atomic_directory(out, job) as folder:
+            keep_seeds(folder, private)
+            policies = with_monitor(job, data, make_policies(defended), seed=seed)
+            estimate = expected(foresee(job, data, engine, seed), policies)
+            ended = simulate(
+                job,
+                data,
+                make_policies(defended),
+                engine,
+                folder,
+                seed=seed,
+                progress=lambda what, done, total: watch(what, done, total, name.label),
+                shares=shares,
+            )
+            model = TrainedModel(
+                dataset=source.name,
+                seed=seed,
+                variant=name.slug,
+                utility=utility_scores(programs, ended.margins, data),
+                cost=ended.cost,
+                key=key_info(engine, job.encryption, ended.fingerprint),
+                watched=ended.watched,
+                phases={party: dict(meter.seconds) for party, meter in ended.meters.items()},
+                estimate=estimate,
+                parties=tuple(party.name for party in data.parties),
+            )
+            write_record(folder, _record(model, data, programs))
+    finally:
+        engine.close()
+    return model
+
+
+def _record(model: TrainedModel, data: Rehearsal, programs: ModelAdapter[Any]) -> TrainingRecord:
+    watched = model.watched
+    return TrainingRecord(
+        dataset=model.dataset,
+        seed=model.seed,
+        defense=model.variant,
+        utility={name: _finite(value) for name, value in model.utility.items()},
+        primary=next(iter(model.utility)),
+        validation=None
+        if watched is None
+        else Validation(metric=watched.metric, values=tuple(map(_finite, watched.values)), best_round=watched.best + 1),
+        cost=model.cost,
+        phases=model.phases,
+        estimate=model.estimate,
+        rows=RowCounts.of(data),
+        dates={party.name: tuple(sorted(party.dates)) for party in data.parties},
+        versions=library_versions(programs.libraries),
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def defense_variant(job: Job, slug: str | None) -> Variant:
+    """Return one of a job's variants; None: the only one. :class:`JobError` where there is none of that slug."""
+    variants = {variant_without_defaults(variant).slug: variant for variant in job.variants()}
+    if slug is None:
+        if len(variants) > 1:
+            raise JobError(
+                f"the job has several variants; choose one of {', '.join(variants)} with --defense", code="missing"
+            )
+        return Variant()
+    if slug not in variants:
+        raise JobError(unknown_name("variant", slug, variants), code="unknown", value=slug)
+    return variants[slug]

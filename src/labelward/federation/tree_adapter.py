@@ -1,0 +1,272 @@
+"""Federated trees, boosted or in a forest, as the evaluation runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.attacks.instance_spaces import observed_leaves
+from labelward.data import PartyData, Rehearsal
+from labelward.errors import DataError, JobError
+from labelward.federation.adapter import ModelAdapter, PredictMode, RoleResult, ValidationHistory, check_weights
+from labelward.he import Engine
+from labelward.kernels.objectives import Objective, evaluation_metric
+from labelward.leakage.run_attack import attacker_data
+from labelward.messages.tree import DecryptedSums, InstanceSpaces, LevelRequest, OwnSplit
+from labelward.metrics.information import leakage_bounds
+from labelward.party.context import Context
+from labelward.party.handshake import Agreement
+from labelward.party.in_process import standalone_context
+from labelward.party.view import View
+from labelward.policy.base import Policy
+from labelward.policy.chain import check_hooks
+from labelward.protocols.tree.active import VISITED, train_active
+from labelward.protocols.tree.columns import Columns, Labels
+from labelward.protocols.tree.fit import check_model, fitted_objective
+from labelward.protocols.tree.params import TreeModel
+from labelward.protocols.tree.predict import predict_active, predict_passive
+from labelward.protocols.tree.roles import Held, Task, run_active, run_passive, setup_of
+from labelward.protocols.tree.share import ModelShare
+from labelward.runs.schema import VisibilityCounts
+
+__all__ = ["TreeAdapter"]
+
+Floats = NDArray[np.float64]
+
+
+class TreeAdapter(ModelAdapter[ModelShare]):
+    """SecureBoost and the federated forest."""
+
+    params: TreeModel
+
+    def check(self, data: Rehearsal, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
+        """See :meth:`ModelAdapter.check`."""
+        active, *others = data.parties
+        try:
+            self._check_labels(data)
+        except DataError as error:
+            raise error.under(f"{data.label}:") from error
+        self._check_idle(data)
+        setup = setup_of(
+            self.params,
+            classes=len(data.classes),
+            active_columns=len(active.columns),
+            passive=tuple(party.name for party in others) if passive is None else tuple(passive),
+        )
+        check_hooks(policies, VISITED, setup)
+
+    def _check_idle(self, data: Rehearsal) -> None:
+        """Refuse what would mean nothing for these labels and rows."""
+        params, several = self.params, len(data.classes) > 2
+        forest = params.kind == "forest"
+        if forest and len(data.validation_values):
+            raise JobError(
+                "means nothing for 'forest', which has no rounds to stop at",
+                code="unsupported",
+                field="[data] validation_size",
+            )
+        if params.eval_metric != "auto" and not len(data.validation_values):
+            raise JobError(
+                f"{params.eval_metric!r} means nothing without validation rows ([data] validation_size is 0)",
+                code="conflict",
+                field="[model] eval_metric",
+                value=params.eval_metric,
+            )
+        if params.multi_strategy != "multi_output_tree" and not several:
+            raise JobError(
+                f"{params.multi_strategy!r} means nothing but for several classes",
+                code="unsupported",
+                field="[model] multi_strategy",
+                value=params.multi_strategy,
+            )
+        for party in data.parties:
+            for column in party.monotone:
+                if several or (forest and data.classes):
+                    raise JobError(
+                        f"column {party.columns[column]!r} of party {party.name!r}: constraints are "
+                        "for boosted trees of two classes or of quantities, and for forests of quantities",
+                        code="unsupported",
+                        field="[data] monotone",
+                        value=party.columns[column],
+                    )
+
+    def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
+        """See :meth:`ModelAdapter.predicted`."""
+        return self._objective(classes).predicted(margins)
+
+    def margins_say_all(self, classes: Sequence[str]) -> bool:
+        """See :meth:`ModelAdapter.margins_say_all`."""
+        return self._objective(classes).name in ("reg:squarederror", "variance", "gini")
+
+    def _objective(self, classes: Sequence[str]) -> Objective:
+        return fitted_objective(self.params, len(classes))
+
+    def check_start(self, run: Path, data: Rehearsal, share: ModelShare) -> None:
+        """See :meth:`ModelAdapter.check_start`."""
+        if self.params.base_score is None:
+            return
+        score = self.params.base_score
+        start = self._objective(data.classes).start(data.train_values, data.train_weights, score)
+        if tuple(start.tolist()) != share.base:
+            has = ", ".join(f"{margin:.4g}" for margin in share.base)
+            raise JobError(
+                f"{score!r} is not where the model in {run} started (margin {has}); leave it out",
+                code="other-run",
+                field="[model] base_score",
+                value=score,
+            )
+
+    @property
+    def deviance_power(self) -> float | None:
+        """See :attr:`ModelAdapter.deviance_power`."""
+        powers = {"count:poisson": 1.0, "reg:tweedie": self.params.tweedie_variance_power}
+        return powers.get(self.params.objective)
+
+    def active(
+        self, ctx: Context, agreed: Agreement, data: Rehearsal, engine: Engine, *, share: ModelShare | None = None
+    ) -> RoleResult[ModelShare]:
+        """See :meth:`ModelAdapter.active`."""
+        ended = run_active(ctx, self._task(agreed), _held(data.parties[0]), _labels(data), engine, share=share)
+        return RoleResult(
+            share=ended.share,
+            counts=ended.counts,
+            margins=ended.margins,
+            fingerprint=ended.fingerprint,
+            watched=self._watched(ended.history),
+        )
+
+    def passive(
+        self,
+        ctx: Context,
+        agreed: Agreement,
+        data: PartyData,
+        engine: Engine,
+        *,
+        share: ModelShare | None = None,
+        behavior: Mapping[str, Any] | None = None,
+    ) -> RoleResult[ModelShare]:
+        """See :meth:`ModelAdapter.passive`."""
+        ended = run_passive(ctx, self._task(agreed), _held(data), engine, share=share)
+        return RoleResult(share=ended.share, counts=ended.counts, fingerprint=ended.fingerprint)
+
+    def pooled(self, data: Rehearsal, parties: Sequence[PartyData], *, seed: int, precision: int) -> Floats:
+        """See :meth:`ModelAdapter.pooled`."""
+        active = parties[0].name
+        ctx = standalone_context(active, seed=seed, rows=len(data.train_labels), private=data.parties[0].private)
+        held = {party.name: _held(party) for party in parties}
+        trained = train_active(
+            ctx,
+            self.params,
+            {name: each.train for name, each in held.items()},
+            _labels(data),
+            None,
+            validation=len(data.validation_values),
+            precision=precision,
+        )
+        share = trained.share(self.params.kind, held[active].train, data.classes)
+        return predict_active(
+            ctx, share, {name: (trained.own[name], each.test) for name, each in held.items()}, len(parties[0].test)
+        )
+
+    def seen_by_active(self, view: View) -> VisibilityCounts:
+        """See :meth:`ModelAdapter.seen_by_active`; a tree without a split shows nothing and is not counted."""
+        levels = list(view.observed(InstanceSpaces))
+        owners = [owner for level in levels for owner in level.owners]
+        trees = {level.tree for level in levels}
+        decrypted = sum(int(np.prod(each.sums.shape)) for each in view.observed(DecryptedSums))
+        own = owners.count(view.party)
+        return VisibilityCounts(
+            role="active",
+            rows=view.rows,
+            trees=len(trees),
+            nodes=len(trees) + 2 * len(owners),
+            leaves=len(trees) + len(owners),
+            own_splits=own,
+            told_splits=len(owners) - own,
+            decrypted_sums=decrypted,
+        )
+
+    def seen_by_passive(self, view: View, held: PartyData, labels: NDArray[np.int64]) -> VisibilityCounts:
+        """See :meth:`ModelAdapter.seen_by_passive`."""
+        leaves = observed_leaves(view, attacker_data(held))
+        told = leakage_bounds(leaves, labels)
+        return VisibilityCounts(
+            role="passive",
+            rows=view.rows,
+            trees=len(leaves),
+            nodes=told.nodes,
+            leaves=told.leaves,
+            own_splits=sum(1 for _ in view.observed(OwnSplit)),
+            told_splits=sum(len(received.message.splits) for received in view.received(LevelRequest)),
+            max_node_information=told.max_node_information,
+            max_node_bound=told.max_node_bound,
+            joint_information=told.joint_information,
+            joint_bound=told.joint_bound,
+            label_entropy=told.label_entropy,
+        )
+
+    def load(self, folder: Path) -> ModelShare:
+        """See :meth:`ModelAdapter.load`."""
+        return ModelShare.load(folder)
+
+    def predict_active(self, ctx: Context, share: ModelShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
+        """See :meth:`ModelAdapter.predict_active`."""
+        return predict_active(ctx, share, {ctx.party: (share.own, x)}, len(x), mode=mode)
+
+    def predict_passive(self, ctx: Context, share: ModelShare, x: Floats) -> None:
+        """See :meth:`ModelAdapter.predict_passive`."""
+        predict_passive(ctx, share, x)
+
+    def _task(self, agreed: Agreement) -> Task:
+        return Task(params=self.params, agreed=agreed)
+
+    def _watched(self, history: tuple[float, ...]) -> ValidationHistory | None:
+        if not history:
+            return None
+        name = "loss" if self.params.eval_metric == "auto" else self.params.eval_metric
+        best = max(history) if name == "auc" else min(history)
+        return ValidationHistory(metric=name, values=history, best=history.index(best))
+
+    def _check_labels(self, data: Rehearsal) -> None:
+        """Refuse labels that the objective cannot take, on any side, and parameters that do not go with them."""
+        chosen = self._objective(data.classes)
+        if self.params.scale_pos_weight != 1 and len(data.classes) != 2:
+            found = f"{len(data.classes)} classes" if data.classes else "quantities"
+            raise JobError(
+                f"is for two classes; {data.label} has {found}",
+                code="unsupported",
+                field="[model] scale_pos_weight",
+                value=self.params.scale_pos_weight,
+            )
+        check_model(self.params, len(data.validation_values), len(data.parties[0].columns))
+        sides = (
+            ("training", data.train_values, data.train_weights),
+            ("validation", data.validation_values, data.validation_weights),
+            ("test", data.test_values, data.test_weights),
+        )
+        for side, values, weights in sides:
+            chosen.check(values)
+            check_weights(side, values, weights, data.classes)
+        start = chosen.start(data.train_values, data.train_weights, self.params.base_score)
+        margins = np.tile(start, (len(data.train_values), 1))
+        evaluation_metric(self.params.eval_metric, chosen, margins, data.train_values, data.train_weights)
+
+
+def _held(party: PartyData) -> Held:
+    """Return a party's columns as its role takes them: training rows, then validation rows."""
+    rows = np.concatenate([party.train, party.validation]) if len(party.validation) else party.train
+    columns = Columns(party.columns, rows, party.categories, party.monotone)
+    return Held(train=columns, test=party.test, validation=len(party.validation))
+
+
+def _labels(data: Rehearsal) -> Labels:
+    """Return what the active party knows of the rows: training rows, then validation rows."""
+    return Labels(
+        values=np.concatenate([data.train_values, data.validation_values]),
+        weights=np.concatenate([data.train_weights, data.validation_weights]),
+        classes=data.classes,
+    )

@@ -1,0 +1,156 @@
+"""A training that is gone on with: what must be as it was then, so that no row is tested on that was learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelward.data import PartyData, Rehearsal
+from labelward.errors import DataError, FileFormatError, JobError
+from labelward.federation.adapter import ModelAdapter, PartyShare
+from labelward.federation.model_shares import load_shares, trained_job
+from labelward.job import Job
+from labelward.runs.private_seeds import stored_seeds
+from labelward.runs.training_record import RowCounts, read_record
+
+__all__ = ["load_warm_start"]
+
+
+def load_warm_start(programs: ModelAdapter[Any], run: Path, job: Job, data: Rehearsal) -> Mapping[str, PartyShare]:
+    """Return the shares of a training that a job can go on with.
+
+    Args:
+        programs: of the job's model.
+        run: the folder of the earlier training.
+        job: completed, with the one seed that is trained with.
+        data: of this job and seed.
+
+    Raises:
+        FileFormatError: the folder is none of a training, or something in it is missing or damaged.
+        JobError: other parties, kind of model, seed, split or starting point.
+        DataError: other columns, categories, classes or rows.
+    """
+    if not programs.grows:
+        raise JobError(
+            f"{job.model.kind!r} begins anew in each training; only trees go on with {run}",
+            code="unsupported",
+            field="[model] kind",
+            value=job.model.kind,
+        )
+    before = trained_job(run)
+    names, theirs = ([party.name for party in each.parties] for each in (job, before))
+    if names != theirs:
+        raise JobError(
+            f"a model of the parties {', '.join(theirs)}; the job has {', '.join(names)}",
+            code="other-run",
+            field=str(run),
+            value=theirs,
+        )
+    if before.model.kind != job.model.kind:
+        raise JobError(
+            f"{run} holds a model of kind {before.model.kind!r}, not {job.model.kind!r}",
+            code="other-run",
+            field="[model] kind",
+            value=job.model.kind,
+        )
+    if before.run.seeds != job.run.seeds:
+        raise JobError(
+            f"was trained with seed {before.run.seeds[0]}; with seed {job.run.seeds[0]} some of its training "
+            "rows would be tested on, so go on with the same seed",
+            code="other-run",
+            field=str(run),
+            value=before.run.seeds[0],
+        )
+    shares = load_shares(programs, run, before)
+    for party in data.parties:
+        _check_columns(run, party, shares[party.name])
+    active = shares[names[0]]
+    if active.classes != data.classes:
+        was, now = (", ".join(each) or "a quantity" for each in (active.classes, data.classes))
+        raise DataError(
+            f"its label was {was}; {data.label} is {now}", code="other-run", field=str(run), value=active.classes
+        )
+    _check_split(run, before, job)
+    if not stored_seeds(run):
+        raise FileFormatError(
+            "was trained by a version whose split gave the labels away, so it must not be repeated; train anew",
+            code="other-run",
+            field=str(run),
+        )
+    _check_rows(run, data, has_ids=job.data.table is None or job.data.id is not None)
+    programs.check_start(run, data, active)
+    return shares
+
+
+def _check_columns(run: Path, party: PartyData, share: PartyShare) -> None:
+    if share.columns != party.columns:
+        missing = [name for name in share.columns if name not in party.columns]
+        more = [name for name in party.columns if name not in share.columns]
+        told = [
+            f"{word} {', '.join(map(repr, names[:5]))}{', …' if len(names) > 5 else ''}"
+            for word, names in (("lacks", missing), ("has besides", more))
+            if names
+        ]
+        raise DataError(
+            f"has not the columns of the model in {run}: it {' and '.join(told) or 'has them in another order'}",
+            code="columns",
+            field=f"party {party.name!r}",
+            value=tuple(missing + more),
+        )
+    categories = {party.columns[position]: names for position, names in party.categories.items()}
+    for name in party.columns:
+        if categories.get(name) != share.categories.get(name):
+            raise DataError(
+                f"has other categories than the model in {run}",
+                code="columns",
+                field=f"party {party.name!r}, column {name!r}",
+                value=categories.get(name),
+            )
+
+
+def _check_split(run: Path, before: Job, job: Job) -> None:
+    was, now = _split_of(before), _split_of(job)
+    told = [f"{key} = {_shown(was[key])}, not {_shown(value)}" for key, value in now.items() if was[key] != value]
+    if told:
+        raise JobError(
+            f"was trained with {'; '.join(told)}: some of its training rows could be tested on, so go on with "
+            "the same split",
+            code="other-run",
+            field=str(run),
+            value=tuple(key for key, value in now.items() if was[key] != value),
+        )
+
+
+def _split_of(job: Job) -> dict[str, Any]:
+    """Return what the job says of the split; tables may lie elsewhere, since their rows are compared."""
+    data = {key: getattr(job.data, key) for key in ("label", "id", "split", "test_size", "validation_size")}
+    own = {f"[parties.{job.active.name}] label": job.active.label} if job.data.table is None else {}
+    return {f"[data] {key}": value for key, value in data.items()} | own
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else repr(value)
+
+
+def _check_rows(run: Path, data: Rehearsal, *, has_ids: bool) -> None:
+    before, now = read_record(run).rows, RowCounts.of(data)
+    if before.train_digest != now.train_digest or before.test_ids != now.test_ids:
+        learned = len(np.setdiff1d(data.test_ids, before.test_ids))
+        raise DataError(
+            f"was trained on another set of rows: {before.train} training, {before.validation} validation and "
+            f"{before.test} test rows; now {now.train}, {now.validation} and {now.test}, and {learned} of these test "
+            "rows were none then, so that its training rows would be tested on",
+            code="rows",
+            field=str(run),
+            value=learned,
+        )
+    if not has_ids and before.content_digest != now.content_digest:
+        raise DataError(
+            "was trained on other labels or columns than the table now has; rows without ids must be the same "
+            "in the same order, or training rows could be tested on (name an id column in [data] id)",
+            code="rows",
+            field=str(run),
+        )

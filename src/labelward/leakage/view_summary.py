@@ -1,0 +1,43 @@
+"""What stands in the view of one party's run, as its page tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from labelward.federation.leakage_monitor import readings_of
+from labelward.federation.simulation import VIEW
+from labelward.party.transcript import FILE_NAME
+from labelward.party.view import View
+from labelward.runs.schema import MeterReading
+
+__all__ = ["ViewSummary", "summarize_view"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewSummary:
+    """What a view holds.
+
+    Attributes:
+        counts: number and bytes of records, by kind and type; of all attempts.
+        readings: of the leakage meter, by passive party; at the active party.
+    """
+
+    counts: Mapping[tuple[str, str], tuple[int, int]]
+    readings: Mapping[str, tuple[MeterReading, ...]]
+
+
+def summarize_view(run: Path, party: str) -> ViewSummary | None:
+    """Return what a party's view holds; None where it recorded nothing, or was purged of it.
+
+    Raises:
+        FileFormatError: the view is damaged.
+    """
+    if not (run / party / VIEW / FILE_NAME).exists():
+        return None
+    view = View.load(run / party / VIEW)
+    readings: dict[str, tuple[MeterReading, ...]] = {}
+    for account in view.applied():
+        readings |= readings_of(account)
+    return ViewSummary(counts=view.counts(), readings=readings)

@@ -1,0 +1,66 @@
+"""Messages before a run (who is there, do we agree, which rows, which key)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from labelward.he.contract import PublicMaterial
+from labelward.messages.base import Message, RowMask
+
+__all__ = ["Hello", "KeyOffer", "RowIdDigests", "RowSplit"]
+
+
+class Hello(Message, frozen=True):
+    """A party introduces itself to a peer.
+
+    Attributes:
+        version: of labelward.
+        job: the shared part of the job, as JSON text by key; compared key by key.
+        rows: how many rows the party holds, all sides together.
+        nonce: the active party's key of this greeting for the digests of the row ids; empty from a passive party.
+        checkpoints: from which of its checkpoints the party could go on, ascending.
+    """
+
+    version: str
+    party: str
+    job: dict[str, str]
+    rows: int
+    nonce: bytes
+    checkpoints: tuple[int, ...] = ()
+    volatile: ClassVar[tuple[str, ...]] = ("nonce", "checkpoints")
+
+
+class RowSplit(Message, frozen=True):
+    """The active party says which rows are validation and test rows; those of neither are learned from.
+
+    Attributes:
+        validation: of all rows, in the order of their ids.
+        test: of all rows; none of them is a validation row.
+        resume: the passive party's checkpoint to go on from; 0: from the start.
+    """
+
+    validation: RowMask
+    test: RowMask
+    resume: int
+    volatile: ClassVar[tuple[str, ...]] = ("resume",)
+
+
+class RowIdDigests(Message, frozen=True):
+    """A passive party agrees, and proves which rows it holds.
+
+    Attributes:
+        ids: HMAC-SHA-256 of all its row ids in order, under the nonce.
+        buckets: of each bucket of ids, whatever their order; an HMAC says in which bucket an id lies.
+    """
+
+    ids: bytes
+    buckets: tuple[bytes, ...]
+    volatile: ClassVar[tuple[str, ...]] = ("ids", "buckets")
+
+
+class KeyOffer(Message, frozen=True):
+    """The active party's public key for this run, and the model's identifier, drawn at random."""
+
+    key: PublicMaterial
+    model: str
+    volatile: ClassVar[tuple[str, ...]] = ("key", "model")

@@ -1,0 +1,110 @@
+"""What a model is worth on the test rows, beside the same algorithm on the active party's columns and on all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.data import Rehearsal
+from labelward.federation.adapter import ModelAdapter
+from labelward.runs.checks import Metrics
+
+__all__ = ["Baselines", "baselines", "class_scores", "quantity_scores", "utility", "utility_scores"]
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Baselines = dict[str, dict[str, float]]
+"""``alone`` and ``joined``, each with the metric names of :func:`utility_scores`."""
+
+_LEAST_PROBABILITY = 1e-15
+"""As scikit-learn bounds it: a leaf of a forest may give a class no chance at all."""
+
+
+def utility_scores(programs: ModelAdapter[Any], margins: Floats, data: Rehearsal) -> dict[str, float]:
+    """Return the metrics of a model on the test rows, the one that ranks first; rows count by their weights.
+
+    Args:
+        margins: float64 [test rows, outputs].
+    """
+    weights = data.test_weights if len(np.unique(data.test_weights)) > 1 else None
+    predicted = programs.predicted(margins, data.classes)
+    if data.classes:
+        ranks = margins if margins.shape[1] == 1 else predicted
+        return class_scores(ranks, predicted, data.test_values.astype(np.int64), weights)
+    return quantity_scores(predicted, data.test_values, weights, power=programs.deviance_power)
+
+
+def class_scores(ranks: Floats, predicted: Floats, labels: Labels, weights: Floats | None = None) -> dict[str, float]:
+    """Return ``auc``, ``accuracy``, ``f1`` and ``logloss``; the first class of the largest probability is predicted.
+
+    With two classes AUC and F1 are those of the second; with more the plain means over the classes, each against the
+    rest.
+
+    Args:
+        ranks: float64 [rows, classes], what orders the rows for each class; [rows, 1] for the second of two.
+        predicted: float64 [rows, classes], probabilities.
+        labels: int64 [rows], class numbers, all present.
+        weights: float64 [rows] of the rows; None: all alike.
+    """
+    from sklearn.metrics import accuracy_score, f1_score, log_loss, roc_auc_score
+
+    classes = predicted.shape[1]
+    asked = [1] if classes == 2 else list(range(classes))
+    areas = [roc_auc_score(labels == c, ranks[:, c % ranks.shape[1]], sample_weight=weights) for c in asked]
+    guess, bounded = predicted.argmax(axis=1), np.clip(predicted, _LEAST_PROBABILITY, 1.0)
+    bounded /= bounded.sum(axis=1, keepdims=True)
+    per_class = f1_score(labels, guess, labels=asked, average=None, zero_division=0.0, sample_weight=weights)
+    return {
+        "auc": float(np.mean(areas)),
+        "accuracy": float(accuracy_score(labels, guess, sample_weight=weights)),
+        "f1": float(np.mean(per_class)),
+        "logloss": float(log_loss(labels, bounded, labels=list(range(classes)), sample_weight=weights)),
+    }
+
+
+def quantity_scores(
+    predicted: Floats, values: Floats, weights: Floats | None = None, *, power: float | None = None
+) -> dict[str, float]:
+    """Return ``rmse``, ``mae`` and ``r2`` of predicted quantities; ``deviance`` too where ``power`` is given.
+
+    Args:
+        predicted: float64 [rows].
+        values: float64 [rows], the true ones.
+        weights: float64 [rows] of the rows; None: all alike.
+        power: of the variance in the mean: 1 for Poisson, up to 2 for Tweedie. The deviance is twice the difference of
+            log-likelihoods from a perfect model, its mean over the rows (Jørgensen 1987).
+    """
+    errors = predicted - values
+    mean = float(np.average(values, weights=weights))
+    spread = float(np.average((values - mean) ** 2, weights=weights))
+    squared = float(np.average(errors**2, weights=weights))
+    found = {
+        "rmse": float(np.sqrt(squared)),
+        "mae": float(np.average(np.abs(errors), weights=weights)),
+        "r2": 1.0 - squared / spread if spread > 0 else float(squared == 0),
+    }
+    if power is not None:
+        from sklearn.metrics import mean_tweedie_deviance
+
+        positive = np.maximum(predicted, np.finfo(np.float64).tiny)
+        found["deviance"] = float(mean_tweedie_deviance(values, positive, sample_weight=weights, power=power))
+    return found
+
+
+def baselines(programs: ModelAdapter[Any], data: Rehearsal, *, seed: int, precision: int) -> Baselines:
+    """Return what the undefended, unencrypted algorithm reaches on the active party's columns alone, and on all joined.
+
+    An active party without columns predicts the same for every row, so that its AUC alone is 0.5.
+    """
+    return {
+        name: utility_scores(programs, programs.pooled(data, held, seed=seed, precision=precision), data)
+        for name, held in (("alone", data.parties[:1]), ("joined", data.parties))
+    }
+
+
+def utility(programs: ModelAdapter[Any], margins: Floats, data: Rehearsal, beside: Baselines) -> Metrics:
+    """Return the metrics of a run's test margins with the baselines beside them, as a result row holds them."""
+    found = utility_scores(programs, margins, data)
+    return {**found, **beside, "primary": next(iter(found))}

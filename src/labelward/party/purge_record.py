@@ -1,0 +1,80 @@
+"""What is left of a view or of checkpoints that were purged: when, and what was there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from labelward.errors import FileFormatError
+
+__all__ = ["FORMAT", "PURGED_FILE", "Purge", "PurgedFile", "encode_purges", "purge_date", "read_purges"]
+
+PURGED_FILE = "purged.json"
+FORMAT = 1
+
+
+class PurgedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One file that was removed.
+
+    Attributes:
+        bytes: its size.
+        sha256: of a transcript, so that a copy that turns up elsewhere can be told to be one. It holds keys and nonces
+            drawn at random, so that nobody can try out what stood in it. Of a checkpoint no digest is kept.
+    """
+
+    name: str
+    bytes: int
+    sha256: str = ""
+
+
+class Purge(msgspec.Struct, frozen=True, kw_only=True):
+    """One removal.
+
+    Attributes:
+        time: in UTC, to the second, as ISO 8601.
+        version: of the labelward that removed.
+    """
+
+    time: str
+    version: str
+    files: tuple[PurgedFile, ...]
+
+
+class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+    format: int
+    purges: tuple[Purge, ...]
+
+
+def read_purges(folder: Path) -> tuple[Purge, ...]:
+    """Return what was ever purged from a folder, the oldest first.
+
+    Raises:
+        FileFormatError: its record is damaged, or of another format version.
+    """
+    path = folder / PURGED_FILE
+    try:
+        stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
+    except FileNotFoundError:
+        return ()
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"cannot be read ({error})", code="unreadable", field=str(path)) from error
+    if stored.format != FORMAT:
+        raise FileFormatError(
+            f"format {stored.format}; this version reads format {FORMAT}",
+            code="format-version",
+            field=str(path),
+            value=stored.format,
+        )
+    return stored.purges
+
+
+def encode_purges(purges: tuple[Purge, ...]) -> bytes:
+    """Return the content of a folder's record."""
+    return msgspec.json.format(msgspec.json.encode(_Stored(format=FORMAT, purges=purges)), indent=2) + b"\n"
+
+
+def purge_date(folder: Path) -> str | None:
+    """Return the day of the last purge of a folder, such as ``2026-11-21``; None where there was none."""
+    purges = read_purges(folder)
+    return purges[-1].time[:10] if purges else None

@@ -1,0 +1,309 @@
+"""Several policies as one: how their answers are joined, how often each acted, and which points they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import PolicyError
+from labelward.policy.base import (
+    NET_POINTS,
+    CandidateSplits,
+    FinishedTree,
+    KnownInstanceSpaces,
+    LeafWeights,
+    Policy,
+    PolicyContext,
+    Schedule,
+    SplitReveal,
+    TrainingTargets,
+    TreeRepair,
+)
+from labelward.policy.net_points import OutgoingEmbedding, ReturnedGradient, Values
+from labelward.rng import SecureRandom
+
+__all__ = ["TALLIES", "ChainState", "PolicyChain", "check_hooks", "refuse_redraw"]
+
+Floats = NDArray[np.float64]
+
+TALLIES = (
+    "refused_candidates",
+    "hidden_splits",
+    "given_up_splits",
+    "skipped_trees",
+    "regrown_nodes",
+    "changed_values",
+    "dropped_values",
+)
+"""How often a policy acted: candidates that may not be chosen, splits whose children some party may not see, splits
+that their owner may not know, trees in which some party may take no part, and nodes below which a finished tree was
+grown anew; numbers of embeddings and gradients that leave as others than they were, and those among them that leave as
+0."""
+
+
+class ChainState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a chain remembers, policy by policy.
+
+    Attributes:
+        tallies: how often each acted.
+        told: what each told of the targets, as MessagePack.
+        states: what each keeps itself.
+    """
+
+    tallies: tuple[dict[str, int], ...]
+    told: tuple[bytes, ...]
+    states: tuple[bytes, ...]
+
+
+class PolicyChain:
+    """Several policies in order: values pass through each; candidates and viewers must please all."""
+
+    def __init__(self, policies: Iterable[Policy] = ()) -> None:
+        self.policies = tuple(policies)
+        self._tallies = [dict.fromkeys(TALLIES, 0) for _ in self.policies]
+        self._told: list[Mapping[str, Any]] = [{} for _ in self.policies]
+
+    @property
+    def purities(self) -> bool:
+        """Whether any policy needs class counts."""
+        return any(policy.purities for policy in self.policies)
+
+    @property
+    def bins(self) -> NDArray[np.int64] | None:
+        """The classes that stand for quantities, int64 [rows], where a policy brings them."""
+        return next((policy.bins for policy in self.policies if policy.bins is not None), None)
+
+    def at(self, point: str) -> tuple[Policy, ...]:
+        """Return the policies that act at a point."""
+        return tuple(policy for policy in self.policies if point in policy.points)
+
+    def accounts(self) -> list[dict[str, Any]]:
+        """Return what each policy did: kind, parameters, points, how often it acted, and what it tells itself."""
+        found = []
+        for policy, tally, told in zip(self.policies, self._tallies, self._told, strict=True):
+            named = {"kind": policy.kind, "parameters": policy.parameters(), "points": sorted(policy.points)}
+            found.append({**named, **tally, **told, **policy.account()})
+        return found
+
+    def tally(self) -> dict[str, int]:
+        """Return how often policies acted, all together."""
+        return {name: sum(tally[name] for tally in self._tallies) for name in TALLIES}
+
+    def state(self) -> ChainState:
+        """Return what is to be remembered where a run is cut off and goes on."""
+        states = tuple(policy.state() for policy in self.policies)
+        told = tuple(msgspec.msgpack.encode(each) for each in self._told)
+        return ChainState(tallies=tuple(dict(each) for each in self._tallies), told=told, states=states)
+
+    def resume(self, state: ChainState) -> None:
+        """Take in what :meth:`state` returned."""
+        self._tallies = [dict(each) for each in state.tallies]
+        self._told = [msgspec.msgpack.decode(each) for each in state.told]
+        for policy, own in zip(self.policies, state.states, strict=True):
+            policy.resume(own)
+
+    def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
+        """See :meth:`Policy.begin`."""
+        for policy in self.policies:
+            policy.begin(setup, protection)
+
+    def schedule(self, schedule: Schedule) -> Schedule:
+        """See :meth:`Policy.schedule`."""
+        peers = frozenset[str]().union(*schedule.participants)
+        for policy in self.at("schedule"):
+            schedule = policy.schedule(schedule)
+            if not schedule.participants or not all(each <= peers for each in schedule.participants):
+                raise PolicyError(
+                    f"defense {policy.kind!r} left no tree, or named parties that do not exist",
+                    code="cannot-act",
+                    value=policy.kind,
+                )
+        return schedule
+
+    def before_targets(self, targets: TrainingTargets) -> TrainingTargets:
+        """See :meth:`Policy.before_targets`."""
+        for position, policy in enumerate(self.policies):
+            if "before_targets" not in policy.points:
+                continue
+            rows = targets.values.shape
+            targets = policy.before_targets(targets)
+            self._told[position], targets = dict(targets.account), replace(targets, account={})
+            for name in ("values", "weights", "offset"):
+                given = getattr(targets, name)
+                if given.shape != rows or not np.isfinite(given).all():
+                    raise PolicyError(
+                        f"defense {policy.kind!r} gave {name} that are not one finite number a row",
+                        code="cannot-act",
+                        value=policy.kind,
+                    )
+        return targets
+
+    def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
+        """See :meth:`Policy.split_candidates`."""
+        allowed = np.ones(candidates.left.shape[:-1], dtype=np.bool_)
+        for policy, tally in zip(self.policies, self._tallies, strict=True):
+            answer = np.asarray(policy.split_candidates(candidates))
+            if answer.shape != allowed.shape or answer.dtype != np.bool_:
+                raise PolicyError(
+                    f"defense {policy.kind!r} did not answer for every candidate", code="cannot-act", value=policy.kind
+                )
+            tally["refused_candidates"] += int(answer.size - np.count_nonzero(answer))
+            allowed &= answer
+        return allowed
+
+    def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:
+        """See :meth:`Policy.before_instance_space`."""
+        viewers = reveal.participants
+        for policy, tally in zip(self.policies, self._tallies, strict=True):
+            answer = frozenset(policy.before_instance_space(reveal))
+            if reveal.owner in reveal.participants - answer:
+                tally["given_up_splits"] += 1
+            elif reveal.participants - answer:
+                tally["hidden_splits"] += 1
+            viewers &= answer
+        return viewers
+
+    def before_rows(self, rows: KnownInstanceSpaces) -> bool:
+        """See :meth:`Policy.before_rows`; all must agree."""
+        allowed = True
+        for policy, tally in zip(self.policies, self._tallies, strict=True):
+            if not policy.before_rows(rows):
+                tally["skipped_trees" if rows.node < 0 else "hidden_splits"] += 1
+                allowed = False
+        return allowed
+
+    def after_rows(self, rows: KnownInstanceSpaces) -> None:
+        """See :meth:`Policy.after_rows`."""
+        for policy in self.at("after_rows"):
+            policy.after_rows(rows)
+
+    def before_leaf_weights(self, leaves: LeafWeights) -> Floats:
+        """See :meth:`Policy.before_leaf_weights`."""
+        for policy in self.at("before_leaf_weights"):
+            weights = np.asarray(policy.before_leaf_weights(leaves), dtype=np.float64)
+            if weights.shape != leaves.weights.shape or not np.isfinite(weights).all():
+                raise PolicyError(
+                    f"defense {policy.kind!r} did not answer for every leaf", code="cannot-act", value=policy.kind
+                )
+            leaves = LeafWeights(tree=leaves.tree, weights=weights, counts=leaves.counts)
+        return leaves.weights
+
+    def after_tree(self, tree: FinishedTree) -> TreeRepair:
+        """See :meth:`Policy.after_tree`; what any policy wants is done, and nothing below a node that is regrown."""
+        regrow, refit = frozenset[int](), False
+        for policy, tally in zip(self.policies, self._tallies, strict=True):
+            answer = policy.after_tree(tree)
+            if not answer.regrow <= {*tree.nodes, *tree.leaves}:
+                raise PolicyError(
+                    f"defense {policy.kind!r} repairs nodes that the tree does not have",
+                    code="cannot-act",
+                    value=policy.kind,
+                )
+            if answer.regrow and not tree.alone:
+                raise PolicyError(
+                    f"defense {policy.kind!r} regrows a tree that later ones were fitted to",
+                    code="cannot-act",
+                    value=policy.kind,
+                )
+            tally["regrown_nodes"] += len(answer.regrow)
+            regrow, refit = regrow | answer.regrow, refit or answer.refit
+        return TreeRepair(regrow=frozenset(node for node in regrow if not _above(node) & regrow), refit=refit)
+
+    def before_embedding(self, outgoing: OutgoingEmbedding) -> Values:
+        """See :meth:`Policy.before_embedding`; each policy is asked about what the one before it answered."""
+        for position in self._acting("before_embedding"):
+            outgoing = replace(outgoing, values=_read_only(outgoing.values))
+            answer = self.policies[position].before_embedding(outgoing)
+            outgoing = replace(outgoing, values=self._counted(position, answer, outgoing.values))
+        return outgoing.values
+
+    def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
+        """See :meth:`Policy.on_returned_gradient`; each policy is asked about what the one before it answered."""
+        for position in self._acting("on_returned_gradient"):
+            returned = replace(returned, values=_read_only(returned.values))
+            answer = self.policies[position].on_returned_gradient(returned)
+            returned = replace(returned, values=self._counted(position, answer, returned.values))
+        return returned.values
+
+    def _acting(self, point: str) -> list[int]:
+        """Return the positions of the policies that act at a point."""
+        return [position for position, policy in enumerate(self.policies) if point in policy.points]
+
+    def _counted(self, position: int, answer: Any, asked: Values) -> Values:
+        """Return what a policy answered to numbers that would leave, checked and counted."""
+        kind, tally = self.policies[position].kind, self._tallies[position]
+        if not isinstance(answer, np.ndarray) or (answer.shape, answer.dtype) != (asked.shape, asked.dtype):
+            raise PolicyError(
+                f"defense {kind!r} did not answer with numbers of the shape and dtype that it was given",
+                code="cannot-act",
+                value=kind,
+            )
+        if not np.isfinite(answer).all():
+            raise PolicyError(
+                f"defense {kind!r} answered with numbers that are not finite", code="cannot-act", value=kind
+            )
+        changed = answer != asked
+        tally["changed_values"] += int(np.count_nonzero(changed))
+        tally["dropped_values"] += int(np.count_nonzero(changed & (answer == 0)))
+        return answer
+
+
+def check_hooks(policies: Iterable[Policy], visited: frozenset[str], setup: PolicyContext) -> None:
+    """Raise :class:`PolicyError` unless every policy's points are visited and its own check passes."""
+    setup = replace(setup, chain=tuple(policies))
+    for policy in setup.chain:
+        missing = policy.points - visited
+        if missing:
+            family = "split networks" if missing <= {*NET_POINTS} else "tree models"
+            raise PolicyError(
+                f"defense {policy.kind!r} acts at {', '.join(sorted(missing))}, which {setup.model} never reaches "
+                f"(it is for {family})",
+                code="inapplicable",
+                value=tuple(sorted(missing)),
+            )
+        counted = policy.points & {"split_candidates", "before_instance_space"}
+        if counted and not policy.purities:
+            raise PolicyError(
+                f"defense {policy.kind!r} acts at {min(counted)} and must declare purities",
+                code="missing",
+                value=min(counted),
+            )
+        policy.check(setup)
+
+
+def _read_only(values: Values) -> Values:
+    """Return the same numbers, so that a policy that writes to them fails."""
+    seen = values.view()
+    seen.flags.writeable = False
+    return seen
+
+
+def _above(node: int) -> set[int]:
+    """Return all nodes on the way from a node's parent to the root."""
+    found = set()
+    while node > 0:
+        node = (node - 1) // 2
+        found.add(node)
+    return found
+
+
+def refuse_redraw(drawing: Iterable[Policy], damaged: Sequence[str]) -> None:
+    """Raise :class:`PolicyError` where noise may have been drawn already and is lost: a second draw tells more.
+
+    Args:
+        drawing: policies that would draw now.
+        damaged: sentences about checkpoints that could not be gone on from.
+    """
+    for policy in drawing:
+        if damaged:
+            raise PolicyError(
+                f"defense {policy.kind!r} may not draw again what an earlier attempt drew, and no checkpoint that "
+                f"could be gone on from holds that: {damaged[0]}",
+                code="cannot-act",
+                value=policy.kind,
+            )

@@ -1,0 +1,258 @@
+"""One party's own work: its bottom model forward and back, which is the same at every party."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import DataError, JobError
+from labelward.protocols.splitnn._torch import nn, torch
+from labelward.protocols.splitnn.behavior import Behavior, Honest
+from labelward.protocols.splitnn.inputs import NetInputs
+from labelward.protocols.splitnn.models.presets import ModelSpec, build
+from labelward.protocols.splitnn.models.tabular import Hashed, TableEncoder
+from labelward.protocols.splitnn.params import MODULE, SplitNet
+from labelward.protocols.splitnn.tensors import as_tensor
+from labelward.rng import learning
+
+__all__ = [
+    "BottomModel",
+    "TrainableModule",
+    "batches",
+    "copy_user_module",
+    "device_of",
+    "embed_batches",
+    "epoch_order",
+    "make_bottom",
+    "prediction_batches",
+    "torch_generator",
+]
+
+_LEAST_PIECE = 1024
+
+
+def device_of(params: SplitNet) -> torch.device:
+    """Return the device; :class:`JobError` where this machine has none of the kind."""
+    device = torch.device(params.device)
+    if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
+        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        raise JobError(
+            f"{params.device!r} is not there: torch finds {found} CUDA devices here",
+            code="unsupported",
+            field="[model] device",
+            value=params.device,
+        )
+    return device
+
+
+def torch_generator(seed: int, party: str, purpose: str) -> torch.Generator:
+    """Return torch's generator for the learning draws of one purpose."""
+    return torch.Generator().manual_seed(int(learning(seed, party, 0, purpose).integers(1 << 62)))
+
+
+def epoch_order(seed: int, epoch: int, rows: int) -> NDArray[np.int32]:
+    """Return the training rows in the order of an epoch; all parties draw the same."""
+    return learning(seed, "", epoch, "batch order").permutation(rows).astype(np.int32)
+
+
+def batches(rows: int, size: int) -> list[slice]:
+    """Return the batches as pieces of an epoch's order; a last one of a single row joins the one before it."""
+    starts = list(range(0, rows, size))
+    if len(starts) > 1 and rows - starts[-1] == 1:
+        starts.pop()
+    return [slice(start, stop) for start, stop in zip(starts, [*starts[1:], rows], strict=True)]
+
+
+def prediction_batches(rows: int, params: SplitNet) -> list[slice]:
+    """Return pieces of rows that are embedded without being learned from."""
+    size = max(params.batch_size, _LEAST_PIECE)
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def copy_user_module(given: object, what: str, params: SplitNet, *, party: str = "") -> nn.Module:
+    """Return a copy of a model that was handed in, in the model's dtype.
+
+    Args:
+        given: what was handed in; None: nothing.
+        what: the parameter that asks for it.
+        party: whose it is, where several hand one in.
+
+    Raises:
+        JobError: there is none, it is no module, or it has no weights to train.
+    """
+    from copy import deepcopy
+
+    whose = f" of party {party!r}" if party else ""
+    if given is None:
+        raise JobError(
+            f"'module' needs a torch.nn.Module to be handed in, and there is none{whose}",
+            code="missing",
+            field=f"[model] {what}",
+        )
+    if not isinstance(given, nn.Module):
+        raise JobError(
+            f"needs a torch.nn.Module, and {given!r}{whose} is none", code="type", field=f"[model] {what}", value=given
+        )
+    if not any(weight.requires_grad for weight in given.parameters()):
+        raise JobError(
+            f"the module {type(given).__name__}{whose} has no weights to train",
+            code="unsupported",
+            field=f"[model] {what}",
+            value=given,
+        )
+    return deepcopy(given).to(getattr(torch, params.dtype))
+
+
+class TrainableModule:
+    """A module on its device, with what updates it.
+
+    Attributes:
+        best: the weights that were kept last, by name.
+    """
+
+    def __init__(self, module: nn.Module, params: SplitNet, behavior: Behavior | None = None) -> None:
+        self.params, self.device = params, device_of(params)
+        self.module = module.to(self.device)
+        self._weights = [weight for weight in module.parameters() if weight.requires_grad]
+        self.optimizer = (behavior or Honest()).optimizer(self._weights, params)
+        self.best: dict[str, torch.Tensor] = {}
+
+    def begin(self, epoch: int) -> None:
+        """Set the learning rate of an epoch."""
+        self.module.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.params.rate(epoch)
+
+    def forget(self) -> None:
+        """Drop the gradients of the last batch."""
+        for weight in self._weights:
+            weight.grad = None
+
+    def keep(self) -> None:
+        """Remember the weights as they are: they are the best so far."""
+        self.best = {name: tensor.clone() for name, tensor in self.module.state_dict().items()}
+
+    def finish(self) -> None:
+        """Return to the weights that were kept last, where any were."""
+        if self.best:
+            self.module.load_state_dict(self.best)
+        self.module.eval()
+
+
+class BottomModel(TrainableModule):
+    """A party's bottom model with its rows.
+
+    Attributes:
+        outputs: numbers a row.
+    """
+
+    def __init__(
+        self, module: nn.Module, spec: ModelSpec, held: NetInputs, params: SplitNet, behavior: Behavior | None = None
+    ) -> None:
+        super().__init__(module, params, behavior)
+        self.spec, self.outputs = spec, spec.outputs
+        self._rows = held.rows
+        self._x = as_tensor(held.train, params, self.device)
+        self._out: torch.Tensor | None = None
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the embeddings of a batch, cut from their history, which is kept for :meth:`update`."""
+        self._out = self.module(self._x.index_select(0, rows))
+        return self._out.detach()
+
+    def update(self, gradient: torch.Tensor) -> None:
+        """Go back from the gradient of the last batch's embeddings, and take a step."""
+        assert self._out is not None
+        self.forget()
+        self._out.backward(gradient)  # type: ignore[no-untyped-call]
+        self._out = None
+        self.optimizer.step()
+
+    def validation(self) -> Iterator[torch.Tensor]:
+        """Yield the embeddings of the validation rows, piece by piece."""
+        return embed_batches(self.module, self._x[self._rows :], self.params)
+
+
+def embed_batches(module: nn.Module, x: torch.Tensor, params: SplitNet) -> Iterator[torch.Tensor]:
+    """Yield the embeddings of rows that are not learned from, piece by piece."""
+    module.eval()
+    for piece in prediction_batches(len(x), params):
+        with torch.no_grad():
+            yield module(x[piece])
+
+
+def make_bottom(
+    party: str, held: NetInputs, params: SplitNet, outputs: int, *, seed: int, behavior: Behavior | None = None
+) -> BottomModel:
+    """Return a party's bottom model, built from its preset or copied from the module that it hands in.
+
+    Args:
+        outputs: how many numbers a row it must give; 0: any number.
+
+    Raises:
+        JobError: rows, module and outputs do not fit each other, or the device is not there.
+    """
+    spec = ModelSpec(
+        preset=params.bottom,
+        inputs=held.shape,
+        outputs=outputs,
+        width=params.width,
+        buckets=params.buckets,
+        vocabulary=params.vocabulary,
+        image=(params.channels, params.height) if params.height else (),
+        categories=dict(held.categories),
+    )
+    device_of(params)
+    if params.bottom == MODULE:
+        module = copy_user_module(held.bottom, "bottom", params, party=party)
+        found = _probe(module, held, params, party)
+        if outputs and found != outputs:
+            raise JobError(
+                f"the module of party {party!r} gives {found} numbers a row; {outputs} are needed",
+                code="unsupported",
+                field="[model] bottom",
+                value=found,
+            )
+        spec = ModelSpec(preset=MODULE, inputs=held.shape, outputs=found)
+    else:
+        module = build(spec, torch_generator(seed, party, "bottom"), getattr(torch, params.dtype))
+    first = next(iter(module.children()), None)
+    if isinstance(first, TableEncoder | Hashed):
+        if params.standardize:
+            first.fit(torch.from_numpy(held.train[: held.rows].astype(np.float64)))
+    elif np.isnan(held.train).any() or np.isnan(held.test).any():
+        raise DataError(
+            f"bottom model {params.bottom!r} takes no missing values",
+            code="values",
+            field=f"party {party!r}",
+            value=params.bottom,
+        )
+    return BottomModel(module, spec, held, params, behavior)
+
+
+def _probe(module: nn.Module, held: NetInputs, params: SplitNet, party: str) -> int:
+    """Return how many numbers a row a module gives."""
+    training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            out = module(as_tensor(held.train[:2], params, torch.device("cpu")))
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        raise JobError(
+            f"the module of party {party!r} does not take rows of shape {held.shape}: {error}",
+            code="unsupported",
+            field="[model] bottom",
+            value=held.shape,
+        ) from error
+    module.train(training)
+    if not isinstance(out, torch.Tensor) or out.ndim != 2 or len(out) != len(held.train[:2]):
+        told = list(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
+        raise JobError(
+            f"the module of party {party!r} must give [rows, numbers] but gave {told}",
+            code="unsupported",
+            field="[model] bottom",
+            value=told,
+        )
+    return int(out.shape[1])

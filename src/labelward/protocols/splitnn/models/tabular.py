@@ -1,0 +1,100 @@
+"""First layers of bottom models over tables: columns as they are become what a network can use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from labelward.protocols.splitnn._torch import nn, torch
+
+__all__ = ["Hashed", "TableEncoder"]
+
+_META = torch.device("meta")
+
+
+class _Scaled(nn.Module):
+    """Centers and scales columns of numbers; a missing value (NaN) counts as the column's mean."""
+
+    mean: torch.Tensor
+    scale: torch.Tensor
+
+    def __init__(self, columns: int, categories: Mapping[int, int]) -> None:
+        super().__init__()
+        self.columns, self.categories = columns, dict(sorted(categories.items()))
+        self.numbers = [column for column in range(columns) if column not in categories]
+        self.register_buffer("mean", torch.zeros(len(self.numbers), device=_META))
+        self.register_buffer("scale", torch.ones(len(self.numbers), device=_META))
+
+    def reset_parameters(self) -> None:
+        """Leave the numbers as they are."""
+        self.mean.zero_()
+        self.scale.fill_(1.0)
+
+    def fit(self, x: torch.Tensor) -> None:
+        """Learn mean and spread of x [rows, columns]; a column without spread is centered only."""
+        chosen = x[:, self.numbers].double()
+        known = ~chosen.isnan()
+        counts = known.sum(0).clamp(min=1)
+        mean = chosen.nansum(0) / counts
+        spread = torch.where(known, (chosen - mean).square(), 0.0).sum(0).div(counts).sqrt()
+        self.mean.copy_(mean)
+        self.scale.copy_(torch.where(spread > 1e-12 * (1 + mean.abs()), spread, 1.0))
+
+    def scaled(self, x: torch.Tensor) -> torch.Tensor:
+        """Return float [rows, columns of numbers]."""
+        chosen = x[:, self.numbers] if self.categories else x
+        return ((chosen - self.mean) / self.scale).nan_to_num(nan=0.0, posinf=None, neginf=None)
+
+
+class TableEncoder(_Scaled):
+    """Columns of numbers scaled, then for each categorical column one number a category (one-hot).
+
+    Args:
+        columns: of the table.
+        categories: by position, how many categories a column has. Its values are their codes; any other value (such as
+            -1, a category that training never met) is none of them.
+    """
+
+    def __init__(self, columns: int, categories: Mapping[int, int]) -> None:
+        super().__init__(columns, categories)
+        self.outputs = len(self.numbers) + sum(self.categories.values())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return float [rows, outputs] for x [rows, columns]."""
+        blocks = [self.scaled(x)]
+        for column, count in self.categories.items():
+            codes = torch.arange(count, dtype=x.dtype, device=x.device)
+            blocks.append((x[:, column, None] == codes).to(x.dtype))
+        return torch.cat(blocks, 1) if len(blocks) > 1 else blocks[0]
+
+
+class Hashed(_Scaled):
+    """A linear layer over hashed features: each column, and each category of one, is hashed to one of few buckets.
+
+    A column of numbers adds its scaled value times its bucket's weights; a category adds its bucket's weights. With
+    2^12 buckets it is the first layer of the Criteo network (Appendix C of the label inference paper), without ever
+    making the wide rows. Difference from the paper: a party hashes its own columns; there all columns are hashed
+    together, and the buckets then cut in two.
+    """
+
+    def __init__(self, columns: int, categories: Mapping[int, int], buckets: int, outputs: int) -> None:
+        super().__init__(columns, categories)
+        self.buckets = buckets
+        self.weight = nn.Parameter(torch.empty(buckets, outputs, device=_META))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return float [rows, outputs] for x [rows, columns]."""
+        columns = torch.tensor([*self.numbers, *self.categories], device=x.device)
+        codes = x[:, columns].nan_to_num(nan=-1.0).long()
+        codes[:, : len(self.numbers)] = 0
+        values = torch.ones(codes.shape, dtype=x.dtype, device=x.device)
+        values[:, : len(self.numbers)] = self.scaled(x)
+        places = _mixed(columns * (1 << 32) + codes) % self.buckets
+        return nn.functional.embedding_bag(places, self.weight, per_sample_weights=values, mode="sum")
+
+
+def _mixed(keys: torch.Tensor) -> torch.Tensor:
+    """Return well-mixed numbers (the finalizer of MurmurHash3, in wrapping 64-bit arithmetic)."""
+    for factor in (-49064778989728563, -4265267296055464877):
+        keys = keys ^ ((keys >> 33) & 0x7FFFFFFF)
+        keys = keys * factor
+    return keys ^ ((keys >> 33) & 0x7FFFFFFF)

@@ -1,0 +1,312 @@
+"""The whole program of each role of a split network: begin, train, predict the agreed rows.
+
+Every party calls its role with the same :class:`NetTask`, after the handshake, which gave the ``Agreement``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import JobError, PeerError
+from labelward.messages.splitnn import NetReady, NetStart
+from labelward.party.context import Context
+from labelward.party.handshake import Agreement
+from labelward.policy.base import Policy, PolicyContext
+from labelward.policy.chain import check_hooks, refuse_redraw
+from labelward.protocols.splitnn._torch import nn, torch
+from labelward.protocols.splitnn.active import TrainingSetup, train_active_net
+from labelward.protocols.splitnn.behavior import Behavior, Honest
+from labelward.protocols.splitnn.bottom_model import (
+    BottomModel,
+    TrainableModule,
+    batches,
+    copy_user_module,
+    device_of,
+    make_bottom,
+    torch_generator,
+)
+from labelward.protocols.splitnn.checkpointing import ActiveState
+from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
+from labelward.protocols.splitnn.losses import EpochRecord, NetObjective, objective_of
+from labelward.protocols.splitnn.models.presets import ModelSpec, build
+from labelward.protocols.splitnn.params import MODULE, SplitNet
+from labelward.protocols.splitnn.passive import train_passive_net
+from labelward.protocols.splitnn.predict import predict_active_net, predict_passive_net
+from labelward.protocols.splitnn.share import NetShare, StoredModel
+from labelward.protocols.splitnn.tensors import pack_state
+
+__all__ = [
+    "VISITED",
+    "VISITED_PASSIVE",
+    "ActiveNetResult",
+    "NetTask",
+    "PassiveNetResult",
+    "TopModel",
+    "make_top",
+    "net_policy_context",
+    "run_active_net",
+    "run_passive_net",
+]
+
+VISITED = frozenset({"on_returned_gradient"})
+"""The points of the active party's policies."""
+
+VISITED_PASSIVE = frozenset({"before_embedding"})
+"""The points of a passive party's own policies."""
+
+_STEP = (0,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetTask:
+    """What is trained: a model's parameters, and what all parties agree on beside them."""
+
+    params: SplitNet
+    agreed: Agreement
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActiveNetResult:
+    """What a run leaves at the active party.
+
+    Attributes:
+        outputs: float64 [prediction rows, outputs]: logits, or scaled quantities.
+        history: how each epoch went.
+    """
+
+    share: NetShare
+    outputs: NDArray[np.float64]
+    history: tuple[EpochRecord, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassiveNetResult:
+    """What a run leaves at a passive party."""
+
+    share: NetShare
+
+
+def net_policy_context(
+    params: SplitNet, *, classes: int, rows: int, active_columns: int, passive: tuple[str, ...]
+) -> PolicyContext:
+    """Return what policies may check before anything starts.
+
+    Args:
+        classes: of the labels; 0 for quantities.
+        rows: training rows.
+        active_columns: numbers in a row of the active party's; 0: it has no bottom model.
+    """
+    return PolicyContext(
+        model=params.kind,
+        classes=classes,
+        passive=passive,
+        active_columns=active_columns,
+        stops_early=params.patience > 0,
+        epochs=params.epochs,
+        batches=len(batches(rows, params.batch_size)),
+        separate=not params.top and not active_columns and params.loss != "weighted" and classes > 0,
+    )
+
+
+def run_active_net(ctx: Context, task: NetTask, held: NetInputs, labels: NetLabels) -> ActiveNetResult:
+    """Run the active party's program.
+
+    Args:
+        held: its rows (there may be no column).
+        labels: of the training rows, then of the validation rows.
+
+    Raises:
+        DataError: the labels do not fit the loss.
+        FileFormatError: a checkpoint is damaged.
+        JobError: the parameters do not fit rows, labels, modules or machine; the training left the numbers.
+        PeerError: a peer failed.
+        PolicyError: a policy cannot act.
+    """
+    params, rows = task.params, held.rows
+    _check(params, held, rows)
+    if len(labels.values) != len(held.train):
+        raise JobError(
+            f"{len(labels.values)} labels for {len(held.train)} training and validation rows",
+            code="rows",
+            value=len(labels.values),
+        )
+    objective = objective_of(params, labels, rows)
+    width = int(np.prod(held.shape))
+    setup = net_policy_context(params, classes=objective.classes, rows=rows, active_columns=width, passive=ctx.peers)
+    check_hooks(ctx.policies.policies, VISITED, setup)
+    _begin(ctx, setup, task.agreed.resume)
+    number, kept = task.agreed.resume, None
+    if number is not None:
+        kept, _ = ctx.checkpoints.load(number, ActiveState)
+    wanted, model = params.bottom_outputs(objective.outputs), kept.model if kept else ctx.protection.bytes(8).hex()
+    for peer in ctx.peers:
+        ctx.send(peer, NetStart(model, wanted), _STEP)
+    bottom = None
+    if width:
+        bottom = make_bottom(ctx.party, held, params, wanted, seed=ctx.seed)
+    sizes = {peer: _size(ctx, peer, wanted) for peer in ctx.peers}
+    if bottom is None and not sizes:
+        raise JobError(
+            f"party {ctx.party!r} has no columns, and there is no other party", code="columns", value=ctx.party
+        )
+    top = make_top(ctx, params, held, objective, ([bottom.outputs] if bottom else []) + list(sizes.values()))
+    fit = TrainingSetup(model=model, objective=objective, labels=labels, rows=rows, sizes=sizes)
+    history = train_active_net(ctx, params, fit, bottom, top, resume=kept)
+    for account in ctx.policies.accounts():
+        ctx.applied({"stage": "end", **account})
+    share = NetShare(
+        model=model,
+        party=ctx.party,
+        parties=task.agreed.parties,
+        columns=held.names,
+        params=params.parameters(),
+        bottom=_stored(bottom, bottom.spec) if bottom else None,
+        top=_stored(top, top.spec) if top else None,
+        objective=objective,
+        classes=labels.classes,
+        sizes=sizes,
+        history=history,
+        epochs=len(history),
+    )
+    with ctx.phase("predict"):
+        outputs = predict_active_net(ctx, share, held.test, bottom=held.bottom, top=held.top)
+    return ActiveNetResult(share=share, outputs=outputs, history=history)
+
+
+def _begin(ctx: Context, setup: PolicyContext, resume: int | None) -> None:
+    """Tell the policies that a run begins; what they drew in an attempt that goes on is put back later."""
+    if resume is None:
+        drawing = [policy for policy in ctx.policies.policies if type(policy).begin is not Policy.begin]
+        refuse_redraw(drawing, ctx.checkpoints.damaged)
+    ctx.policies.begin(setup, ctx.protection)
+
+
+def run_passive_net(
+    ctx: Context, task: NetTask, held: NetInputs, *, behavior: Behavior | None = None
+) -> PassiveNetResult:
+    """Run a passive party's program; arguments and errors as for :func:`run_active_net`.
+
+    Args:
+        behavior: how the party updates its bottom model, where not as agreed; stands in its transcript.
+    """
+    params, rows = task.params, held.rows
+    behavior = behavior or Honest()
+    _check(params, held, rows)
+    if 0 in held.shape:
+        raise JobError(
+            f"party {ctx.party!r} has no columns; only the active party may have none", code="columns", value=ctx.party
+        )
+    setup = net_policy_context(params, classes=0, rows=rows, active_columns=0, passive=(ctx.party,))
+    check_hooks(ctx.policies.policies, VISITED_PASSIVE, setup)
+    _begin(ctx, setup, task.agreed.resume)
+    start = ctx.recv(ctx.active, NetStart, _STEP)
+    bottom = make_bottom(ctx.party, held, params, start.outputs, seed=ctx.seed, behavior=behavior)
+    ctx.send(ctx.active, NetReady(bottom.outputs), _STEP)
+    told = {"kind": behavior.kind, "parameters": behavior.parameters()}
+    if behavior.kind != Honest.kind:
+        ctx.applied({"stage": "behavior", **told})
+    epochs = train_passive_net(ctx, params, bottom, rows, resume=task.agreed.resume)
+    for account in ctx.policies.accounts():
+        ctx.applied({"stage": "end", **account})
+    share = NetShare(
+        model=start.model,
+        party=ctx.party,
+        parties=task.agreed.parties,
+        columns=held.names,
+        params=params.parameters(),
+        bottom=_stored(bottom, bottom.spec),
+        epochs=epochs,
+        behavior=told,
+    )
+    with ctx.phase("predict"):
+        predict_passive_net(ctx, share, held.test, bottom=held.bottom)
+    return PassiveNetResult(share=share)
+
+
+class TopModel(TrainableModule):
+    """The top model, with what it is built from."""
+
+    def __init__(self, module: nn.Module, spec: ModelSpec, params: SplitNet) -> None:
+        super().__init__(module, params)
+        self.spec = spec
+
+
+def _check(params: SplitNet, held: NetInputs, rows: int) -> None:
+    """Refuse what does not fit before anything is sent."""
+    device_of(params)
+    if params.batch_size > rows:
+        raise JobError(
+            f"{params.batch_size} is more than the {rows} training rows",
+            code="range",
+            field="[model] batch_size",
+            value=params.batch_size,
+        )
+    if params.patience and not held.validation:
+        raise JobError(
+            "needs validation rows ([data] validation_size)",
+            code="conflict",
+            field="[model] patience",
+            value=params.patience,
+        )
+
+
+def _size(ctx: Context, peer: str, wanted: int) -> int:
+    """Return how many numbers a row a peer's bottom model gives."""
+    size = ctx.recv(peer, NetReady, _STEP).outputs
+    if size < 1 or (wanted and size != wanted):
+        raise PeerError(
+            peer,
+            f"embeds in {size} numbers a row; {wanted or 'some'} are needed",
+            message="NetReady",
+            code="peer-message",
+            value=size,
+        )
+    return size
+
+
+def make_top(
+    ctx: Context, params: SplitNet, held: NetInputs, objective: NetObjective, sizes: list[int]
+) -> TopModel | None:
+    """Return the active party's top model, over embeddings of these sizes, in this order; None where there is none.
+
+    Raises:
+        JobError: the module that was handed in does not fit them.
+    """
+    if not params.top:
+        return None
+    spec = ModelSpec(preset=f"top {params.top_model}", inputs=(sum(sizes),), outputs=objective.outputs)
+    dtype = getattr(torch, params.dtype)
+    if params.top_model != MODULE:
+        return TopModel(build(spec, torch_generator(ctx.seed, ctx.party, "top"), dtype), spec, params)
+    module = copy_user_module(held.top, "top_model", params)
+    training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            out: Any = module(torch.zeros(2, sum(sizes), dtype=dtype))
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        told = " + ".join(map(str, sizes))
+        raise JobError(
+            f"the module does not take the {sum(sizes)} numbers a row ({told}) that the bottom models give: {error}",
+            code="unsupported",
+            field="[model] top_model",
+            value=sum(sizes),
+        ) from error
+    module.train(training)
+    if not isinstance(out, torch.Tensor) or tuple(out.shape) != (2, objective.outputs):
+        gave = list(out.shape[1:]) if isinstance(out, torch.Tensor) else type(out).__name__
+        raise JobError(
+            f"the module gives {gave} a row; {objective.outputs} outputs are needed",
+            code="unsupported",
+            field="[model] top_model",
+            value=gave,
+        )
+    return TopModel(module, ModelSpec(preset=MODULE, inputs=spec.inputs, outputs=spec.outputs), params)
+
+
+def _stored(model: BottomModel | TopModel, spec: ModelSpec) -> StoredModel:
+    return StoredModel(spec, pack_state(model.module.state_dict()))

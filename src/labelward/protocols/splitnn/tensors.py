@@ -1,0 +1,106 @@
+"""Numbers of a model as they travel and as they lie on disk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import CodecError, FileFormatError, JobError
+from labelward.messages.base import Array
+from labelward.protocols.splitnn._torch import torch
+from labelward.protocols.splitnn.params import SplitNet
+
+__all__ = [
+    "as_array",
+    "as_tensor",
+    "diverged",
+    "is_finite",
+    "pack_state",
+    "pack_tensor",
+    "unpack_array",
+    "unpack_state",
+]
+
+Floats = NDArray[Any]
+
+
+def as_array(values: torch.Tensor) -> Floats:
+    """Return a tensor's numbers, on the CPU, as an array of the same dtype."""
+    return values.detach().cpu().numpy()
+
+
+def as_tensor(values: NDArray[Any], params: SplitNet, device: torch.device) -> torch.Tensor:
+    """Return a copy of an array as a tensor in the model's dtype."""
+    return torch.from_numpy(np.ascontiguousarray(values).astype(params.dtype)).to(device)
+
+
+def is_finite(values: Floats) -> bool:
+    """Tell whether all are numbers."""
+    return bool(np.isfinite(values).all())
+
+
+def pack_tensor(values: Floats, params: SplitNet) -> Array:
+    """Return the array that travels; :class:`JobError` where it is beyond the range of half precision."""
+    if params.wire_dtype == "same":
+        return Array.pack(values)
+    if np.abs(values).max(initial=0.0) > np.finfo(np.float16).max:
+        largest = float(np.abs(values).max())
+        raise JobError(
+            f"{largest:.3g} is beyond the range of 'float16'", code="range", field="[model] wire_dtype", value=largest
+        )
+    return Array.pack(values.astype(np.float16))
+
+
+def unpack_array(array: Array, params: SplitNet, shape: tuple[int, int], device: torch.device) -> torch.Tensor:
+    """Return what a peer sent, in the model's dtype; whether it is finite is for the caller to see.
+
+    Raises:
+        CodecError: another dtype or shape than was agreed on.
+    """
+    dtype = params.dtype if params.wire_dtype == "same" else params.wire_dtype
+    if (array.dtype, array.shape) != (dtype, shape):
+        raise CodecError(
+            f"sent {array.dtype} {list(array.shape)} where {dtype} {list(shape)} was agreed on",
+            code="peer-message",
+            value=array.shape,
+        )
+    return torch.from_numpy(array.unpack().astype(params.dtype)).to(device)
+
+
+def diverged(party: str, what: str, epoch: int, batch: int | None, params: SplitNet) -> JobError:
+    """Return the error of a training that left the numbers; epoch and batch are counted from 0, and told from 1."""
+    where = f"epoch {epoch + 1}" + ("" if batch is None else f", batch {batch + 1}")
+    return JobError(
+        f"{what} is not finite in {where}: training diverged with [model] learning_rate "
+        f"{params.learning_rate:g}; what the last checkpoint holds stands",
+        code="values",
+        field=f"party {party!r}",
+        value=params.learning_rate,
+    )
+
+
+def pack_state(state: dict[str, torch.Tensor]) -> dict[str, Array]:
+    """Return the tensors of a module by name, as they lie on disk."""
+    return {name: Array.pack(as_array(tensor)) for name, tensor in state.items()}
+
+
+def unpack_state(state: dict[str, Array], module: torch.nn.Module, what: str) -> None:
+    """Set a module's tensors; :class:`FileFormatError` where names, shapes or dtypes are not the module's own."""
+    own = module.state_dict()
+    told = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in own.items()}
+    stored = {name: (array.shape, array.dtype) for name, array in state.items()}
+    if told != stored:
+        name = sorted(name for name in told.keys() | stored.keys() if told.get(name) != stored.get(name))[0]
+        raise FileFormatError(
+            f"the stored weights do not fit the model: {name} is {stored.get(name, 'absent')} in the file and "
+            f"{told.get(name, 'absent')} in the model",
+            code="damaged",
+            field=what,
+            value=name,
+        )
+    try:
+        module.load_state_dict({name: torch.from_numpy(array.unpack().copy()) for name, array in state.items()})
+    except CodecError as error:
+        raise FileFormatError(f"damaged weights: {error}", code="damaged", field=what) from error

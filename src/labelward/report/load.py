@@ -1,0 +1,133 @@
+"""What lies in the folder of an audit, read and checked in one place; nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from labelward.errors import FileFormatError, JobError
+from labelward.job.parse import parse_job
+from labelward.leakage.embeddings import Explanations, read_explanations
+from labelward.runs.malicious_runs import MaliciousRun
+from labelward.runs.schema import (
+    ResultRow,
+    RunDetails,
+    defense_label,
+    has_cut_off_row,
+    read_rows,
+    read_run,
+    run_folder,
+)
+
+__all__ = ["JOB_FILE", "StoredAudit", "read_audit"]
+
+JOB_FILE = "job.toml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredAudit:
+    """An audit as it lies on disk.
+
+    Attributes:
+        job: the job file's text.
+        runs: details of the finished runs by defense (in words), in the order of the rows; the undefended run first.
+        deviating: details of finished runs in which one party did not train as agreed.
+        finished, expected: (defense, seed) pairs that have rows, and that the job asks for.
+        missing: of the finished ones, how many have no details.
+        cut_off: whether the last row was lost to a kill.
+        budget: the leakage budget of the job, if it has one.
+        split: how its rows were split.
+        explained: what the models of runs learned, by run in words, where it was looked at: undefended runs first, and
+            of those with the same defense the honest one.
+    """
+
+    job: str
+    rows: tuple[ResultRow, ...]
+    runs: dict[str, tuple[RunDetails, ...]]
+    finished: int
+    expected: int
+    missing: int
+    cut_off: bool
+    budget: float | None = None
+    split: str = "random"
+    deviating: tuple[RunDetails, ...] = ()
+    explained: dict[str, Explanations] = field(default_factory=dict)
+
+    @property
+    def insecure(self) -> tuple[str, ...]:
+        """Why runs of this audit protect nothing; empty where all of them do."""
+        reasons = [reason for runs in self.runs.values() for run in runs for reason in run.key.insecure]
+        if not reasons and any(row.engine.insecure for row in self.rows):
+            reasons = [f"{row.engine.name} engine" for row in self.rows if row.engine.insecure]
+        return tuple(dict.fromkeys(reasons))
+
+    @property
+    def training_rows(self) -> int | None:
+        """Training rows of the runs, where any stored one says so."""
+        return next((s.rows for runs in self.runs.values() for run in runs for s in run.seen.values()), None)
+
+
+def read_audit(folder: Path) -> StoredAudit:
+    """Read ``job.toml``, ``results.jsonl`` and each run's ``run.json``.
+
+    Raises:
+        FileFormatError: one of them is missing, damaged or of another format version, or no run is finished.
+    """
+    try:
+        text = (folder / JOB_FILE).read_text(encoding="utf-8")
+        job = parse_job(text, str(folder / JOB_FILE))
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileFormatError(
+            f"{folder / JOB_FILE} cannot be read: {error}", code="unreadable", value=str(folder / JOB_FILE)
+        ) from error
+    except JobError as error:
+        raise error.within("damaged job").translated(FileFormatError) from error
+    rows = read_rows(folder)
+    if not rows:
+        raise FileFormatError(f"{folder} holds no results yet", code="incomplete", value=str(folder))
+    pairs: dict[tuple[str, int], Sequence[dict[str, Any]]] = {
+        (defense_label(row.defense), row.seed): row.defense for row in rows
+    }
+    runs: dict[str, list[RunDetails]] = {}
+    for (label, seed), defense in sorted(pairs.items(), key=lambda pair: bool(pair[1])):
+        run = read_run(folder, defense, seed)
+        if run is not None:
+            runs.setdefault(label, []).append(run)
+    return StoredAudit(
+        job=text,
+        rows=tuple(rows),
+        runs={label: tuple(found) for label, found in runs.items()},
+        finished=len(pairs),
+        missing=len(pairs) - sum(map(len, runs.values())),
+        expected=len(job.variants()) * len(job.run.seeds),
+        cut_off=has_cut_off_row(folder),
+        budget=job.leakage.budget,
+        split=job.data.split,
+        deviating=_deviating(folder, rows),
+        explained=_explained(folder, rows),
+    )
+
+
+def _deviating(folder: Path, rows: Sequence[ResultRow]) -> tuple[RunDetails, ...]:
+    found: dict[tuple[str, int, str], RunDetails] = {}
+    for row in rows:
+        if row.behavior is not None and row.party is not None:
+            slug = MaliciousRun.of(row.party, row.behavior).slug
+            run = read_run(folder, row.defense, row.seed, slug)
+            if run is not None:
+                found[defense_label(row.defense), row.seed, slug] = run
+    return tuple(found.values())
+
+
+def _explained(folder: Path, rows: Sequence[ResultRow]) -> dict[str, Explanations]:
+    found: dict[str, Explanations] = {}
+    for row in sorted(rows, key=lambda row: (bool(row.defense), defense_label(row.defense), row.behavior is not None)):
+        off = None if row.behavior is None or row.party is None else MaliciousRun.of(row.party, row.behavior)
+        label = defense_label(row.defense) if off is None else f"{defense_label(row.defense)}, {off.label}"
+        if label not in found:
+            stored = read_explanations(run_folder(folder, row.defense, row.seed, "" if off is None else off.slug))
+            if stored is not None:
+                found[label] = stored
+    return found

@@ -1,0 +1,174 @@
+"""The page of one party's run between companies: who took part, what protected it, what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from labelward.errors import DependencyError, FileFormatError
+from labelward.leakage.view_summary import ViewSummary, summarize_view
+from labelward.report.formatting import count, data_size, duration
+from labelward.report.metrics import NOTHING, figure, metric_name
+from labelward.report.narrative import insecure_warning
+from labelward.report.page import REPORT_FILE
+from labelward.report.study_plots import Image, curves
+from labelward.report.summary import Spread
+from labelward.report.tables import ReportTable
+from labelward.runs.party_record import PARTY_FILE, PartyRecord, read_party_record
+from labelward.runs.secure_files import atomic_write
+
+__all__ = ["is_party_run", "write_party_report"]
+
+_STAGES = {
+    "running": "did not come to its end; the same command goes on with it",
+    "saved": "this party's share is saved, but not all other parties have theirs",
+    "finished": "finished: all parties have their shares",
+    "closed": "finished: all parties have their shares",
+}
+
+
+def is_party_run(folder: Path) -> bool:
+    """Whether ``labelward party`` wrote into a folder."""
+    return (folder / PARTY_FILE).exists()
+
+
+def write_party_report(folder: Path) -> Path:
+    """Write ``report.html`` into the folder of a party's run, replacing it in one step; return its path.
+
+    Raises:
+        FileFormatError: the record or the view is damaged.
+        DependencyError: Jinja or matplotlib is not installed.
+        OutputError: the page cannot be written.
+    """
+    record = read_party_record(folder)
+    if record is None:
+        raise FileFormatError("is no folder that labelward party wrote", code="foreign", field=str(folder))
+    seen = summarize_view(folder, record.party)
+    try:
+        import jinja2
+    except ImportError as error:
+        raise DependencyError(
+            "the report needs Jinja and matplotlib: pip install 'labelward[report]'", code="dependency", value="jinja2"
+        ) from error
+    files = resources.files("labelward.report")
+    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True).from_string(
+        (files / "party.html.j2").read_text(encoding="utf-8")
+    )
+    page = template.render(
+        record=record,
+        title=f"run with {', '.join(name for name in record.parties if name != record.party)}",
+        verdict=_verdict(record),
+        insecure=insecure_warning(record.key.insecure),
+        parts=[part for part in (_protection(record), _outcome(record), _traffic(seen), _meter(seen)) if part],
+        css=(files / "page.css").read_text(encoding="utf-8"),
+    )
+    with atomic_write(folder / REPORT_FILE) as file:
+        file.write(page.encode())
+    return folder / REPORT_FILE
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    title: str
+    about: str = ""
+    tables: tuple[ReportTable, ...] = ()
+    images: tuple[Image, ...] = ()
+
+
+def _verdict(record: PartyRecord) -> str:
+    again = record.attempts - 1
+    times = "once after an interruption" if again == 1 else f"{again} times after interruptions"
+    went_on = f" It was gone on with {times}." if again > 0 else ""
+    return f"Model {record.model or NOTHING}: {_STAGES[record.stage]}.{went_on}"
+
+
+def _protection(record: PartyRecord) -> _Part:
+    key = record.key
+    strength = f"{key.bits} bits (as strong as a symmetric key of {key.security_level})" if key.bits else "none"
+    rows = (
+        ("encryption of sums", key.engine),
+        ("key", strength),
+        ("fingerprint of the public key", key.fingerprint or NOTHING),
+        ("kernel", key.kernel or NOTHING),
+        ("what protects nothing", ", ".join(key.insecure) or "nothing of that kind"),
+        ("certificate of this party (SHA-256)", record.own),
+    )
+    peers = tuple(
+        (
+            name,
+            peer.identity,
+            peer.fingerprint,
+            peer.address,
+            peer.tls or NOTHING,
+            "yes" if peer.sealed else "no",
+        )
+        for name, peer in record.peers.items()
+    )
+    return _Part(
+        title="What protected the run",
+        tables=(
+            ReportTable(caption="Encryption and identity", header=("what", "in this run"), rows=rows, words=2),
+            ReportTable(
+                caption="The other parties",
+                header=("party", "identity", "certificate (SHA-256)", "link", "TLS", "sealed end to end"),
+                rows=peers,
+                words=6,
+                note="Compare the digits with those that the other company reads on its own page. The public key of "
+                "the encryption has the same fingerprint at all parties.",
+            ),
+        ),
+    )
+
+
+def _outcome(record: PartyRecord) -> _Part | None:
+    tables = []
+    if record.utility:
+        rows = tuple(
+            (metric_name(name), NOTHING if value is None else figure(name, value, digits=4))
+            for name, value in record.utility.items()
+        )
+        tables.append(ReportTable(caption="On the test rows", header=("metric", "value"), rows=rows))
+    if record.cost is not None:
+        cost = record.cost
+        spent = (
+            ("time of the last attempt", duration(cost.seconds)),
+            ("sent", f"{data_size(cost.bytes)} in {count(cost.messages)} messages"),
+            ("ciphertexts sent", count(cost.ciphertexts)),
+            ("encryptions", count(cost.encryptions)),
+            ("additions", count(cost.additions)),
+            ("decryptions", count(cost.decryptions)),
+        )
+        tables.append(ReportTable(caption="What this party spent", header=("what", "how much"), rows=spent))
+    return _Part(title="What it came to", tables=tuple(tables)) if tables else None
+
+
+def _traffic(seen: ViewSummary | None) -> _Part | None:
+    if seen is None:
+        return None
+    names = {"sent": "sent", "received": "received", "observed": "computed from its own secrets", "applied": "applied"}
+    rows = tuple(
+        (names[kind], name, count(number), data_size(size))
+        for (kind, name), (number, size) in sorted(seen.counts.items())
+        if kind in names
+    )
+    table = ReportTable(caption="By type", header=("how", "record", "number", "size"), rows=rows, words=2)
+    about = "All that this party sent, received and computed stands in its view, which can be attacked and audited."
+    return _Part(title="What passed", about=about, tables=(table,))
+
+
+def _meter(seen: ViewSummary | None) -> _Part | None:
+    """Return the leakage meter's curves; the active party's view has them."""
+    images = tuple(
+        _curve(party, [each.trees for each in readings], [each.v_measure for each in readings])
+        for party, readings in (seen.readings if seen is not None else {}).items()
+        if readings
+    )
+    about = "V-measure, with the true labels, of the communities that each party could find in what it was shown."
+    return _Part(title="What it showed the others", about=about, images=images) if images else None
+
+
+def _curve(party: str, trees: Sequence[int], values: Sequence[float]) -> Image:
+    line = [Spread.of([value]) for value in values]
+    return curves(f"Known to {party}", list(trees), {"this run": line}, "trees", "V-measure of the communities")

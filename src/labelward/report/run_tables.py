@@ -1,0 +1,265 @@
+"""The tables of what happened in the runs: wire, what each party saw, keys, phases, policies, auxiliary knowledge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from labelward.report.formatting import count, data_size, decimals, duration
+from labelward.report.metrics import NOTHING
+from labelward.report.tables import ReportTable
+from labelward.runs.schema import RunDetails, VisibilityCounts, kind_label
+
+__all__ = [
+    "auxiliary_table",
+    "defense_table",
+    "information_table",
+    "key_table",
+    "phase_table",
+    "visibility_table",
+    "wire_table",
+]
+
+Runs = Mapping[str, Sequence[RunDetails]]
+Phase = tuple[str, str, float, int]
+"""Name, mean time as text, share of the busiest party's total in percent, number of the color."""
+
+_COLORS = 10
+
+
+def wire_table(label: str, runs: Sequence[RunDetails]) -> ReportTable:
+    """Return what crossed the wire in one training (mean over seeds), by direction and message type."""
+    flows: dict[tuple[str, str, str], list[tuple[int, int, bool | str]]] = {}
+    for run in runs:
+        for flow in run.wire:
+            key = flow.sender, flow.receiver, flow.type
+            flows.setdefault(key, []).append((flow.messages, flow.bytes, flow.readable))
+    rows = []
+    total_messages = total_bytes = 0.0
+    for (sender, receiver, kind), found in sorted(flows.items(), key=lambda item: item[0][:2]):
+        messages, size = (sum(each[i] for each in found) / len(runs) for i in (0, 1))  # type: ignore[misc]
+        total_messages, total_bytes = total_messages + messages, total_bytes + size
+        rows.append((f"{sender} → {receiver}", kind, _readable(found[0][2]), count(messages), data_size(size)))
+    rows.append(("all", "", "", count(total_messages), data_size(total_bytes)))
+    return ReportTable(
+        caption=f"{label}: one training, mean of {_seeds(len(runs))}",
+        header=("direction", "message", "what the receiver can read in it", "messages", "size"),
+        rows=tuple(rows),
+        words=3,
+    )
+
+
+_FACTS: tuple[tuple[str, Callable[[VisibilityCounts], float]], ...] = (
+    ("own columns", lambda seen: seen.columns),
+    ("training rows", lambda seen: seen.rows),
+)
+_TREE_FACTS: tuple[tuple[str, Callable[[VisibilityCounts], float]], ...] = (
+    ("trees it took part in", lambda seen: seen.trees),
+    ("nodes whose rows it knows", lambda seen: seen.nodes),
+    ("finest groups of rows it knows, over all trees", lambda seen: seen.leaves),
+    ("splits it owns", lambda seen: seen.own_splits),
+    ("splits of others whose rows it was told", lambda seen: seen.told_splits),
+    ("sums it decrypted", lambda seen: seen.decrypted_sums),
+)
+_NET_FACTS: tuple[tuple[str, Callable[[VisibilityCounts], float]], ...] = (
+    ("times that the rows were gone through (epochs)", lambda seen: seen.epochs),
+    ("numbers told of training rows: to the active party embeddings, to others gradients", lambda seen: seen.numbers),
+)
+
+
+def visibility_table(label: str, runs: Sequence[RunDetails]) -> ReportTable:
+    """Return what each party could have seen in one training, mean over seeds."""
+    parties = list(dict.fromkeys(party for run in runs for party in run.seen))
+    roles = {party: seen.role for run in runs for party, seen in run.seen.items()}
+    net = any(seen.epochs for run in runs for seen in run.seen.values())
+    rows = [
+        (fact, *(count(_mean(value(run.seen[party]) for run in runs if party in run.seen)) for party in parties))
+        for fact, value in (*_FACTS, *(_NET_FACTS if net else _TREE_FACTS))
+    ]
+    return ReportTable(
+        caption=f"{label}: one training, mean of {_seeds(len(runs))}",
+        header=(
+            "",
+            *(f"{roles[party]} party" if party == roles[party] else f"{party} ({roles[party]})" for party in parties),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def information_table(runs: Runs) -> ReportTable:
+    """Return the mutual information of what each passive party saw with the labels, largest over the seeds."""
+    rows = []
+    for label, found in runs.items():
+        for party in dict.fromkeys(party for run in found for party in run.seen):
+            seen = [run.seen[party] for run in found if party in run.seen]
+            if all(each.joint_information is None and each.max_node_information is None for each in seen):
+                continue
+            rows.append(
+                (
+                    label,
+                    party,
+                    _nats(each.max_node_information for each in seen),
+                    _nats(each.max_node_bound for each in seen),
+                    _nats(each.joint_information for each in seen),
+                    _nats(each.joint_bound for each in seen),
+                    _nats(each.label_entropy for each in seen),
+                    _share(seen),
+                )
+            )
+    return ReportTable(
+        caption="Information about the labels, in nats; the largest over the seeds",
+        header=(
+            "defense",
+            "party",
+            "most telling node",
+            "largest bound of a node (Eq. 3)",
+            "all nodes together",
+            "bound for all together",
+            "entropy of the labels (the most to learn)",
+            "share told",
+        ),
+        rows=tuple(rows),
+        words=2,
+    )
+
+
+def key_table(runs: Runs) -> ReportTable:
+    """Return engine, key bits, security level, kernel and key fingerprint of every run."""
+    rows = []
+    for label, found in runs.items():
+        for run in found:
+            key = run.key
+            if key.engine == "none":
+                continue
+            bits = (str(key.bits), str(key.security_level)) if key.bits else (NOTHING, NOTHING)
+            rows.append((label, str(run.seed), key.engine, key.kernel, _fingerprint(key.fingerprint), *bits))
+    return ReportTable(
+        caption="Keys: each run made a new one",
+        header=("defense", "seed", "engine", "arithmetic by", "key fingerprint", "key bits", "security level (bits)"),
+        rows=tuple(rows),
+        words=5,
+    )
+
+
+def phase_table(runs: Sequence[RunDetails]) -> tuple[tuple[str, tuple[Phase, ...]], ...]:
+    """Return by party its phases; each has the same color with every party."""
+    parties = list(dict.fromkeys(party for run in runs for party in run.phases))
+    names = list(dict.fromkeys(phase for run in runs for phases in run.phases.values() for phase in phases))
+    means = {
+        party: {
+            name: _mean(run.phases.get(party, {}).get(name, 0.0) for run in runs)
+            for name in names
+            if any(name in run.phases.get(party, {}) for run in runs)
+        }
+        for party in parties
+    }
+    longest = max((sum(phases.values()) for phases in means.values()), default=0.0) or 1.0
+    return tuple(
+        (
+            party,
+            tuple(
+                (name, duration(seconds), round(100 * seconds / longest, 2), names.index(name) % _COLORS + 1)
+                for name, seconds in phases.items()
+            ),
+        )
+        for party, phases in means.items()
+    )
+
+
+_TALLIES = {
+    "refused_candidates": "Refused candidates: splits that the defense ruled out before the best one was chosen.",
+    "hidden_splits": "Hidden splits: those whose row sets the defense kept from some party.",
+    "given_up_splits": "Given up splits: those of which not even the owner may learn the row sets.",
+    "skipped_trees": "Skipped trees: those in which some party could take no part.",
+    "regrown_nodes": "Regrown nodes: those below which finished trees were grown anew on true labels.",
+    "changed_values": "Changed values: numbers of embeddings or gradients that left as others than they were.",
+    "dropped_values": "Dropped values: those among them that left as 0.",
+}
+
+
+def defense_table(runs: Runs) -> ReportTable:
+    """Return what each policy accounted for: parameters, and tallies as means over the seeds.
+
+    A tally that is zero in every run of a kind is left out: that kind of defense does nothing of the sort.
+    """
+    entries = [entry for found in runs.values() for run in found for entry in run.applied]
+    acted = {(str(entry.get("kind")), name) for entry in entries for name in _TALLIES if entry.get(name)}
+    rows, shown = [], set()
+    for label, found in runs.items():
+        for number, first in enumerate(found[0].applied):
+            kind = str(first.get("kind", NOTHING))
+            names = [n for n in first if n != "kind" and (n not in _TALLIES or (kind, n) in acted)]
+            shown.update(names)
+            accounts = [run.applied[number] for run in found if len(run.applied) > number]
+            facts = [f"{name.replace('_', ' ')} {_account(accounts, name)}" for name in names]
+            rows.append((label, kind, ", ".join(facts)))
+    return ReportTable(
+        caption="What each defense did, as the sender's transcript has it; tallies are means over the seeds",
+        header=("run", "defense", "account"),
+        rows=tuple(rows),
+        words=3,
+        note=" ".join(meaning for name, meaning in _TALLIES.items() if name in shown),
+    )
+
+
+def auxiliary_table(runs: Runs) -> ReportTable:
+    """Return what each attack was given besides the view and the party's own columns."""
+    accounts: dict[tuple[str, str, str], list[float]] = {}
+    for found in runs.values():
+        for run in found:
+            for each in run.attacks:
+                known = ", ".join(f"{name} = {_text(value)}" for name, value in each.auxiliary.items())
+                key = kind_label(each.attack), each.party, known or "nothing"
+                accounts.setdefault(key, []).append(each.seconds)
+    return ReportTable(
+        caption="What each attack knew besides the party's view and own columns",
+        header=("attack", "attacker", "auxiliary knowledge", "time, mean"),
+        rows=tuple((*key, duration(_mean(seconds))) for key, seconds in accounts.items()),
+        words=3,
+    )
+
+
+def _readable(readable: bool | str) -> str:
+    if isinstance(readable, str):
+        return readable
+    return "all of it" if readable else "nothing (ciphertexts)"
+
+
+def _seeds(number: int) -> str:
+    return f"{number} seed" if number == 1 else f"{number} seeds"
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found)
+
+
+def _nats(values: Iterable[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return decimals(max(known), 3) if known else NOTHING
+
+
+def _share(seen: Sequence[VisibilityCounts]) -> str:
+    shares = [
+        each.joint_information / each.label_entropy
+        for each in seen
+        if each.joint_information is not None and each.label_entropy
+    ]
+    return f"{100 * max(shares):.0f} %" if shares else NOTHING
+
+
+def _fingerprint(text: str) -> str:
+    return " ".join(text[start : start + 4] for start in range(0, min(len(text), 16), 4)) or NOTHING
+
+
+def _account(accounts: Sequence[Mapping[str, Any]], name: str) -> str:
+    values = [account.get(name) for account in accounts]
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    if len(numbers) == len(values) and len(set(numbers)) > 1:
+        return count(_mean(numbers))
+    return _text(values[0])
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

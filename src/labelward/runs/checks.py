@@ -1,0 +1,44 @@
+"""The figures of a result row, and what they must satisfy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+__all__ = ["Metrics", "check_baselines", "check_finite", "check_metrics"]
+
+Metrics = dict[str, float | dict[str, Any] | str]
+"""Values by metric name, objects with the same names to compare them with, and the name of the ``primary`` metric."""
+
+
+def check_metrics(name: str, metrics: Metrics, beside: tuple[str, ...], *, may_be_empty: bool = False) -> None:
+    """Require finite values, one of them primary, and the objects ``beside`` them with the same metric names."""
+    own = {key: value for key, value in metrics.items() if key not in (*beside, "primary")}
+    primary = metrics.get("primary")
+    if not isinstance(primary, str):
+        raise ValueError(f"{name} names no primary metric")
+    for key, value in own.items():
+        check_finite(f"{name}.{key}", value)
+    if primary not in own:
+        raise ValueError(f"the primary metric {primary!r} of {name} has no value")
+    for key in beside:
+        other = metrics.get(key)
+        if not isinstance(other, dict) or (other.keys() != own.keys() and (other or not may_be_empty)):
+            raise ValueError(f"{name}.{key} must have the metrics {', '.join(sorted(own))}")
+        for metric, value in other.items():
+            check_finite(f"{name}.{key}.{metric}", value)
+
+
+def check_baselines(beside: Any) -> None:
+    """Require finite values in the objects of other ways to the labels."""
+    if not isinstance(beside, dict) or not all(isinstance(each, dict) for each in beside.values()):
+        raise ValueError("leakage.beside must hold objects of metrics")
+    for name, metrics in beside.items():
+        for metric, value in metrics.items():
+            check_finite(f"leakage.beside.{name}.{metric}", value)
+
+
+def check_finite(name: str, value: Any) -> None:
+    """Raise :class:`ValueError` unless the value is a finite number."""
+    if not isinstance(value, float | int) or not math.isfinite(value):
+        raise ValueError(f"{name} is not a finite number: {value}")

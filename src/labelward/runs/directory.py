@@ -1,0 +1,355 @@
+"""The folder of an audit, a training or a party's run: who may write into it, and what is stored beside the results."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.data import PartyData, Rehearsal
+from labelward.errors import OutputError
+from labelward.job import Job
+from labelward.runs.party_record import PARTY_FILE
+from labelward.runs.private_seeds import PRIVATE_FILE
+from labelward.runs.schema import RESULTS_FILE
+from labelward.runs.secure_files import LOCK_FILE, atomic_write, directory_lock, output_errors, private_folder
+
+__all__ = [
+    "JOB_FILE",
+    "TRAINING_FILE",
+    "atomic_directory",
+    "check_output",
+    "data_folder",
+    "locked_output",
+    "relocate_table",
+    "store_data",
+]
+
+JOB_FILE = "job.toml"
+TRAINING_FILE = "training.json"
+_PASSING = (f"{JOB_FILE}.partial", LOCK_FILE)
+_REPLACED = ".replaced"
+_REPORT_FILE = "report.html"
+
+PARTY_LOG = "log.jsonl"
+Purpose = Literal["audit", "train", "party"]
+_MADE: dict[Purpose, str] = {"audit": "an audit", "train": "a training", "party": "a party's run"}
+
+
+def data_folder(out: Path, seed: int) -> Path:
+    """Return where an audit keeps each party's own training columns of a seed, and the true labels."""
+    return out / "data" / str(seed)
+
+
+def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
+    """Refuse an output folder before anything is made or removed.
+
+    Args:
+        job: completed.
+        purpose: ``"audit"`` and ``"party"`` resume a folder of the same job (a party with another network, if need be);
+            ``"train"`` never does.
+        force: whether a folder of another job, made for the same purpose, may be cleared.
+
+    Raises:
+        OutputError: a file in the way, a folder that holds something else or lies in that of another run, or one that
+            cannot be written.
+    """
+    with output_errors(out):
+        _check_above(out)
+        if not out.is_dir():
+            if out.exists() or out.is_symlink():
+                raise OutputError("is a file, not a folder", code="exists", field=str(out))
+            _check_parent(out)
+            return
+        if not os.access(out, os.W_OK | os.X_OK):
+            raise OutputError("cannot be written", code="unwritable", field=str(out))
+        if not _entries(out):
+            return
+        text = _stored_job(out, purpose)
+        if force:
+            _check_strangers(out, text, job, purpose)
+            return
+        if purpose == "train":
+            raise OutputError("exists already; --force replaces it", code="exists", field=str(out))
+        differing = [key for key in _differing(text, job.to_toml()) if not (purpose == "party" and _of_machine(key))]
+        if differing:
+            raise OutputError(
+                f"holds {_MADE[purpose]} of another job: {', '.join(differing)} differ; "
+                "choose another folder, or --force to replace it",
+                code="other-run",
+                field=str(out),
+                value=tuple(differing),
+            )
+
+
+@contextlib.contextmanager
+def locked_output(out: Path, job: Job, purpose: Literal["audit", "party"] = "audit", *, force: bool) -> Iterator[None]:
+    """Keep a folder to this process, with its ``job.toml``; ``force`` clears what an earlier run wrote there.
+
+    Raises:
+        OutputError: as :func:`check_output`; or another process has it.
+    """
+    check_output(out, job, purpose, force=force)
+    with output_errors(out):
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        out.chmod(0o700)
+    with directory_lock(out):
+        check_output(out, job, purpose, force=force)  # another may have begun meanwhile
+        with output_errors(out):
+            if force and _entries(out):
+                for name in [*_owned(_stored_job(out, purpose), purpose), JOB_FILE]:  # so that it can be repeated
+                    _remove(out / name)
+        if purpose == "party" or not (out / JOB_FILE).exists():
+            _write_job(out, job, purpose)
+        yield
+
+
+@contextlib.contextmanager
+def atomic_directory(out: Path, job: Job) -> Iterator[Path]:
+    """Give a training a folder beside ``out``, with its ``job.toml``; it takes the place of ``out`` at the end.
+
+    ``out`` is as it was until then, and after an error. What a killed training left beside it is cleared.
+
+    Raises:
+        OutputError: nothing can be written there, or another process does.
+    """
+    target = out.resolve()
+    side = target.with_name(f".{target.name}.partial")
+    with output_errors(side):
+        if side.exists() and _entries(side):
+            _stored_job(side, "train")
+        side.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(side)
+    with directory_lock(side):
+        try:
+            with output_errors(side):
+                _empty(side)
+            _write_job(side, job, "train")
+            yield side
+            with output_errors(out):
+                _take_place(side, target)
+        finally:
+            if side.exists():
+                with contextlib.suppress(OSError):
+                    _empty(side)
+                    _remove(side)
+
+
+def relocate_table(out: Path, job: Job) -> None:
+    """Let the job of an audit's folder name its table where it lies now, after both were moved.
+
+    Nothing is changed where more of the job differs, or the file has another name. That the rows are those with which
+    the audit began is seen as it goes on.
+
+    Args:
+        job: completed.
+
+    Raises:
+        OutputError: the folder cannot be written.
+    """
+    with output_errors(out):
+        text = _job_text(out)
+        if text.startswith(_marker("audit")) and _differing(text, job.to_toml()) == ["data.table"]:
+            stored = str(tomllib.loads(text)["data"].get("table"))
+            if Path(stored).name == Path(str(job.data.table)).name:
+                _write_job(out, job, "audit")
+
+
+def _take_place(side: Path, out: Path) -> None:
+    """Move what was trained; what it replaces is moved away first, so that only names change."""
+    if not out.exists():
+        (side / LOCK_FILE).unlink()
+        side.rename(out)
+        return
+    replaced = private_folder(side / _REPLACED)
+    made = [path for path in _entries(side) if path != replaced]
+    for name in _owned(_job_text(out), "train"):
+        if (out / name).exists():
+            (out / name).rename(replaced / name)
+    for path in sorted(made, key=lambda path: path.name != JOB_FILE):  # the job first: --force can repeat it then
+        path.replace(out / path.name)
+    out.chmod(0o700)
+
+
+def _empty(folder: Path) -> None:
+    for path in sorted(_entries(folder), key=lambda path: path.name == JOB_FILE):  # the job last: it can be repeated
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _write_job(folder: Path, job: Job, purpose: Purpose) -> None:
+    with atomic_write(folder / JOB_FILE) as file:
+        file.write((_marker(purpose) + job.to_toml()).encode())
+
+
+def store_data(out: Path, data: Rehearsal, seed: int, known: Sequence[NDArray[np.int64]] = ()) -> None:
+    """Write ``<party>.parquet`` (id, own training columns) and ``truth.parquet`` (id, label), rows in the views' order.
+
+    Categories are texts, and what is missing is null. Of each set of known rows, but an empty one, the labels that
+    attackers are told are written, too: ``known-<number of rows>.parquet`` (id, label).
+
+    Files that are there already must be the same: an audit goes on with the data that it began with.
+
+    Raises:
+        OutputError: the data changed since, or cannot be written.
+    """
+    import pyarrow as pa
+
+    private_folder(out / "data")
+    folder = private_folder(data_folder(out, seed))
+    ids = pa.array(data.train_ids.tolist(), pa.string())
+    for party in data.parties:
+        columns = {name: _column(party, position) for position, name in enumerate(party.columns)}
+        _write(folder / f"{party.name}.parquet", {"id": ids, **columns})
+    truth = data.train_values
+    if data.classes:
+        truth = pa.array(np.asarray(data.classes)[data.train_labels].tolist(), pa.string())
+    _write(folder / "truth.parquet", {"id": ids, "label": truth})
+    bins = pa.array(data.train_labels)
+    for rows in known:
+        if len(rows):
+            labels = (truth if data.classes else bins).take(pa.array(rows))
+            _write(folder / f"known-{len(rows)}.parquet", {"id": ids.take(pa.array(rows)), "label": labels})
+
+
+def _column(party: PartyData, position: int) -> Any:
+    import pyarrow as pa
+
+    values, names = party.train[:, position], party.categories.get(position)
+    if names is None:
+        return pa.array(values, from_pandas=True)
+    return pa.array([names[int(code)] if code >= 0 else None for code in values.tolist()], pa.string())
+
+
+def _write(path: Path, columns: Mapping[str, Any]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_arrays([pa.array(each) for each in columns.values()], list(columns))
+    if path.exists():
+        try:
+            same = pq.read_table(path).equals(table)
+        except (OSError, pa.ArrowException) as error:
+            raise OutputError(
+                f"cannot be read ({' '.join(str(error).split())})", code="unreadable", field=str(path)
+            ) from error
+        if not same:
+            raise OutputError(
+                "the data of the job have changed since this audit began; use --force or another folder",
+                code="other-run",
+                field=str(path),
+            )
+        return
+    with atomic_write(path) as file:
+        pq.write_table(table, file)
+
+
+def _marker(purpose: Purpose) -> str:
+    return f"# Written by labelward {purpose}: the job, completed with defaults.\n\n"
+
+
+def _entries(out: Path) -> list[Path]:
+    return [path for path in out.iterdir() if path.name not in _PASSING]
+
+
+def _stored_job(out: Path, purpose: Purpose) -> str:
+    """Return the job of a folder that a run for the same purpose wrote; nothing else is ever cleared or continued."""
+    text = _job_text(out)
+    if not text.startswith(_marker(purpose)):
+        raise OutputError(
+            f"exists already and was not made by {_MADE[purpose]}; choose another folder",
+            code="foreign",
+            field=str(out),
+        )
+    return text
+
+
+def _job_text(folder: Path) -> str:
+    path = folder / JOB_FILE
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _check_above(out: Path) -> None:
+    """Refuse a folder within that of another run, which would be cleared with it."""
+    for above in out.resolve().parents:
+        for purpose, made in _MADE.items():
+            if _job_text(above).startswith(_marker(purpose)):
+                raise OutputError(
+                    f"lies in {above}, the folder of {made}; choose a place outside",
+                    code="exists",
+                    field=str(out),
+                    value=str(above),
+                )
+
+
+def _check_strangers(out: Path, stored: str, job: Job, purpose: Purpose) -> None:
+    """Refuse to replace what no run wrote but what has the name of something that is to be written."""
+    owned = _owned(stored, purpose)
+    for name in _owned(job.to_toml(), purpose):
+        if name not in owned and (out / name).exists():
+            raise OutputError(
+                f"holds {name!r}, which the earlier run did not write; choose another folder",
+                code="foreign",
+                field=str(out),
+                value=name,
+            )
+
+
+def _check_parent(out: Path) -> None:
+    """Refuse a path of which the nearest existing folder is a file or cannot be written."""
+    above = out.absolute().parent
+    while not above.exists() and above != above.parent:
+        above = above.parent
+    if not above.is_dir():
+        raise OutputError(
+            f"cannot be made, since {above} is a file", code="unwritable", field=str(out), value=str(above)
+        )
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise OutputError(
+            f"cannot be made, since {above} cannot be written", code="unwritable", field=str(out), value=str(above)
+        )
+
+
+def _owned(job: str, purpose: Purpose) -> list[str]:
+    """Return what a run of this job writes into its folder beside ``job.toml``."""
+    if purpose == "audit":
+        return [RESULTS_FILE, _REPORT_FILE, PRIVATE_FILE, "data", "runs"]
+    own = [PARTY_FILE, PARTY_LOG, _REPORT_FILE] if purpose == "party" else [TRAINING_FILE]
+    own.append(PRIVATE_FILE)
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        return [*own, *map(str, tomllib.loads(job).get("parties", {}))]
+    return []
+
+
+def _differing(stored: str, wanted: str) -> list[str]:
+    """Return the keys that differ between two job files, as ``model.depth``."""
+    try:
+        mine, theirs = _flat(tomllib.loads(wanted)), _flat(tomllib.loads(stored))
+    except tomllib.TOMLDecodeError:
+        return [f"{JOB_FILE} is damaged; all keys"]
+    return sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
+
+
+def _of_machine(key: str) -> bool:
+    """Whether a key says how a party's machine is reached and used, not what is trained: a run goes on with another."""
+    return key.startswith("network.") or key in ("encryption.workers", "encryption.memory_limit")
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found

@@ -1,0 +1,404 @@
+"""The stored results of an audit: a contract that the command line, the report and other programs read.
+
+``DIR/results.jsonl`` holds one :class:`ResultRow` a line, ``DIR/runs/<defense>/<seed>/run.json`` one
+:class:`RunDetails`: what the report needs beyond the rows. Both carry a format version and are checked against
+their schema when read. A row is appended with one write and flushed to the disk; a last line without its newline
+is what a killed process leaves, and counts as never written.
+
+A model, a defense or an attack is stored as in the completed job (``Kind.as_dict()``, ``Variant.as_list()``): an object
+with ``kind`` and all parameters beside it; one without a value is null.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from labelward.errors import FileFormatError, JobError, OutputError
+from labelward.evaluate.costs.expected import Estimate
+from labelward.job.kinds import Kind, Variant
+from labelward.runs.checks import Metrics, check_baselines, check_finite, check_metrics
+from labelward.runs.malicious_runs import MaliciousRun
+from labelward.runs.secure_files import atomic_write
+from labelward.runs.short_names import variant_without_defaults, without_defaults
+
+__all__ = [
+    "FORMAT",
+    "RESULTS_FILE",
+    "RUN_FILE",
+    "AttackAccount",
+    "Cost",
+    "EngineInfo",
+    "KeyInfo",
+    "MeterReading",
+    "ResultRow",
+    "RunDetails",
+    "VisibilityCounts",
+    "WireFlow",
+    "append_row",
+    "defense_label",
+    "has_cut_off_row",
+    "kind_label",
+    "read_rows",
+    "read_run",
+    "run_folder",
+    "write_run",
+]
+
+FORMAT = 1
+RESULTS_FILE = "results.jsonl"
+RUN_FILE = "run.json"
+
+Configured = dict[str, Any]
+"""A model, defense or attack: ``kind`` and its parameters in one object."""
+
+
+class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The encryption of a run; ``bits`` and ``security_level`` (bits) are 0 where nothing is encrypted."""
+
+    name: str
+    bits: int
+    insecure: bool
+    security_level: int
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one training took, over all parties.
+
+    Attributes:
+        seconds: wall time of the training, attacks and scoring excluded.
+        bytes: frames as they travelled, in both directions.
+        logical_sums: encrypted sums that a protocol without packing would have sent.
+    """
+
+    seconds: float
+    bytes: int
+    messages: int
+    encryptions: int = 0
+    additions: int = 0
+    decryptions: int = 0
+    ciphertexts: int = 0
+    logical_sums: int = 0
+
+
+class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One model × defense × attack × attacker × seed.
+
+    Attributes:
+        dataset: its name, as reports print it.
+        defense: the chain of defenses; empty for the undefended run.
+        party: the attacker; None where the job has no attack.
+        behavior: how the attacker's party trained, where not as agreed: ``kind`` and parameters. Utility and cost are
+            then those of the run in which it did.
+        leakage: metric values by name, with ``chance`` and ``without_view`` (objects with the same names) and
+            ``primary`` (the name of the metric that ranks); None where ``attack`` is. ``beside``, where it is there,
+            holds other ways to the labels by name, each an object with metrics.
+        utility: metric values by name on the test rows, with ``alone`` and ``joined`` (objects with the same names) and
+            ``primary`` (the name of the metric that ranks).
+        versions: of labelward, python and the libraries that matter.
+    """
+
+    format: Literal[1] = 1
+    dataset: str
+    model: Configured
+    engine: EngineInfo
+    seed: int
+    defense: tuple[Configured, ...]
+    party: str | None
+    attack: Configured | None
+    leakage: Metrics | None
+    utility: Metrics
+    cost: Cost
+    versions: dict[str, str]
+    behavior: Configured | None = None
+
+    def key(self) -> str:
+        """Return what identifies the row, as canonical JSON: all but figures and versions."""
+        identity = [self.dataset, self.model, self.engine, self.seed, self.defense, self.party, self.attack]
+        return msgspec.json.encode(identity, order="deterministic").decode()
+
+    def check(self) -> None:
+        """Raise :class:`ValueError` where the row breaks the contract (missing or unnamed metrics, NaN, infinity)."""
+        for entry in (self.model, *self.defense, *([] if self.attack is None else [self.attack])):
+            try:
+                _kind(entry)
+            except (KeyError, JobError) as error:
+                raise ValueError(f"no model, defense or attack: {entry} ({error})") from error
+        if (self.attack is None) != (self.leakage is None):
+            raise ValueError("attack and leakage must both be given or both be null")
+        if self.attack is not None and self.party is None:
+            raise ValueError("an attack has no attacking party")
+        if self.leakage is not None:
+            known = {name: value for name, value in self.leakage.items() if name != "beside"}
+            check_metrics("leakage", known, ("chance", "without_view"))
+            check_baselines(self.leakage.get("beside", {}))
+        check_metrics("utility", self.utility, ("alone", "joined"), may_be_empty=True)
+        check_finite("cost.seconds", self.cost.seconds)
+
+
+class WireFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All messages of one type from one party to another.
+
+    Attributes:
+        readable: what the receiver can read in it: True for everything, False for nothing (ciphertexts only), or words.
+    """
+
+    sender: str
+    receiver: str
+    type: str
+    messages: int
+    bytes: int
+    readable: bool | str
+
+
+class KeyInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The key of a run.
+
+    Attributes:
+        fingerprint: of the public key, as hex.
+        insecure: why the run protects nothing; empty otherwise.
+        kernel: which implementation did the arithmetic.
+    """
+
+    engine: str
+    bits: int
+    security_level: int
+    fingerprint: str
+    insecure: tuple[str, ...]
+    kernel: str
+
+
+class VisibilityCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one party could have seen. Information is in nats, about the labels of the training rows.
+
+    Attributes:
+        rows: training rows.
+        columns: the party's own columns.
+        trees: trees in which the party took part.
+        nodes: nodes whose rows it knows.
+        leaves: finest instance spaces that it knows, over all trees.
+        own_splits: splits that it owns.
+        told_splits: splits of others whose rows it was told.
+        decrypted_sums: sums that it decrypted.
+        epochs: of a split network: how often its rows were gone through.
+        numbers: embeddings and gradients that it was told of training rows, number by number.
+        max_node_information: the largest mutual information of a single node that it knows with the labels.
+        max_node_bound: the largest value of the bound of ID-LMID (Equation 6) over these nodes.
+        joint_information: mutual information of all its instance spaces together with the labels.
+        joint_bound: the bound for all that was shown together.
+        label_entropy: entropy of the labels, the most that there is to learn.
+    """
+
+    role: Literal["active", "passive"]
+    rows: int
+    columns: int = 0
+    trees: int = 0
+    nodes: int = 0
+    leaves: int = 0
+    own_splits: int = 0
+    told_splits: int = 0
+    decrypted_sums: int = 0
+    epochs: int = 0
+    numbers: int = 0
+    max_node_information: float | None = None
+    max_node_bound: float | None = None
+    joint_information: float | None = None
+    joint_bound: float | None = None
+    label_entropy: float | None = None
+
+
+class AttackAccount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One attack by one party: what it was given besides the view and the party's own columns, and what it noted."""
+
+    party: str
+    attack: Configured
+    auxiliary: dict[str, Any]
+    notes: dict[str, float] = {}
+    seconds: float = 0.0
+
+
+class MeterReading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the leakage meter read of one party's instance spaces after so many trees; information in nats.
+
+    Attributes:
+        v_measure, communities: V-measure and mutual information of the communities with the labels.
+        groups: mutual information of the groups of rows that no tree tells apart.
+    """
+
+    trees: int
+    v_measure: float
+    communities: float
+    groups: float
+
+
+class RunDetails(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the report needs of one run beyond its result rows.
+
+    Attributes:
+        phases: seconds by party and phase.
+        seen: by party.
+        applied: each policy's account: ``kind``, parameters and tallies in one object.
+        processor: of the machine (or machines), in words.
+        duration: seconds of the training.
+        test_rows: rows on which the utility was measured.
+        meter: the readings of the leakage meter, by passive party.
+        deviation: where one party did not train as agreed: its ``party``, and ``kind`` and parameters of its behavior.
+        estimate: what the training was expected to take, of models of trees; its phases are named as ``phases``.
+    """
+
+    format: Literal[1] = 1
+    seed: int
+    defense: tuple[Configured, ...]
+    wire: tuple[WireFlow, ...]
+    phases: dict[str, dict[str, float]]
+    key: KeyInfo
+    seen: dict[str, VisibilityCounts]
+    applied: tuple[dict[str, Any], ...]
+    processor: str
+    duration: float
+    test_rows: int = 0
+    attacks: tuple[AttackAccount, ...] = ()
+    meter: dict[str, tuple[MeterReading, ...]] = {}
+    deviation: Configured | None = None
+    estimate: Estimate | None = None
+
+
+def append_row(folder: Path, row: ResultRow) -> None:
+    """Append a row to the folder's results, in one write that is flushed; a cut-off last line is dropped first.
+
+    Raises:
+        ValueError: the row breaks the contract (see :meth:`ResultRow.check`).
+        OutputError: the file cannot be written.
+    """
+    row.check()
+    line = msgspec.json.encode(row) + b"\n"
+    try:
+        descriptor = os.open(folder / RESULTS_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "r+b", buffering=0) as file:
+            file.truncate(file.read().rfind(b"\n") + 1)
+            file.seek(0, os.SEEK_END)
+            file.write(line)
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {folder / RESULTS_FILE}: {error.strerror}",
+            code="unwritable",
+            value=str(folder / RESULTS_FILE),
+        ) from error
+
+
+def read_rows(folder: Path) -> list[ResultRow]:
+    """Return the folder's rows in the order of writing, without a cut-off last line; none where there is no file.
+
+    Raises:
+        FileFormatError: a line is damaged, of another format version, or repeats a row; the message has its number.
+    """
+    rows: list[ResultRow] = []
+    first: dict[str, int] = {}
+    path = folder / RESULTS_FILE
+    for number, line in enumerate(_read(path).split(b"\n")[:-1] if path.exists() else [], start=1):
+        where = f"{path}, line {number}"
+        row = _decode(line, ResultRow, where)
+        try:
+            row.check()
+        except ValueError as error:
+            raise FileFormatError(str(error), code="damaged", field=where) from error
+        earlier = first.setdefault(row.key(), number)
+        if earlier != number:
+            raise FileFormatError(f"repeats line {earlier}", code="damaged", field=where, value=earlier)
+        rows.append(row)
+    return rows
+
+
+def has_cut_off_row(folder: Path) -> bool:
+    """Return whether the last row was cut off: the process was killed while it wrote, and the run is unfinished."""
+    path = folder / RESULTS_FILE
+    return path.exists() and not (_read(path) or b"\n").endswith(b"\n")
+
+
+def write_run(folder: Path, run: RunDetails) -> Path:
+    """Write ``run.json`` of a run into its :func:`run_folder`, replacing it in one step; return its path.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    target = run_folder(folder, run.defense, run.seed, _slug(run.deviation)) / RUN_FILE
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(target) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(run)) + b"\n")
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {error.strerror}", code="unwritable", value=str(target)) from error
+    return target
+
+
+def read_run(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int, deviation: str = "") -> RunDetails | None:
+    """Return the details of a run, or None where it did not finish; ``deviation`` as for :func:`run_folder`.
+
+    Raises:
+        FileFormatError: ``run.json`` is damaged or of another format version.
+    """
+    path = run_folder(folder, defense, seed, deviation) / RUN_FILE
+    return _decode(_read(path), RunDetails, str(path)) if path.exists() else None
+
+
+def run_folder(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int, deviation: str = "") -> Path:
+    """Return where the views, models and details of a run lie; ``deviation``: slug of one, empty for the honest run."""
+    return folder / "runs" / _variant(defense).slug / (f"{seed}-{deviation}" if deviation else str(seed))
+
+
+def kind_label(entry: Mapping[str, Any]) -> str:
+    """Return a stored defense or attack in words, without defaults: ``id2graph (eta 0.5)``."""
+    return without_defaults(_kind(entry)).label
+
+
+def defense_label(defense: Sequence[Mapping[str, Any]]) -> str:
+    """Return a stored chain of defenses in words; ``no defense`` for the undefended run."""
+    return _variant(defense).label
+
+
+def _variant(defense: Sequence[Mapping[str, Any]]) -> Variant:
+    return variant_without_defaults(Variant(tuple(map(_kind, defense))))
+
+
+def _slug(deviation: Mapping[str, Any] | None) -> str:
+    if deviation is None:
+        return ""
+    return MaliciousRun.of(deviation["party"], {key: value for key, value in deviation.items() if key != "party"}).slug
+
+
+def _kind(entry: Mapping[str, Any]) -> Kind:
+    return Kind(entry["kind"], {name: value for name, value in entry.items() if name != "kind"})
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileFormatError(f"cannot read {path}: {error.strerror}", code="unreadable", value=str(path)) from error
+
+
+Stored = TypeVar("Stored", ResultRow, RunDetails)
+
+
+class _Version(msgspec.Struct):
+    format: int
+
+
+def _decode(data: bytes, kind: type[Stored], where: str) -> Stored:
+    try:
+        version = msgspec.json.decode(data, type=_Version).format
+        if version != FORMAT:
+            raise FileFormatError(
+                f"format {version}; this version reads format {FORMAT}",
+                code="format-version",
+                field=where,
+                value=version,
+            )
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"damaged: {error}", code="damaged", field=where) from error

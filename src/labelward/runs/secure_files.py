@@ -1,0 +1,94 @@
+"""Folders and files that only their owner may read, and the lock of a folder that is being written."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from labelward.errors import OutputError
+
+__all__ = ["LOCK_FILE", "atomic_write", "directory_lock", "output_errors", "private_folder"]
+
+LOCK_FILE = ".lock"
+
+
+@contextlib.contextmanager
+def output_errors(path: Path) -> Iterator[None]:
+    """Raise the system's errors as :class:`OutputError` that names a path."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"cannot be written ({error.strerror})", code="unwritable", field=str(path)) from error
+
+
+def private_folder(path: Path) -> Path:
+    """Make a folder that only its owner can enter; :class:`OutputError` where that is impossible."""
+    with output_errors(path):
+        path.mkdir(mode=0o700, exist_ok=True)
+        path.chmod(0o700)
+    return path
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
+    """Give a file of mode 0600 that takes the place of ``path`` in one step at the end, and is gone after an error.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    partial = path.with_name(f"{path.name}.partial")
+    with output_errors(path):
+        try:
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                yield file
+            partial.replace(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+@contextlib.contextmanager
+def directory_lock(folder: Path) -> Iterator[None]:
+    """Keep a folder to this process; the system lets go when the process ends, however it ends.
+
+    Raises:
+        OutputError: another process has it.
+    """
+    path = folder / LOCK_FILE
+    with output_errors(path):
+        descriptor = _lock(path)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            if _is_file_of(descriptor, path):
+                path.unlink()
+        os.close(descriptor)
+
+
+def _lock(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_file_of(descriptor, path):  # else whoever had it has just removed the file
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+                return descriptor
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace") or "unknown"
+            os.close(descriptor)
+            raise OutputError(
+                f"{path.parent} is in use by another labelward (process {holder})",
+                code="locked",
+                value=str(path.parent),
+            ) from error
+        os.close(descriptor)
+
+
+def _is_file_of(descriptor: int, path: Path) -> bool:
+    return path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor))

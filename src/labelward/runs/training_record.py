@@ -1,0 +1,119 @@
+"""What a training leaves beside views and shares: its figures, the rows it was tested on, which columns are dates."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from labelward.data import Rehearsal
+from labelward.evaluate.costs.expected import Estimate
+from labelward.party.transcript import ids_digest
+from labelward.runs.directory import TRAINING_FILE
+from labelward.runs.json_records import read_json, write_json
+from labelward.runs.schema import Cost
+
+__all__ = ["FORMAT", "RowCounts", "TrainingRecord", "Validation", "content_digest", "read_record", "write_record"]
+
+FORMAT = 1
+
+
+class RowCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which rows a training learned from, watched and was tested on.
+
+    Attributes:
+        train: number of training rows.
+        validation: number of validation rows.
+        test: number of test rows.
+        test_ids: ids of the test rows, or their row numbers in the table, counted from 0.
+        train_digest: SHA-256 of the ids of the training rows.
+        content_digest: SHA-256 of the labels and columns of the training rows (:func:`content_digest`).
+    """
+
+    train: int
+    validation: int
+    test: int
+    test_ids: tuple[str, ...]
+    train_digest: str
+    content_digest: str
+
+    @classmethod
+    def of(cls, data: Rehearsal) -> RowCounts:
+        """Return those of a training on this data."""
+        return cls(
+            train=len(data.train_ids),
+            validation=len(data.validation_ids),
+            test=len(data.test_ids),
+            test_ids=tuple(data.test_ids.tolist()),
+            train_digest=ids_digest(data.train_ids.tolist()),
+            content_digest=content_digest(data),
+        )
+
+
+class Validation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the validation rows fared.
+
+    Attributes:
+        metric: its name.
+        values: after each round; null where it was not finite.
+        best_round: that of the best value, counted from 1.
+    """
+
+    metric: str
+    values: tuple[float | None, ...]
+    best_round: int
+
+
+class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The content of ``training.json``.
+
+    Attributes:
+        dataset: name of the data.
+        seed: of the run.
+        defense: slug of the variant.
+        utility: metrics on the test rows; null where one was not finite.
+        primary: the metric that ranks.
+        validation: where there are validation rows.
+        phases: seconds by party and phase.
+        estimate: what the training was expected to take, of models of trees.
+        dates: by party the columns that hold dates or times.
+        versions: of labelward, Python and the libraries that matter.
+    """
+
+    format: int = FORMAT
+    dataset: str
+    seed: int
+    defense: str
+    utility: dict[str, float | None]
+    primary: str
+    validation: Validation | None
+    cost: Cost
+    phases: dict[str, dict[str, float]] = {}
+    estimate: Estimate | None = None
+    rows: RowCounts
+    dates: dict[str, tuple[str, ...]]
+    versions: dict[str, str]
+
+
+def content_digest(data: Rehearsal) -> str:
+    """Return the SHA-256 of labels and columns of the training rows, as hex: what tells rows that have no ids."""
+    total = hashlib.sha256(np.ascontiguousarray(data.train_values).tobytes())
+    for party in data.parties:
+        total.update(np.ascontiguousarray(party.train).tobytes())
+    return total.hexdigest()
+
+
+def write_record(folder: Path, record: TrainingRecord) -> None:
+    """Write ``training.json``; :class:`~labelward.errors.OutputError` where that is impossible."""
+    write_json(folder / TRAINING_FILE, record)
+
+
+def read_record(run: Path) -> TrainingRecord:
+    """Read what :func:`write_record` wrote into the folder of a training.
+
+    Raises:
+        FileFormatError: it is missing, damaged or of another format version.
+    """
+    return read_json(run / TRAINING_FILE, TrainingRecord, FORMAT)
