@@ -14,8 +14,11 @@ import labelward
 
 ROOT = Path(labelward.__file__).parent
 BASE = {"errors", "rng", "registry", "job"}
-PARTS = {"he", "kernels", "messages", "party", "privacy", "transport"}
+PARTS = {"he", "kernels", "messages", "party", "policy", "privacy", "transport"}
 FEATURES = {"attacks", "data", "defenses", "protocols"}
+STORED = {"runs", "metrics"}
+RUNTIME = STORED | {"federation"}
+STUDIED = RUNTIME | {"leakage", "planning", "auditing"}
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
@@ -28,18 +31,23 @@ ALLOWED: dict[str, set[str]] = {
     "he": {"errors", "rng", "jit"},
     "transport": {"errors"},
     "messages": {"errors", "he"},
-    "party": {"messages", "transport"} | BASE,
+    "policy": {"privacy"} | BASE,
+    "party": {"messages", "policy", "transport"} | BASE,
     "data": BASE,
-    "protocols": {"party", "messages", "he", "kernels", "privacy"} | BASE,
-    "defenses": {"party", "kernels", "privacy"} | BASE,
+    "protocols": {"party", "policy", "messages", "he", "kernels", "privacy"} | BASE,
+    "defenses": {"party", "policy", "kernels", "privacy"} | BASE,
     "attacks": {"party", "messages", "kernels"} | BASE,
-    "evaluate": PARTS | FEATURES | BASE,
-    "estimators": {"protocols", "defenses", "data", "party", "he", "transport"} | BASE,
-    "service": {"party", "messages", "protocols", "transport", "data"} | BASE,
-    "tune": {"evaluate"} | BASE,
-    "report": {"evaluate"} | BASE,
-    "cli": PARTS | FEATURES | BASE | {"estimators", "evaluate", "report", "service", "tune"},
-    "testing": {"attacks", "evaluate", "he", "kernels", "messages", "party", "transport"} | BASE,
+    "runs": {"attacks", "data", "defenses", "party"} | BASE,
+    "metrics": {"runs", "data", "kernels"} | BASE,
+    "federation": STORED | PARTS | FEATURES | BASE,
+    "leakage": RUNTIME | PARTS | FEATURES | BASE,
+    "planning": RUNTIME | PARTS | FEATURES | BASE,
+    "auditing": RUNTIME | {"leakage", "planning"} | PARTS | FEATURES | BASE,
+    "studies": STUDIED | PARTS | FEATURES | BASE,
+    "estimators": {"protocols", "defenses", "data", "party", "policy", "he", "transport"} | BASE,
+    "report": {"runs", "metrics", "leakage", "studies"} | BASE,
+    "cli": PARTS | FEATURES | BASE | STUDIED | {"studies", "estimators", "report"},
+    "testing": {"attacks", "metrics", "federation", "he", "kernels", "messages", "party", "policy", "transport"} | BASE,
     "__main__": {"cli"},
     "": set(),  # the package itself
 }

@@ -10,8 +10,8 @@ data, but where a rehearsal deals out columns by importance.
 nobody else can.
 
 *Protection* draws (keys, ciphertext randomness, noise of a privacy mechanism) come from
-:class:`SecureRandom`, which asks the operating system. A test may seed it; ``seeded`` then says so, transcripts record it
-and an audit refuses it.
+:class:`SecureRandom`, which asks the operating system. A test may seed it; ``seeded`` then says so, transcripts record
+it and an audit refuses it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Split networks trained in one process, and what one passive party then has to attack with.
 
-One passive party attacks: ``trained(...)`` gives its view and its ``AttackerData`` with bottom models, ``completed(...)`` the
-scores of an attack with known rows drawn by seed.
+One passive party attacks: ``trained(...)`` gives its view and its ``AttackerData`` with bottom models,
+``completed(...)`` the scores of an attack with known rows drawn by seed.
 """
 
 from __future__ import annotations

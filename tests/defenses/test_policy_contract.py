@@ -21,6 +21,7 @@ from labelward.defenses.ppdl import Ppdl
 from labelward.defenses.purity_threshold import PurityThreshold
 from labelward.defenses.sign_sgd import SignSgd
 from labelward.errors import Code, JobError, PolicyError
+from labelward.messages.base import wire_name
 from labelward.messages.codec import decode
 from labelward.policy.base import (
     POINTS,
@@ -323,7 +324,7 @@ class Later(Policy):
 
 def sent(wires: dict[str, Any]) -> list[str]:
     """Return the types of all messages that left the active party, in order."""
-    return [type(decode(frame)[0]).__name__ for _, frame in wires["active"].sent]
+    return [wire_name(type(decode(frame)[0])) for _, frame in wires["active"].sent]
 
 
 @pytest.fixture

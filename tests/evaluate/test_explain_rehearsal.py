@@ -1,4 +1,4 @@
-"""Explanations and export of a trained model: they fit what ``predict_table`` writes, and tell what parties consent to."""
+"""Explanations and export of a trained model: what matches the predictions, and what the parties consent to."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from strategies import MESSAGES, OBSERVATIONS, of
 from blames import refused_about
 from labelward.errors import CodecError
 from labelward.he import Layout, engine
-from labelward.messages.base import Message, Observation, RowMask, redacted
+from labelward.messages.base import Message, Observation, RowMask, redacted, wire_name
 from labelward.messages.codec import WIRE_VERSION, decode, decode_fields, encode, encode_fields, schema
 from labelward.messages.handshake import RowIdDigests
 from labelward.messages.tree import EncryptedTreeRows, LevelHistograms, LevelRequest, NodeSplit, OwnSplit, TrainingEnd
@@ -30,9 +30,9 @@ def test_messages_come_back(kind: type[Message], data: st.DataObject) -> None:
     frame = encode(message, step)
     assert decode(frame) == (message, step)
     assert encode(message, step) == frame
-    assert decode_fields(kind.__name__, encode_fields(message)) == message
+    assert decode_fields(wire_name(kind), encode_fields(message)) == message
     kept = redacted(message)
-    assert decode_fields(kind.__name__, encode_fields(kept)) == kept
+    assert decode_fields(wire_name(kind), encode_fields(kept)) == kept
 
 
 @pytest.mark.parametrize("kind", OBSERVATIONS, ids=lambda kind: kind.__name__)
@@ -40,14 +40,14 @@ def test_messages_come_back(kind: type[Message], data: st.DataObject) -> None:
 @settings(max_examples=40)
 def test_observations_are_kept_but_never_travel(kind: type[Observation], data: st.DataObject) -> None:
     observation = data.draw(of(kind))
-    assert decode_fields(kind.__name__, encode_fields(observation)) == observation
-    with refused(CodecError, "not-sendable", value=kind.__name__):
+    assert decode_fields(wire_name(kind), encode_fields(observation)) == observation
+    with refused(CodecError, "not-sendable", value=wire_name(kind)):
         decode(encode(observation, (0,)))  # type: ignore[arg-type]
 
 
 def test_every_class_has_a_name_of_its_own() -> None:
     for kind in (*MESSAGES, *OBSERVATIONS):
-        assert schema(kind.__name__) is kind
+        assert schema(wire_name(kind)) is kind
     with refused(CodecError, "unknown", value="Gossip"):
         schema("Gossip")
 
@@ -74,7 +74,7 @@ def mutate(frame: bytes, rng: np.random.Generator) -> bytes:
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
 def test_damaged_frames_are_refused_or_read(kind: type[Message]) -> None:
     """Random damage gives a message of the schema or a CodecError, and nothing else."""
-    rng = np.random.default_rng(sum(kind.__name__.encode()))
+    rng = np.random.default_rng(sum(wire_name(kind).encode()))
     refused = 0
 
     @given(message=of(kind), step=steps)

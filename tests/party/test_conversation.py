@@ -29,7 +29,6 @@ from labelward.errors import (
     PeerRestartedError,
 )
 from labelward.he import Layout, engine
-from labelward.messages import handshake
 from labelward.messages.base import Array, RowMask
 from labelward.messages.codec import decode_fields, encode
 from labelward.messages.handshake import Hello, RowIdDigests, RowSplit
@@ -589,7 +588,7 @@ def test_ids_travel_only_as_digests_under_a_fresh_key() -> None:
         entries = [entry for ctx in contexts.values() for entry in ctx.transcript.entries]
         assert not any(name.encode() in entry.payload for entry in entries for name in ids)
         view = View(contexts["active"].transcript.header, contexts["active"].transcript.entries)
-        ready = next(view.received(handshake.RowIdDigests)).message
+        ready = next(view.received(RowIdDigests)).message
         digests += [ready.ids, *ready.buckets]
     assert len(set(digests)) == 4
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from labelward.errors import Code, FileFormatError, OutputError
 from labelward.he.contract import Layout
-from labelward.messages.base import Array, CipherDigest, RowMask
+from labelward.messages.base import Array, CipherDigest, RowMask, wire_name
 from labelward.messages.codec import encode_fields
 from labelward.messages.handshake import Hello, RowIdDigests
 from labelward.messages.tree import DecryptedSums, LevelHistograms, OwnSplit, TrainingEnd
@@ -226,7 +226,7 @@ def test_messages_that_cannot_be_read(tmp_path: Path, name: str) -> None:
 def view_of(*entries: tuple[str, str, tuple[int, ...], object]) -> View:
     transcript = Transcript(HEADER)
     for kind, peer, step, record in entries:
-        transcript.append(kind, peer, type(record).__name__, step, encode_fields(record))  # type: ignore[arg-type]
+        transcript.append(kind, peer, wire_name(type(record)), step, encode_fields(record))  # type: ignore[arg-type]
     return View(transcript.header, transcript.entries)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from test_transcript import HEADER, MAGIC, digest_of, records
 
 from labelward.errors import FileFormatError, OutputError
+from labelward.messages.base import wire_name
 from labelward.messages.codec import encode_fields
 from labelward.messages.handshake import Hello, RowIdDigests
 from labelward.messages.tree import TrainingEnd
@@ -149,7 +150,7 @@ def attempts(*of: list[tuple[str, str, tuple[int, ...], object]]) -> View:
         if number:
             transcript.append("attempt", "", "Attempt", (number + 1,), b"")
         for kind, peer, step, record in entries:
-            transcript.append(kind, peer, type(record).__name__, step, encode_fields(record))  # type: ignore[arg-type]
+            transcript.append(kind, peer, wire_name(type(record)), step, encode_fields(record))  # type: ignore[arg-type]
     return View(transcript.header, transcript.entries)
 
 

@@ -19,6 +19,7 @@ from labelward.errors import PeerError
 from labelward.he import engine as make_engine
 from labelward.he.contract import CipherBlock, Layout
 from labelward.he.paillier.keys import PaillierPrivateKey
+from labelward.messages.base import wire_name
 from labelward.messages.codec import decode, encode
 from labelward.messages.tree import DecryptedSums, EncryptedForestRows, EncryptedTreeRows, LevelRequest, TreeStart
 from labelward.party.context import Context
@@ -81,7 +82,7 @@ def test_every_party_gets_the_same_blocks_after_the_first_level() -> None:
     """What is to be summed comes before the rows; the rows come in order, each block once."""
     run = replace(rich_setting(52, "binary", rows=70, trees=2), engine="paillier", bits=512).run()
     for party in NAMES[1:]:
-        names = [type(decode(frame)[0]).__name__ for frame in run.frames_to(party)]
+        names = [wire_name(type(decode(frame)[0])) for frame in run.frames_to(party)]
         start = names.index("TreeStart")
         assert names[start : start + 8] == ["TreeStart", "Level", *["TreeRows"] * 5, "ChosenSplits"]
         sent = rows_of(run, party, EncryptedTreeRows)

@@ -18,7 +18,7 @@ from labelward.data.encode import MAX_CATEGORIES
 from labelward.errors import PeerError
 from labelward.he import engine as make_engine
 from labelward.he.contract import CipherBlock, Layout, PrivateKey
-from labelward.messages.base import Message, RowMask
+from labelward.messages.base import Message, RowMask, wire_name
 from labelward.messages.explain import PathAnswers, PathRequest
 from labelward.messages.tree import (
     EncryptedTreeRows,
@@ -230,7 +230,7 @@ def test_no_more_rows_at_once_than_a_batch_has(monkeypatch: pytest.MonkeyPatch, 
     """The answers are as large as splits times rows, whatever the request's size."""
     monkeypatch.setattr(predict, "ANSWERS", 30)  # of 3 splits
     request = PathRequest("model", 0, 11, (), ()) if levels else PredictRequest("model", 0, 11)
-    with blamed("a", "peer-message", message=type(request).__name__, step=(0,), value=11, about="10"):
+    with blamed("a", "peer-message", message=wire_name(type(request)), step=(0,), value=11, about="10"):
         ask(request, 20)
 
 

@@ -12,7 +12,7 @@ from random_models import Floats, Model, converse, make_model
 
 from blames import blamed, refused_about
 from labelward.errors import Code, InputError
-from labelward.messages.base import RowMask
+from labelward.messages.base import RowMask, wire_name
 from labelward.messages.explain import PathAnswers, PathRequest
 from labelward.messages.tree import PredictAnswers, PredictRequest
 from labelward.party.context import Context
@@ -204,5 +204,5 @@ ALL = RowMask.pack(np.ones(5, np.bool_))
 def test_requests_that_cannot_be_served(
     request_: PathRequest | PredictRequest, code: Code, value: object, about: str
 ) -> None:
-    with blamed("a", code, message=type(request_).__name__, step=(0,), value=value, about=about):
+    with blamed("a", code, message=wire_name(type(request_)), step=(0,), value=value, about=about):
         _ask(request_)

@@ -14,7 +14,7 @@ import reference
 from lossless import GOSS, KINDS, NAMES, rich_setting
 from searching import floats_of, occurrences, patterns, windows
 
-from labelward.messages.base import Message, RowMask
+from labelward.messages.base import Message, RowMask, wire_name
 from labelward.messages.codec import decode, schema
 from labelward.messages.tree import LevelHistograms, LevelRequest, OwnSplit, TreeStart
 from labelward.party.view import View
@@ -132,7 +132,7 @@ def leaves(info: inspect.Type, path: str) -> dict[str, str]:
             return leaves(item, path)
         case inspect.DictType(key_type=key, value_type=value):
             return leaves(key, f"{path}.key") | leaves(value, f"{path}.value")
-    return {path: type(info).__name__.removesuffix("Type").lower()}
+    return {path: wire_name(type(info)).removesuffix("Type").lower()}
 
 
 def test_messages_to_a_passive_party_can_hold_no_real_number() -> None:
@@ -148,7 +148,7 @@ def test_messages_to_a_passive_party_can_hold_no_real_number() -> None:
 
 def test_only_these_types_reach_a_passive_party(secret: Run, kind: str) -> None:
     for party in NAMES[1:]:
-        names = {type(decode(frame)[0]).__name__ for frame in secret.frames_to(party)}
+        names = {wire_name(type(decode(frame)[0])) for frame in secret.frames_to(party)}
         assert names == set(TO_PASSIVE) - {"TreeRows" if "forest" in kind else "ForestRows"}
         assert {name for each, name in secret.views[party].counts() if each == "received"} == names
         assert {name for kind, name in secret.views[party].counts() if kind == "observed"} == {"OwnSplit"}
@@ -164,7 +164,7 @@ def test_view_and_frames_tell_the_same(secret: Run) -> None:
     for party in NAMES[1:]:
         frames = [decode(frame) for frame in secret.frames_to(party)]
         for name in TO_PASSIVE:
-            sent = [(step, message) for message, step in frames if type(message).__name__ == name]
+            sent = [(step, message) for message, step in frames if wire_name(type(message)) == name]
             kept = [(each.step, each.message) for each in secret.views[party].received(schema(name))]  # type: ignore[type-var]
             assert len(kept) == len(sent)
             if name not in ("ForestRows", "TreeRows", "KeyOffer"):
@@ -356,7 +356,7 @@ def test_equal_seeds_give_equal_views_and_other_ciphertexts(secret: Run, kind: s
 
 
 def of_type(run: Run, party: str, name: str) -> list[Message]:
-    return [message for frame in run.frames_to(party) if type(message := decode(frame)[0]).__name__ == name]
+    return [message for frame in run.frames_to(party) if wire_name(type(message := decode(frame)[0])) == name]
 
 
 def test_fresh_rows_are_encrypted_anew_for_each_tree(secret: Run, kind: str) -> None:

@@ -15,7 +15,7 @@ ATTACKS: Registry[Attack] = Registry(
     [
         "active_completion:ActiveCompletion",
         "clustering:Clustering",
-        "direct:Direct",
+        "gradient_sign:GradientSign",
         "id2graph:ID2Graph",
         "instance_clustering:InstanceClustering",
         "passive_completion:PassiveCompletion",

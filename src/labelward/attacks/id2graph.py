@@ -52,7 +52,7 @@ class ID2Graph(Attack):
     neighbor form one community. In the chunked form the inter-chunk edge joins the last row of a chunk with
     the first of the next, as the text says (Algorithm 3 prints a self-loop).
 
-    ``tree_weights``, ``attributes`` and ``cluster_features`` are what its conclusion leaves to future work; whether they help
+    ``tree_weights``, ``attributes`` and ``clusters`` are what its conclusion leaves to future work; whether they help
     is for ``labelward study options`` to say. By default none is used.
 
     Attributes:

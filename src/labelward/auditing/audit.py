@@ -8,13 +8,10 @@ once.
 from __future__ import annotations
 
 import dataclasses
-import os
-import platform
 import shutil
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +24,7 @@ from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import DataError, JobError, OutputError, PolicyError
 from labelward.evaluate.costs.expected import Estimate
 from labelward.evaluate.costs.prospect import Prospect, expected, foresee
-from labelward.federation.adapter import ModelAdapter
+from labelward.federation.adapter import ModelAdapter, attacker_data
 from labelward.federation.components import (
     attack_with_defaults,
     check_job,
@@ -52,14 +49,7 @@ from labelward.federation.simulation import (
 from labelward.he import Engine
 from labelward.job import Job, Kind, Variant
 from labelward.leakage.embeddings import Explainer
-from labelward.leakage.run_attack import (
-    FOLDS,
-    attack_and_score,
-    attacker_data,
-    sample_known_rows,
-    score_baselines,
-    score_without_view,
-)
+from labelward.leakage.run_attack import FOLDS, attack_and_score, sample_known_rows, score_baselines, score_without_view
 from labelward.metrics.utility import Baselines, baselines, utility
 from labelward.party.transcript import FILE_NAME
 from labelward.party.view import View
@@ -67,6 +57,7 @@ from labelward.rng import SecureRandom
 from labelward.runs.directory import check_output, locked_output, store_data
 from labelward.runs.malicious_runs import MaliciousRun, malicious_behavior, malicious_runs
 from labelward.runs.private_seeds import PRIVATE_FILE, Seeds, keep_seeds, resolve_seeds, stored_seeds
+from labelward.runs.provenance import library_versions, processor
 from labelward.runs.schema import (
     RESULTS_FILE,
     AttackAccount,
@@ -83,7 +74,7 @@ from labelward.runs.schema import (
 from labelward.runs.secure_files import private_folder
 from labelward.runs.short_names import variant_without_defaults, without_defaults
 
-__all__ = ["STANDING", "audit", "library_versions", "processor"]
+__all__ = ["STANDING", "audit"]
 
 STANDING = ("split-posterior",)
 """Attacks that are part of every audit of classes, listed or not: they show that what leaked once no longer does."""
@@ -140,24 +131,6 @@ def audit(
         finally:
             engine.close()
         return read_rows(out)
-
-
-def library_versions(more: Sequence[str] = ()) -> dict[str, str]:
-    """Return the versions that figures depend on; ``more``: libraries that only some models need."""
-    libraries = ("labelward", "numpy", "scipy", "scikit-learn", "numba", "gmpy2", "pyarrow", "msgspec", *more)
-    return {"python": platform.python_version(), **{name: version(name) for name in libraries}}
-
-
-def processor() -> str:
-    """Return the machine's processor in words, with the number of cores that this process may use."""
-    name = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), name)
-    except OSError:  # another system than Linux
-        pass
-    cores = len(os.sched_getaffinity(0))
-    return f"{name}, {cores} {'core' if cores == 1 else 'cores'}"
 
 
 def _with_standing(job: Job, data: Rehearsal) -> tuple[Kind, ...]:

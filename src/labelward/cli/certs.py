@@ -77,7 +77,7 @@ def new(
     typer.echo(_keep(folder / _AUTHORITY_FOLDER))
 
 
-@certs.command()
+@certs.command("authority")
 def authority_certificate(
     folder: Folder,
     name: Annotated[str | None, typer.Option(help="What it is called; a name with a random end.")] = None,
@@ -92,7 +92,7 @@ def authority_certificate(
     typer.echo(_keep(folder))
 
 
-@certs.command()
+@certs.command("party")
 def party_certificate(
     folder: Folder,
     party: Party,

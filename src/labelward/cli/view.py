@@ -24,7 +24,7 @@ view = typer.Typer(help="Look into a stored view: show, digest, verify; or purge
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a stored view.")]
 
 
-@view.command()
+@view.command("show")
 def show_command(
     folder: Folder,
     messages: Annotated[int, typer.Option(min=0, help="Print the first so many records as well.")] = 0,
@@ -47,7 +47,7 @@ def show_command(
         typer.echo(f"{kind}{whence}: {type(record).__name__} {list(step)} {_fields(record)}")
 
 
-@view.command()
+@view.command("digest")
 def digest_command(folder: Folder) -> None:
     """Print a SHA-256 of the view content: equal for equal runs, whatever keys and machines."""
     from labelward.party.view import View
@@ -55,7 +55,7 @@ def digest_command(folder: Folder) -> None:
     typer.echo(View.load(folder).digest())
 
 
-@view.command()
+@view.command("verify")
 def verify_command(folder: Folder) -> None:
     """Check the hash chain and every record; exit code 2 where anything is damaged or missing."""
     from labelward.attacks.split_posterior import sides_depend_on_labels
@@ -79,7 +79,7 @@ def verify_command(folder: Folder) -> None:
     typer.echo(f"whole: {records} records of {opened.party!r}, {readable} of them view content; run {opened.ended}")
 
 
-@view.command()
+@view.command("purge")
 def purge_command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of a run, of one party in it, or of a view.")],
     views: Annotated[bool, typer.Option("--views", help="The views only.")] = False,

@@ -7,10 +7,10 @@ changes nothing. :class:`LeakageBudget` keeps back, before anything is told, wha
 
 What the budget promises: at every moment no clustering that is made of a party's instance spaces has a larger
 V-measure with the labels, whatever it is; so neither have the communities of any draws of Louvain's method, nor those
-that the meter finds in the stored view (:func:`measure_leakage`). It follows from a limit of what the merged groups say of the
-labels (:func:`~labelward.kernels.information.v_measure_bound`). Of rows that are told that is known exactly. A party
-knows the rows of its own split as soon as it is told that the split was chosen, while the active party does not know
-them yet; so such a split is chosen only where the most that it could add is within the limit
+that the meter finds in the stored view (:func:`measure_leakage`). It follows from a limit of what the merged groups
+say of the labels (:func:`~labelward.kernels.information.v_measure_bound`). Of rows that are told that is known
+exactly. A party knows the rows of its own split as soon as it is told that the split was chosen, while the active
+party does not know them yet; so such a split is chosen only where the most that it could add is within the limit
 (:func:`information_gain_bound`).
 
 The limit is that of the splits, not of the V-measure as it is found, for rows that are told, too: once the groups say
@@ -119,8 +119,8 @@ def measure_leakage(leaves: Rows, labels: Labels, party: str, measure: MonitorCo
     these trees exceed 200,000, they are those of one start of Louvain's method instead of five.
 
     Args:
-        leaves: int32 [trees seen, rows], as :func:`labelward.attacks.instance_spaces.observed_leaves` gives them without the
-            party's columns.
+        leaves: int32 [trees seen, rows], as :func:`labelward.attacks.instance_spaces.observed_leaves` gives them
+            without the party's columns.
         labels: int64 [rows]: classes; of quantities the bins that they are cut into.
     """
     counted, weights = weighted_trees(leaves[:MOST_TREES], measure.eta, measure.together)

@@ -1,7 +1,7 @@
 """What the evaluation needs to know of a kind of model: its programs, its baselines, its shares, what its views show.
 
-A new kind of model is one module with a subclass and one line in :data:`labelward.federation.components.PROGRAMS`; the audit
-itself knows none.
+A new kind of model is one module with a subclass and one line in :data:`labelward.federation.components.PROGRAMS`; the
+audit itself knows none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ from labelward.party.view import View
 from labelward.policy.base import Policy
 from labelward.runs.schema import VisibilityCounts
 
-__all__ = ["ImageMaps", "ModelAdapter", "PartyShare", "PredictMode", "RoleResult", "ValidationHistory", "check_weights"]
+__all__ = [
+    "ImageMaps",
+    "ModelAdapter",
+    "PartyShare",
+    "PredictMode",
+    "RoleResult",
+    "ValidationHistory",
+    "attacker_data",
+    "check_weights",
+]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -298,3 +307,9 @@ def check_weights(side: str, values: Floats, weights: Floats, classes: Sequence[
                 code="rows",
                 value=classes[int(by_class.argmin())],
             )
+
+
+def attacker_data(held: PartyData) -> AttackerData:
+    """Return a party's training columns as its attacks take them."""
+    categories = {held.columns[position]: len(names) for position, names in held.categories.items()}
+    return AttackerData(features=held.train, columns=held.columns, categories=categories)

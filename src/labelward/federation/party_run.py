@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from labelward.auditing.audit import library_versions
 from labelward.errors import JobError, OutputError, PeerError, PeerRestartedError, unknown_name
 from labelward.federation.adapter import RoleResult
 from labelward.federation.components import model_adapter
@@ -34,6 +33,7 @@ from labelward.party.transcript import Transcript, ids_digest
 from labelward.policy.chain import PolicyChain
 from labelward.rng import PrivateSeed, SecureRandom
 from labelward.runs.party_record import PartyRecord, PeerRecord, write_party_record
+from labelward.runs.provenance import library_versions
 from labelward.runs.secure_files import private_folder
 from labelward.transport.base import Transport
 
@@ -60,7 +60,7 @@ _MOST_IN_VAIN = 100
 Log = Callable[[str, Mapping[str, Any]], None]
 """Called with what happened and its particulars; none of them is a private value."""
 
-Join = Callable[[Job, str, str, Log], tuple["Network", str]]
+Join = Callable[[Job, str, str, Log], tuple["Connection", str]]
 """Called with the job, the party, what for (in a word, the same at all parties) and a log; makes its network, and
 tells its certificate's fingerprint."""
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from labelward.auditing.audit import library_versions
 from labelward.data import Rehearsal, load_source, prepare
 from labelward.errors import JobError, unknown_name
 from labelward.evaluate.costs.expected import Estimate
@@ -23,6 +22,7 @@ from labelward.job import Job, Variant
 from labelward.metrics.utility import utility_scores
 from labelward.runs.directory import atomic_directory, check_output
 from labelward.runs.private_seeds import keep_seeds, resolve_seeds, stored_seeds
+from labelward.runs.provenance import library_versions
 from labelward.runs.schema import Cost, KeyInfo
 from labelward.runs.short_names import variant_without_defaults
 from labelward.runs.training_record import RowCounts, TrainingRecord, Validation, write_record

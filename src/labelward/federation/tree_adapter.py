@@ -12,10 +12,16 @@ from numpy.typing import NDArray
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import PartyData, Rehearsal
 from labelward.errors import DataError, JobError
-from labelward.federation.adapter import ModelAdapter, PredictMode, RoleResult, ValidationHistory, check_weights
+from labelward.federation.adapter import (
+    ModelAdapter,
+    PredictMode,
+    RoleResult,
+    ValidationHistory,
+    attacker_data,
+    check_weights,
+)
 from labelward.he import Engine
 from labelward.kernels.objectives import Objective, evaluation_metric
-from labelward.leakage.run_attack import attacker_data
 from labelward.messages.tree import DecryptedSums, InstanceSpaces, LevelRequest, OwnSplit
 from labelward.metrics.information import leakage_bounds
 from labelward.party.context import Context

@@ -6,10 +6,10 @@ Setting: rows u ≠ v are similar as far as they share leaves, S_uv = number of 
     its diagonal, so that a product with a vector takes one pass over the leaves: each leaf's sum, then each row's sum
     over its leaves.
 
-Rows with equal leaves throughout are merged (:mod:`labelward.kernels.leaf_signatures`): an eigenvector is constant on such
-rows, or it sums to 0 on them, and then its eigenvalue is -(own trees of the row)/(its degree) < 0. The former are the
-eigenvectors of the matrix over groups that is used here, so that no leading eigenvector is lost as long as the leading
-eigenvalues are not negative; where they are, equal rows still get equal points.
+Rows with equal leaves throughout are merged (:mod:`labelward.kernels.leaf_signatures`): an eigenvector is constant on
+such rows, or it sums to 0 on them, and then its eigenvalue is -(own trees of the row)/(its degree) < 0. The former are
+the eigenvectors of the matrix over groups that is used here, so that no leading eigenvector is lost as long as the
+leading eigenvalues are not negative; where they are, equal rows still get equal points.
 
 Eigenvalue 1 occurs once for each connected part, with an eigenvector that is known: D^1/2 on the part. These are taken
 as they are; an iteration from one start vector would not find them all. The others come from Lanczos' method (ARPACK).

@@ -16,6 +16,7 @@ from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Lab
 from labelward.attacks.passive_completion import Completion
 from labelward.data import PartyData, Rehearsal
 from labelward.errors import DataError
+from labelward.federation.adapter import attacker_data
 from labelward.leakage.baselines import fit_boosted, fit_logistic, oracle_upper_bound
 from labelward.metrics.leakage import cluster_chance, label_chance, score_clusters, score_labels
 from labelward.party.view import View
@@ -25,7 +26,6 @@ __all__ = [
     "FOLDS",
     "AttackResult",
     "attack_and_score",
-    "attacker_data",
     "run_attack",
     "sample_known_rows",
     "score_baselines",
@@ -92,12 +92,6 @@ def sample_known_rows(labels: NDArray[np.int64], count: int, *, seed: int) -> ND
         place[of_class] = np.arange(len(of_class))
     first = order[np.argsort(place[order], kind="stable")]
     return np.sort(first[:count])
-
-
-def attacker_data(held: PartyData) -> AttackerData:
-    """Return a party's training columns as its attacks take them."""
-    categories = {held.columns[position]: len(names) for position, names in held.categories.items()}
-    return AttackerData(features=held.train, columns=held.columns, categories=categories)
 
 
 def score_values(

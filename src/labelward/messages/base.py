@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from labelward.errors import CodecError
 from labelward.he.contract import CipherBlock, Layout
 
-__all__ = ["Array", "CipherDigest", "Message", "Observation", "RowMask", "ciphertexts", "redacted"]
+__all__ = ["Array", "CipherDigest", "Message", "Observation", "RowMask", "ciphertexts", "redacted", "wire_name"]
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -159,6 +159,11 @@ def ciphertexts(message: Message) -> int:
 
 
 Record = TypeVar("Record", bound="Message | Observation")
+
+
+def wire_name(kind: type[Message] | type[Observation]) -> str:
+    """Return the name under which a message type travels and is stored: its tag, which outlives a class's name."""
+    return str(kind.__struct_config__.tag)
 
 
 def redacted(message: Record, *, bulk: bool = False) -> Record:

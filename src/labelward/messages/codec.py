@@ -12,7 +12,7 @@ import msgspec
 
 from labelward.errors import CodecError
 from labelward.messages import explain, handshake, splitnn, tree
-from labelward.messages.base import Message, Observation
+from labelward.messages.base import Message, Observation, wire_name
 
 __all__ = ["WIRE_VERSION", "decode", "decode_fields", "encode", "encode_fields", "schema"]
 
@@ -21,9 +21,9 @@ _MAGIC = b"LW"
 
 _FAMILIES = (handshake, tree, explain, splitnn)
 _SCHEMA: dict[str, type[Message] | type[Observation]] = {
-    name: kind
+    wire_name(kind): kind
     for family in _FAMILIES
-    for name, kind in vars(family).items()
+    for kind in vars(family).values()
     if isinstance(kind, type) and issubclass(kind, Message | Observation) and kind not in (Message, Observation)
 }
 
@@ -69,7 +69,7 @@ def decode_fields(name: str, body: bytes | msgspec.Raw) -> Any:
 
 def encode(message: Message, step: tuple[int, ...]) -> bytes:
     """Return the frame that travels."""
-    envelope = _Envelope(type(message).__name__, step, msgspec.Raw(encode_fields(message)))
+    envelope = _Envelope(wire_name(type(message)), step, msgspec.Raw(encode_fields(message)))
     return _MAGIC + bytes([WIRE_VERSION]) + _encoder.encode(envelope)
 
 

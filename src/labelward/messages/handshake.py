@@ -30,7 +30,7 @@ class Hello(Message, frozen=True):
     volatile: ClassVar[tuple[str, ...]] = ("nonce", "checkpoints")
 
 
-class RowSplit(Message, frozen=True):
+class RowSplit(Message, frozen=True, tag="Begin"):
     """The active party says which rows are validation and test rows; those of neither are learned from.
 
     Attributes:
@@ -45,7 +45,7 @@ class RowSplit(Message, frozen=True):
     volatile: ClassVar[tuple[str, ...]] = ("resume",)
 
 
-class RowIdDigests(Message, frozen=True):
+class RowIdDigests(Message, frozen=True, tag="Ready"):
     """A passive party agrees, and proves which rows it holds.
 
     Attributes:

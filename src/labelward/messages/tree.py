@@ -70,7 +70,7 @@ class WinningSplit(msgspec.Struct, frozen=True):
     categories: tuple[int, ...] = ()
 
 
-class EncryptedForestRows(Message, frozen=True):
+class EncryptedForestRows(Message, frozen=True, tag="ForestRows"):
     """Encrypted numbers of the next training rows, for all trees of a forest; sent anew where a run goes on.
 
     Attributes:
@@ -88,7 +88,8 @@ class TreeStart(Message, frozen=True):
 
     Attributes:
         rows: its training rows.
-        gradients: of these rows, in older views; None since they travel in blocks of their own (:class:`EncryptedTreeRows`).
+        gradients: of these rows, in older views; None since they travel in blocks of their own
+        (:class:`EncryptedTreeRows`).
         together: how many trees grow side by side, of which this is the first; 0 for one of the others.
         route: whether the party is asked, at the end of the tree, on which side of its splits the rows lie that the
             tree does not grow on (validation rows included).
@@ -103,7 +104,7 @@ class TreeStart(Message, frozen=True):
     repeats: bytes = b""
 
 
-class EncryptedTreeRows(Message, frozen=True):
+class EncryptedTreeRows(Message, frozen=True, tag="TreeRows"):
     """Encrypted numbers (gradients, hessians, one, classes) of the next rows of a tree, in ascending order.
 
     Attributes:
@@ -116,7 +117,7 @@ class EncryptedTreeRows(Message, frozen=True):
     gradients: CipherBlock | CipherDigest
 
 
-class LevelRequest(Message, frozen=True):
+class LevelRequest(Message, frozen=True, tag="Level"):
     """A level begins: instance spaces of the last level's splits that this party needs, and the nodes to sum."""
 
     tree: int
@@ -125,7 +126,7 @@ class LevelRequest(Message, frozen=True):
     build: tuple[int, ...]
 
 
-class LevelHistograms(Message, frozen=True):
+class LevelHistograms(Message, frozen=True, tag="LevelSums"):
     """Sealed sums of cells (column, slot, bin); slots are the positions in ``LevelRequest.build``.
 
     Rows whose value is missing are in no bin. Cells without rows do not travel, nor does one cell of each column and
@@ -158,7 +159,7 @@ class LevelHistograms(Message, frozen=True):
     later: ClassVar[tuple[str, ...]] = ("cells", "implied")
 
 
-class WinningSplits(Message, frozen=True):
+class WinningSplits(Message, frozen=True, tag="ChosenSplits"):
     """The splits of this level that this party owns."""
 
     tree: int
@@ -166,7 +167,7 @@ class WinningSplits(Message, frozen=True):
     splits: tuple[WinningSplit, ...]
 
 
-class SplitMasks(Message, frozen=True):
+class SplitMasks(Message, frozen=True, tag="SplitRows"):
     """The owner's answer: which rows of each chosen node go left."""
 
     tree: int

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data import Rehearsal
-from labelward.federation.adapter import ModelAdapter
+from labelward.data import PartyData, Rehearsal
 from labelward.runs.checks import Metrics
 
-__all__ = ["Baselines", "baselines", "class_scores", "quantity_scores", "utility", "utility_scores"]
+__all__ = ["Baselines", "UtilityModel", "baselines", "class_scores", "quantity_scores", "utility", "utility_scores"]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -22,7 +22,21 @@ _LEAST_PROBABILITY = 1e-15
 """As scikit-learn bounds it: a leaf of a forest may give a class no chance at all."""
 
 
-def utility_scores(programs: ModelAdapter[Any], margins: Floats, data: Rehearsal) -> dict[str, float]:
+class UtilityModel(Protocol):
+    """What utility metrics ask of a kind of model; see :class:`labelward.federation.adapter.ModelAdapter`."""
+
+    @property
+    def deviance_power(self) -> float | None:
+        """The variance power of the regression objective, where it has one."""
+
+    def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
+        """Return probabilities, or regression predictions, of margins."""
+
+    def pooled(self, data: Rehearsal, parties: Sequence[PartyData], *, seed: int, precision: int) -> Floats:
+        """Return the test margins of a model trained on the parties' columns in one place."""
+
+
+def utility_scores(programs: UtilityModel, margins: Floats, data: Rehearsal) -> dict[str, float]:
     """Return the metrics of a model on the test rows, the one that ranks first; rows count by their weights.
 
     Args:
@@ -93,7 +107,7 @@ def quantity_scores(
     return found
 
 
-def baselines(programs: ModelAdapter[Any], data: Rehearsal, *, seed: int, precision: int) -> Baselines:
+def baselines(programs: UtilityModel, data: Rehearsal, *, seed: int, precision: int) -> Baselines:
     """Return what the undefended, unencrypted algorithm reaches on the active party's columns alone, and on all joined.
 
     An active party without columns predicts the same for every row, so that its AUC alone is 0.5.
@@ -104,7 +118,7 @@ def baselines(programs: ModelAdapter[Any], data: Rehearsal, *, seed: int, precis
     }
 
 
-def utility(programs: ModelAdapter[Any], margins: Floats, data: Rehearsal, beside: Baselines) -> Metrics:
+def utility(programs: UtilityModel, margins: Floats, data: Rehearsal, beside: Baselines) -> Metrics:
     """Return the metrics of a run's test margins with the baselines beside them, as a result row holds them."""
     found = utility_scores(programs, margins, data)
     return {**found, **beside, "primary": next(iter(found))}

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from labelward.errors import CodecError, EncryptionError, HandshakeError, OutputError, PeerError
-from labelward.messages.base import Message, Observation, ciphertexts, redacted
+from labelward.messages.base import Message, Observation, ciphertexts, redacted, wire_name
 from labelward.messages.codec import decode, encode, encode_fields
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.transcript import Transcript
@@ -103,7 +103,7 @@ class Context:
             CodecError: a field may not travel.
             PeerError: the peer is gone; names message and step.
         """
-        name = type(message).__name__
+        name = wire_name(type(message))
         frame = encode(message, step)
         self.transcript.append("sent", peer, name, step, len(frame).to_bytes(8, "little"))
         self.meter.messages[name] += 1
@@ -126,7 +126,7 @@ class Context:
         Raises:
             PeerError: the peer failed, left, sent something that is no message, or stayed silent for the time limit.
         """
-        names = [each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,))]
+        names = [wire_name(each) for each in (kind if isinstance(kind, tuple) else (kind,))]
         until = math.inf if self._timeout is None else time.monotonic() + self._timeout
         with self.phase("wait"):
             while True:
@@ -138,7 +138,7 @@ class Context:
 
     def observe(self, observation: Observation) -> None:
         """Record what this party computed from its own secrets."""
-        name = type(observation).__name__
+        name = wire_name(type(observation))
         self.transcript.append("observed", self.party, name, (), encode_fields(observation))
 
     def applied(self, account: dict[str, Any]) -> None:
@@ -224,7 +224,7 @@ class Context:
             raise PeerError(
                 sender, f"sent no valid message: {error}", message=name, step=step, code="malformed"
             ) from error
-        key = (sender, type(message).__name__, its_step)
+        key = (sender, wire_name(type(message)), its_step)
         if key in self._waiting:
             raise PeerError(sender, "sent the same message twice", message=key[1], step=its_step, code="peer-message")
         kept = redacted(message, bulk=self._digests)

@@ -1,8 +1,8 @@
 """Before a run: the parties compare version, job and rows, and agree on the sides of the rows and on where to go on.
 
 The active party says ``Hello`` to each peer and each peer to it; both compare. Then it tells which rows are validation
-and test rows (``RowSplit``), and the peer shows which rows it holds (``RowIdDigests``). What comes out is :class:`Agreement`,
-without which no role can be called.
+and test rows (``RowSplit``), and the peer shows which rows it holds (``RowIdDigests``). What comes out is
+:class:`Agreement`, without which no role can be called.
 
 **Row ids** never travel. Under a key drawn for each greeting, HMAC-SHA-256 gives each id a digest; the digest says in
 which bucket the id lies, and each bucket's digests, sorted, are digested once more. There is one bucket for every 64

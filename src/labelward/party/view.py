@@ -19,7 +19,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from labelward.errors import CodecError, FileFormatError
-from labelward.messages.base import CipherDigest, Message, Observation
+from labelward.messages.base import CipherDigest, Message, Observation, wire_name
 from labelward.messages.codec import decode_fields
 from labelward.party.purge_record import PURGED_FILE, purge_date
 from labelward.party.transcript import FILE_NAME, Header, TranscriptEntry, decode_header, read_entries
@@ -109,13 +109,13 @@ class View:
     def received(self, kind: type[M]) -> Iterator[ReceivedMessage[M]]:
         """Yield the messages of one type in the order in which they arrived."""
         for entry in self._said:
-            if entry.kind == "received" and entry.type == kind.__name__:
+            if entry.kind == "received" and entry.type == wire_name(kind):
                 yield ReceivedMessage(entry.peer, entry.step, _decode(entry))
 
     def observed(self, kind: type[O]) -> Iterator[O]:
         """Yield the observations of one type in the order in which they were made."""
         for entry in self._said:
-            if entry.kind == "observed" and entry.type == kind.__name__:
+            if entry.kind == "observed" and entry.type == wire_name(kind):
                 yield _decode(entry)
 
     def applied(self) -> Iterator[dict[str, Any]]:
@@ -151,7 +151,7 @@ class View:
     def content(self) -> Iterator[list[Any]]:
         """Yield the view content: readable fields and observations, without keys, nonces and ciphertext digests."""
         for kind, peer, step, record in self.records():
-            yield [kind, peer, type(record).__name__, list(step), _readable(record)]
+            yield [kind, peer, wire_name(type(record)), list(step), _readable(record)]
 
     def digest(self) -> str:
         """Return a SHA-256 of the view content in canonical order: equal for equal runs, wherever they ran."""

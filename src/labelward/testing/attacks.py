@@ -16,7 +16,7 @@ from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Lab
 from labelward.attacks.clustering import Clustering
 from labelward.errors import InputError
 from labelward.he.contract import Layout
-from labelward.messages.base import CipherDigest, Message, Observation, RowMask
+from labelward.messages.base import CipherDigest, Message, Observation, RowMask, wire_name
 from labelward.messages.codec import encode_fields
 from labelward.messages.tree import LevelRequest, NodeSplit, OwnSplit, TrainingEnd, TreeStart
 from labelward.metrics.leakage import cluster_chance, score_clusters
@@ -43,7 +43,7 @@ def view_of(
     for record, step in records:
         received = isinstance(record, Message)
         kind, peer = ("received", "active") if received else ("observed", "")
-        entries.append(TranscriptEntry(kind, peer, type(record).__name__, step, encode_fields(record)))  # type: ignore[arg-type]
+        entries.append(TranscriptEntry(kind, peer, wire_name(type(record)), step, encode_fields(record)))  # type: ignore[arg-type]
     return View(header, entries)
 
 

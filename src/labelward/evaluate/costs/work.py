@@ -13,7 +13,7 @@ from typing import Literal
 
 from labelward.evaluate.costs.dry import Dry, DryLevel, DryTree
 from labelward.he.contract import CipherBlock, Layout
-from labelward.messages.base import Message, RowMask
+from labelward.messages.base import Message, RowMask, wire_name
 from labelward.messages.codec import encode
 from labelward.messages.tree import (
     EncryptedForestRows,
@@ -217,7 +217,7 @@ def _rows(active: PartyWork, who: tuple[str, Run], rows: float, times: float) ->
         place = (part, blocks_of(count))
         message = EncryptedForestRows(block, *place) if forest else EncryptedTreeRows(0, *place, block)
         size = _size(message, (part,) if forest else (0, part)) + _bin(block.count * form.size)
-        active.sends(peer, type(message).__name__, size * times, times)
+        active.sends(peer, wire_name(type(message)), size * times, times)
 
 
 def _tree(active: PartyWork, peer: PartyWork, who: tuple[str, Run], tree: DryTree, times: float, dry: Dry) -> None:

@@ -21,11 +21,12 @@ from labelward.data import Rehearsal, load_source, prepare
 from labelward.data.labels import encode_quantities, label_bins
 from labelward.errors import FileFormatError
 from labelward.evaluate.studies.plan import ATTACKER, SECOND, Study, Task
+from labelward.federation.adapter import attacker_data
 from labelward.federation.components import make_attack, model_adapter, with_defaults
 from labelward.federation.simulation import MODEL, VIEW
 from labelward.job import Job
 from labelward.leakage.baselines import fit_logistic, predict_known
-from labelward.leakage.run_attack import attacker_data, run_attack, sample_known_rows, score_label_guess
+from labelward.leakage.run_attack import run_attack, sample_known_rows, score_label_guess
 from labelward.party.view import View
 from labelward.runs.schema import run_folder
 from labelward.runs.secure_files import atomic_write

@@ -57,8 +57,9 @@ class StoredModel(msgspec.Struct, frozen=True):
     def untrained(self, params: SplitNet, generator: torch.Generator, given: nn.Module | None = None) -> nn.Module:
         """Return the same model before any training: with drawn weights, and the columns scaled as here.
 
-        With the generator of the party's own learning draws (:func:`~labelward.protocols.splitnn.bottom_model.torch_generator`) these
-        are the weights that the training started from. A model that was handed in is returned as it is handed in now.
+        With the generator of the party's own learning draws
+        (:func:`~labelward.protocols.splitnn.bottom_model.torch_generator`) these are the weights that the training
+        started from. A model that was handed in is returned as it is handed in now.
         """
         if self.spec.preset == MODULE:
             return copy_user_module(given, "bottom or top_model", params).eval()

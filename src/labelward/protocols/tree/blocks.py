@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator
 
 from labelward.errors import PeerError
 from labelward.he.contract import CipherBlock, EncryptedRows, Integers, Layout, PrivateKey, PublicKey
+from labelward.messages.base import wire_name
 from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows
 from labelward.party.context import Context
 
@@ -93,7 +94,7 @@ class Arriving:
         ctx, part = self._ctx, self._part
         step = (part,) if self._tree is None else (self._tree, part)
         message = ctx.recv(ctx.active, self._kind, step)
-        name, block, due = self._kind.__name__, message.gradients, min(BLOCK_ROWS, self.n - self._have())
+        name, block, due = wire_name(self._kind), message.gradients, min(BLOCK_ROWS, self.n - self._have())
         if (message.part, message.parts) != (part, blocks_of(self.n)):
             reason = f"sent block {message.part} of {message.parts} where {part} of {blocks_of(self.n)} is due"
             raise PeerError(ctx.active, reason, message=name, step=step, code="peer-message", value=message.part)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from labelward.errors import InputError, PeerError, PolicyError, unknown_name
 from labelward.kernels.objectives import objective
 from labelward.kernels.tree_routing import route_rows
-from labelward.messages.base import RowMask
+from labelward.messages.base import RowMask, wire_name
 from labelward.messages.explain import PathAnswers, PathRequest
 from labelward.messages.tree import PredictAnswers, PredictRequest
 from labelward.party.context import Context
@@ -121,7 +121,7 @@ def predict_passive(ctx: Context, share: ModelShare, x: Floats) -> None:
     while True:
         request = ctx.recv(ctx.active, (PredictRequest, PathRequest), (number,))
         assert isinstance(request, PredictRequest | PathRequest)
-        name = type(request).__name__
+        name = wire_name(type(request))
         if request.model != share.model:
             reason = f"predicts with model {request.model!r}; the share here is of {share.model!r}"
             raise PeerError(ctx.active, reason, message=name, step=(number,), code="peer-message", value=request.model)
