@@ -37,6 +37,18 @@ insecure = true
 seeds = [1]
 """
 
+ARROW_TABLES = """
+import sys
+from pathlib import Path
+import numpy as np, pyarrow as pa
+rows = np.random.default_rng(1).standard_normal((60, 4))
+columns = {"id": np.arange(60), "y": (rows.sum(axis=1) > 0).astype(int), **{f"x{i}": rows[:, i] for i in range(4)}}
+for name, wanted in {"all": list(columns), "bank": ["id", "y", "x0", "x1"], "telco": ["id", "x2", "x3"]}.items():
+    table = pa.table({column: columns[column] for column in wanted})
+    with pa.ipc.new_file(str(Path(sys.argv[1]) / f"{name}.arrow"), table.schema) as file:
+        file.write_table(table)
+"""
+
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -53,7 +65,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _insert_after_the_last_entry(path: Path, line: str) -> None:
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    entry = r'( +"[\w-]+:\w+",\n)' if ":" in line.split()[0] and "labelward" not in line else r'( +"[\w-]+": ".*",\n)'
+    entry = r'( +"[\w-]+:\w+",\n)' if ":" in line.split()[0] and "labelward" not in line else r'( +"[\w.-]+": ".*",\n)'
     positions = [number for number, each in enumerate(lines) if re.fullmatch(entry, each)]
     lines.insert(positions[-1] + 1, line)
     path.write_text("".join(lines), encoding="utf-8")
@@ -76,9 +88,8 @@ def _rows(
 
 
 def test_each_example_is_one_file_and_one_line() -> None:
-    families = {"attacks", "defenses", "he"}
-    assert {Path(name).parent.name for name in FILES} == families
-    assert sorted(Path(name).parent.name for name, _ in LINES) == sorted(families)
+    assert sorted(Path(name).parent.name for name in FILES) == ["attacks", "data", "defenses", "he"]
+    assert sorted(Path(name).parent.name for name, _ in LINES) == ["attacks", "defenses", "he", "job"]
     assert all(line.count("\n") == 1 for _, line in LINES)
 
 
@@ -91,6 +102,35 @@ def test_list_shows_the_examples(extended: Path) -> None:
     assert found["attacks"]["one-tree"]["parameters"][0]["name"] == "tree"
     assert found["defenses"]["shallow"]["parameters"][0]["default"] == "required"
     assert found["engines"]["textbook"]["summary"].startswith("Paillier as in a textbook")
+
+
+@pytest.mark.slow
+def test_a_table_format_is_read_by_jobs_and_commands(extended: Path, tmp_path: Path) -> None:
+    """As the common table of a job, as each party's own, and by a command; help texts and the template name it."""
+    done = _run(extended, "-c", ARROW_TABLES, str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    parties = {
+        "common": '[data]\ntable = "all.arrow"\nlabel = "y"\nid = "id"\n[parties]\nactive = 0.5\ntelco = 0.5\n',
+        "own": '[parties.bank]\ntable = "bank.arrow"\nid = "id"\nlabel = "y"\n'
+        '[parties.telco]\ntable = "telco.arrow"\nid = "id"\n',
+    }
+    for name, tables in parties.items():
+        job = tmp_path / f"{name}.toml"
+        job.write_text(
+            tables
+            + JOB.partition("[model]")[1]
+            + JOB.partition("[model]")[2].format(encryption='engine = "plain"', rest="")
+        )
+        done = _run(extended, "-m", "labelward", "train", str(job), "--out", str(tmp_path / name), "--quiet")
+        assert done.returncode == 0, done.stderr
+    new = [f"--party={party}={tmp_path / party}.arrow" for party in ("bank", "telco")]
+    out = tmp_path / "predicted.parquet"
+    done = _run(extended, "-m", "labelward", "predict", str(tmp_path / "own"), *new, "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert out.is_file()
+    assert ".arrow" in _run(extended, "-m", "labelward", "attack", "--help").stdout
+    assert _run(extended, "-m", "labelward", "init", str(tmp_path / "new.toml")).returncode == 0
+    assert ".arrow" in (tmp_path / "new.toml").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -237,7 +237,7 @@ def test_data_that_are_not_here_are_named(tmp_path: Path, monkeypatch: pytest.Mo
     elsewhere = replace(TINY, tables=(DataSet(name="obesity", title="Obesity"), DataSet(name="never", title="Never")))
     outcome = run_study(elsewhere, tmp_path / "study")
     assert set(outcome.missing) == {"Obesity", "Never", "Lost & found"}
-    assert "is not on this machine" in outcome.missing["Obesity"]
+    assert "was not found" in outcome.missing["Obesity"]
     assert outcome.missing["Never"] == "no copy of it is known"
     assert not outcome.jobs
     assert "nothing" not in StudyReport(outcome, tmp_path / "study").verdict()

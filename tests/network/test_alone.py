@@ -161,8 +161,9 @@ def test_an_id_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with companies(tmp_path, TWO) as made:
         made.edit("telco.csv", "c00017", "c00018")
         code, said = begin(made, "telco", monkeypatch)
-    words = "1 id repeats an earlier one (such as 'c00018'); each row needs its own"
-    assert (code, said) == (2, f"error: party 'telco', id column 'id': {words}")
+    assert code == 2
+    assert said.startswith("error: party 'telco', id column 'id': ")
+    assert "'c00018'" in said
 
 
 def test_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,8 +101,8 @@ def kill(victim: Network) -> None:
     """As near to SIGKILL as a process can come to one of its own networks: nothing more is said."""
     victim._closed.set()
     victim._ticker.join()
-    victim._station.post = lambda raw: None
-    if victim._link is not None:
-        victim._link.close()
+    victim._node.post = lambda raw: None
+    if victim._hub_client is not None:
+        victim._hub_client.close()
     if victim._listener is not None:
         victim._listener.close()

@@ -124,7 +124,7 @@ def test_a_stalled_connection_is_made_again() -> None:
         proxies["telco"].stalled = True
         ends["telco"].send("bank", b"into the void")
         assert ends["bank"].receive(0.3) is None
-        while not any("nothing was heard" in line["reason"] for line in made["telco"]._station._log.of("disconnected")):  # type: ignore[attr-defined]
+        while not any("nothing was heard" in line["reason"] for line in made["telco"]._node._log.of("disconnected")):  # type: ignore[attr-defined]
             time.sleep(0.05)
         proxies["telco"].stalled = False
         assert ends["bank"].receive(60.0) == ("telco", b"into the void")
@@ -135,11 +135,11 @@ class Mischief:
     """Loses, doubles, holds back or changes the envelopes that a network sends."""
 
     def __init__(self, victim: Network, seed: int, **shares: float) -> None:
-        self._post, self._draw, self._shares = victim._station.post, random.Random(seed), shares
+        self._post, self._draw, self._shares = victim._node.post, random.Random(seed), shares
         self._held: list[bytes] = []
         self.done: dict[str, int] = dict.fromkeys(shares, 0)
         self.on = True
-        victim._station.post = self
+        victim._node.post = self
 
     def __call__(self, raw: bytes) -> None:
         kind = (
@@ -180,7 +180,7 @@ def test_lost_doubled_reordered_and_changed_envelopes(seed: int) -> None:
         converse(ends, 3)
         for each in mischief:
             assert all(each.done.values())
-        assert all(each.session.refused for each in made["bank"]._station.peers.values() if each.session)
+        assert all(each.session.refused for each in made["bank"]._node.peers.values() if each.session)
 
 
 def test_handshakes_under_mischief() -> None:
@@ -199,7 +199,7 @@ def test_a_replay_of_everything_is_refused() -> None:
     """Whoever sits in the middle sends all that he has seen once more, in this session and in the next."""
     seen: list[bytes] = []
     with networks(("bank", "telco")) as made:
-        bank = made["bank"]._station
+        bank = made["bank"]._node
         original = bank.deliver
 
         def tap(raw: bytes) -> None:
@@ -260,13 +260,13 @@ def test_a_slow_program_stops_its_peer_and_nobody_else() -> None:
         for _ in range(20):
             ends["bank"].send("telco", b"still")
             assert ends["telco"].receive(30.0) == ("bank", b"still")
-        session = made["telco"]._station.peers["shop"].session
+        session = made["telco"]._node.peers["shop"].session
         assert session is not None
         while session.room:
             time.sleep(0.01)
         time.sleep(0.3)
         assert sender.is_alive()
-        inbox = made["shop"]._station.attempt
+        inbox = made["shop"]._node.attempt
         assert inbox is not None
         assert len(inbox.inbox) <= 12  # twice the limit, and what was under way
         for _ in range(count):
@@ -279,7 +279,7 @@ def test_a_peer_that_is_away_ends_the_run_everywhere() -> None:
     with behind_proxies(THREE) as (made, proxies):
         for each in made.values():
             object.__setattr__(each.endpoint, "timeout", 3.0)
-        made["bank"]._station._log = log
+        made["bank"]._node._log = log
         ends = all_ends(made)
         proxies["shop"].open = False
         proxies["shop"].cut()

@@ -18,11 +18,11 @@ from loopback import Log, credentials, network, networks, together
 from blames import blamed
 from labelward.errors import PeerError
 from labelward.transport.base import Transport
-from labelward.transport.grpc import envelope, probe, serve_relay
+from labelward.transport.grpc import diagnose_listener, envelope, serve_relay
 from labelward.transport.grpc import session as session_module
-from labelward.transport.grpc.agreement import INCARNATION, VERSION
-from labelward.transport.grpc.hub import Hub, Register, encode_register
+from labelward.transport.grpc.hub import Hub, Registration, encode_registration
 from labelward.transport.grpc.session import Session
+from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
 
 pytestmark = pytest.mark.network
 
@@ -53,7 +53,7 @@ def test_a_probe_puts_no_key_on_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", loading)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        reason = probe(f"127.0.0.1:{port}", credentials("telco"), "bank", timeout=0.1).reason
+        reason = diagnose_listener(f"127.0.0.1:{port}", credentials("telco"), "bank", timeout=0.1).reason
     assert reason is not None
     assert "does not answer" in reason
     assert found == []
@@ -68,7 +68,7 @@ def test_a_peer_that_waits_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatc
     log, limit = Log(), 1 << 13
     with networks(("bank", "telco", "shop"), log=log, message_limit=limit) as made:
         ends: dict[str, Transport] = together(**{party: each.attempt for party, each in made.items()})
-        shop = made["shop"]._station
+        shop = made["shop"]._node
         assert shop.attempt is not None
         if ahead:  # as one that names an attempt which never begins
             ends["telco"]._attempt.name = ends["telco"]._attempt.name[:-1] + b"\xff"  # type: ignore[attr-defined]
@@ -81,7 +81,7 @@ def test_a_peer_that_waits_for_no_acknowledgement(monkeypatch: pytest.MonkeyPatc
         session = shop.peers["telco"].session
         assert session is not None
         assert session.backlog <= most
-        with blamed("telco", "peer-message", about="sends on and on"):
+        with blamed("telco", "peer-message", about="without acknowledgements"):
             drain(ends["shop"])
     assert any(told["peer"] == "telco" for told in log.of("refused"))
 
@@ -112,11 +112,13 @@ def test_nothing_is_taken_from_a_connection_whose_place_was_taken() -> None:
     taken = list[bytes]()
     hub = Hub("bank", ("bank", "telco"), Log(), run="run", deliver=taken.append)
     members = [
-        hub.admit(encode_register(Register(VERSION, "run", "telco", bytes((number,)) * INCARNATION)), "telco", "", "")
+        hub.admit(
+            encode_registration(Registration(VERSION, "run", "telco", bytes((number,)) * INCARNATION)), "telco", "", ""
+        )
         for number in range(2)
     ]
     for number, member in enumerate(members):
-        hub.arrived(member, envelope.pack(envelope.HELLO, "telco", "bank", bytes((number,))))
+        hub.arrived(member, envelope.pack_envelope(envelope.HELLO, "telco", "bank", bytes((number,))))
     assert [raw[-1] for raw in taken] == [1]
 
 
@@ -130,12 +132,12 @@ def test_a_mistake_in_a_thread_ends_the_run(monkeypatch: pytest.MonkeyPatch, whe
 
     with networks(("bank", "telco"), message_limit=1 << 20) as made:
         ends: dict[str, Transport] = together(**{party: each.attempt for party, each in made.items()})
-        station, link = made["telco"]._station, made["telco"]._link
+        node, link = made["telco"]._node, made["telco"]._hub_client
         assert link is not None
         if where == "deliver":
-            monkeypatch.setattr(station, "_dispatch", mistaken)
+            monkeypatch.setattr(node, "_dispatch", mistaken)
         elif where == "tick":
-            monkeypatch.setattr(station.peers["bank"], "tick", mistaken)
+            monkeypatch.setattr(node.peers["bank"], "tick", mistaken)
         else:
             monkeypatch.setattr(link, "_connect", mistaken)
             assert link._call is not None

@@ -16,7 +16,7 @@ from loopback import Log, credentials, kill, network, networks, together
 from blames import blamed, refused_about
 from labelward.errors import Code, InputError, PeerDisagreementError, PeerError, PeerRestartedError
 from labelward.transport.base import Failure, Transport
-from labelward.transport.grpc import Network, attempt, records, serve_relay
+from labelward.transport.grpc import Network, attempt, serve_relay, session_records
 from refusals import refused
 
 pytestmark = pytest.mark.network
@@ -145,7 +145,7 @@ def test_a_passive_party_killed_before_its_share_was_saved(run: Run) -> None:
 def test_a_passive_party_killed_after_its_share_was_saved(run: Run) -> None:
     end_all(run, run.attempt())
     waiting = {party: background(lambda party=party: run.conclude(party)) for party in ("bank", "shop")}  # type: ignore[misc]
-    eventually(lambda: run.made["bank"]._station.peers["shop"].standing.saved)
+    eventually(lambda: run.made["bank"]._node.peers["shop"].progress.saved)
     run.restart("shop")
     assert not waiting["bank"]
     told: list[object] = []
@@ -206,10 +206,10 @@ def test_a_failure_between_attempts_reaches_those_who_wait(run: Run) -> None:
 def test_what_a_peer_says_of_a_failure_is_read(said: list[str], code: Code) -> None:
     """Of a process that says no code, one that peers use, one of another matter, and one that does not exist."""
     raw = b"\x01" + msgspec.msgpack.encode(["Failed", b"", "shop", "failed: for a reason", *said])
-    item = records.read(raw)
-    assert isinstance(item, records.Failed)
+    item = session_records.decode_record(raw)
+    assert isinstance(item, session_records.RunFailed)
     with blamed("shop", code, kind=PeerDisagreementError if code == "disagreement" else PeerError):
-        raise attempt.said(item)
+        raise attempt.from_record(item)
 
 
 def test_after_an_interruption_a_failure_tells_nobody(run: Run) -> None:
@@ -232,7 +232,7 @@ def test_who_waits_for_a_party_that_never_comes_is_told_who_and_why() -> None:
     telco = network("telco", THREE, bank.port or 0, timeout=60.0, log=log)
     try:
         told = background(lambda: telco.attempt())
-        eventually(lambda: bank._station.peers["telco"].standing.ready)
+        eventually(lambda: bank._node.peers["telco"].progress.ready)
         with blamed("shop", "peer-gone", value=3.0, about="has not connected yet"):
             bank.attempt()
         eventually(lambda: told)
@@ -273,7 +273,7 @@ def test_a_second_process_of_a_party_takes_the_place_of_the_first() -> None:
                 first.attempt()
         finally:
             first.close()
-        newer, peer = made["telco"]._station.incarnation, made["bank"]._station.peers["telco"]
+        newer, peer = made["telco"]._node.incarnation, made["bank"]._node.peers["telco"]
         eventually(lambda: peer.session is not None and peer.session.incarnation == newer)
         together(bank=made["bank"].attempt, telco=made["telco"].attempt)
 

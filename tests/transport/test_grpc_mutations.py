@@ -16,9 +16,16 @@ from labelward.errors import CodecError
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc.attempt import Attempt, NetworkEnd
 from labelward.transport.grpc.envelope import CONTROL, DATA, HELLO
-from labelward.transport.grpc.hub import Hub, Refused
-from labelward.transport.grpc.records import Assembler, Chunk, Oversize, chunk, note, read
-from labelward.transport.grpc.station import Station
+from labelward.transport.grpc.hub import ConnectionRefused, Hub
+from labelward.transport.grpc.node import Node
+from labelward.transport.grpc.session_records import (
+    Assembler,
+    Chunk,
+    MessageTooLargeError,
+    chunk_record,
+    decode_record,
+    note_record,
+)
 
 TWO = ("bank", "telco")
 NAME = bytes(20)
@@ -28,18 +35,18 @@ class Pair:
     """Two stations with nothing but two queues between them, in the midst of an attempt."""
 
     def __init__(self) -> None:
-        self.stations = {party: Station(endpoint(party, TWO, 1), credentials(party), RUN, Log()) for party in TWO}
+        self.nodes = {party: Node(endpoint(party, TWO, 1), credentials(party), RUN, Log()) for party in TWO}
         self.wire: dict[str, deque[bytes]] = {party: deque() for party in TWO}
         self.said: list[bytes] = []
-        for party, station in self.stations.items():
-            station.post = lambda raw, party=party: self.wire[party].append(raw)  # type: ignore[misc]
-        for station in self.stations.values():
-            station.tick()
+        for party, node in self.nodes.items():
+            node.post = lambda raw, party=party: self.wire[party].append(raw)  # type: ignore[misc]
+        for node in self.nodes.values():
+            node.tick()
         self.carry()
-        incarnations = {party: station.incarnation for party, station in self.stations.items()}
+        incarnations = {party: node.incarnation for party, node in self.nodes.items()}
         self.ends = {}
-        for party, station in self.stations.items():
-            self.ends[party] = NetworkEnd(station, station.begin(NAME, incarnations))
+        for party, node in self.nodes.items():
+            self.ends[party] = NetworkEnd(node, node.begin(NAME, incarnations))
         for number in range(5):
             self.ends["bank"].send("telco", b"from the bank %d" % number)
             self.ends["telco"].send("bank", b"from telco %d" % number)
@@ -57,7 +64,7 @@ class Pair:
                     raw = queue.popleft()
                     if other == "telco":
                         self.said.append(raw)
-                    self.stations[other].deliver(raw)
+                    self.nodes[other].deliver(raw)
 
     def check(self) -> None:
         """What is real still gets through, and nothing else has."""
@@ -65,8 +72,8 @@ class Pair:
             self.ends["bank"].send("telco", b"still %d" % number)
         for _ in range(3):
             self.carry()
-            for station in self.stations.values():
-                for peer in station.peers.values():
+            for node in self.nodes.values():
+                for peer in node.peers.values():
                     assert peer.session is not None
                     peer.session.control(ask=True)  # a heartbeat
         self.carry()
@@ -97,7 +104,7 @@ def mutate(draw: random.Random, said: list[bytes]) -> bytes:
     elif kind == 4:
         raw = bytearray(draw.randbytes(draw.randint(0, 300)))
     else:  # its header is right, and the rest is not
-        start = len(envelope.header(DATA, "bank", "telco"))
+        start = len(envelope.envelope_header(DATA, "bank", "telco"))
         raw[start:] = draw.randbytes(draw.randint(0, 300))
         raw[3] = draw.choice([HELLO, DATA, CONTROL])
     return bytes(raw)
@@ -106,18 +113,18 @@ def mutate(draw: random.Random, said: list[bytes]) -> bytes:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_station_takes_nothing_that_was_changed(seed: int) -> None:
     draw, pair = random.Random(seed), Pair()
-    station = pair.stations["telco"]
-    session = station.peers["bank"].session
+    node = pair.nodes["telco"]
+    session = node.peers["bank"].session
     for _ in range(300):
-        station.deliver(mutate(draw, pair.said))
-    assert station.peers["bank"].session is session
+        node.deliver(mutate(draw, pair.said))
+    assert node.peers["bank"].session is session
     assert pair.ends["telco"].receive(0.0) is None
     pair.check()
 
 
 @given(st.binary(max_size=600))
 def test_a_station_survives_any_bytes(raw: bytes) -> None:
-    PAIR.stations["telco"].deliver(raw)
+    PAIR.nodes["telco"].deliver(raw)
     PAIR.wire["telco"].clear()
 
 
@@ -126,35 +133,35 @@ def test_a_station_survives_any_bytes(raw: bytes) -> None:
     st.binary(max_size=300),
 )
 def test_a_station_survives_any_payload(kind: int, payload: bytes) -> None:
-    station = PAIR.stations["telco"]
-    session = station.peers["bank"].session
-    station.deliver(envelope.pack(kind, "bank", "telco", payload))
-    assert station.peers["bank"].session is session
+    node = PAIR.nodes["telco"]
+    session = node.peers["bank"].session
+    node.deliver(envelope.pack_envelope(kind, "bank", "telco", payload))
+    assert node.peers["bank"].session is session
     PAIR.wire["telco"].clear()
 
 
 @given(st.integers(0, len(SAID) - 1), st.data())
 def test_one_bit_is_enough_to_be_refused(index: int, data: st.DataObject) -> None:
     """Of sealed records: whatever the bit, nothing is delivered and the next real record is."""
-    sealed = [raw for raw in SAID if envelope.unpack(raw).kind == DATA]
+    sealed = [raw for raw in SAID if envelope.unpack_envelope(raw).kind == DATA]
     raw = bytearray(sealed[index % len(sealed)])
     place = data.draw(st.integers(0, 8 * len(raw) - 1))
     raw[place // 8] ^= 1 << place % 8
-    before = PAIR.stations["telco"].peers["bank"].session
-    PAIR.stations["telco"].deliver(bytes(raw))
+    before = PAIR.nodes["telco"].peers["bank"].session
+    PAIR.nodes["telco"].deliver(bytes(raw))
     assert PAIR.ends["telco"].receive(0.0) is None
-    assert PAIR.stations["telco"].peers["bank"].session is before
+    assert PAIR.nodes["telco"].peers["bank"].session is before
     PAIR.wire["telco"].clear()
 
 
 def test_replayed_greetings_do_not_end_a_session() -> None:
     """Neither of this process nor of an earlier one."""
     pair, earlier = Pair(), Pair()
-    station = pair.stations["telco"]
-    session = station.peers["bank"].session
+    node = pair.nodes["telco"]
+    session = node.peers["bank"].session
     for raw in [*pair.said, *earlier.said] * 3:
-        station.deliver(raw)
-    assert station.peers["bank"].session is session
+        node.deliver(raw)
+    assert node.peers["bank"].session is session
     assert pair.ends["telco"].receive(0.0) is None
     pair.check()
 
@@ -163,14 +170,14 @@ def test_replayed_greetings_do_not_end_a_session() -> None:
 def test_any_bytes_as_a_record(raw: bytes) -> None:
     """Even what was sealed by a peer is looked at."""
     try:
-        found = read(raw)
+        found = decode_record(raw)
     except CodecError:
         return
     if isinstance(found, Chunk):
-        again = chunk(found.attempt, found.data, total=found.total if found.first else None, last=found.last)
+        again = chunk_record(found.attempt, found.data, total=found.total if found.first else None, last=found.last)
         assert again == raw
     else:
-        assert read(note(found)) == found
+        assert decode_record(note_record(found)) == found
 
 
 @given(
@@ -183,7 +190,7 @@ def test_any_chunks(parts: list[tuple[bool, bool, int, bytes]]) -> None:
         part = Chunk(NAME, first, last, total, memoryview(data))
         try:
             frame = assembler.feed(part)
-        except Oversize:
+        except MessageTooLargeError:
             assert total > 100
         except CodecError:
             continue
@@ -194,31 +201,31 @@ def test_any_chunks(parts: list[tuple[bool, bool, int, bytes]]) -> None:
 @given(st.binary(max_size=400))
 def test_a_hub_survives_any_bytes(raw: bytes) -> None:
     hub = Hub("bank", TWO, Log(), run=RUN, deliver=lambda raw: None)
-    with pytest.raises(Refused):
+    with pytest.raises(ConnectionRefused):
         hub.admit(raw, "telco", "", "somewhere")
 
 
 def test_an_attempt_takes_nothing_of_another() -> None:
     pair = Pair()
     bank = pair.ends["bank"]
-    other = NetworkEnd(pair.stations["bank"], Attempt(b"\1" * 20, bank._attempt.incarnations))
+    other = NetworkEnd(pair.nodes["bank"], Attempt(b"\1" * 20, bank._attempt.incarnations))
     other.send("telco", b"of an attempt that has not begun there")
     pair.carry()
     assert pair.ends["telco"].receive(0.0) is None
-    begun = pair.stations["telco"].begin(b"\1" * 20, bank._attempt.incarnations)
-    assert NetworkEnd(pair.stations["telco"], begun).receive(0.0) == ("bank", b"of an attempt that has not begun there")
+    begun = pair.nodes["telco"].begin(b"\1" * 20, bank._attempt.incarnations)
+    assert NetworkEnd(pair.nodes["telco"], begun).receive(0.0) == ("bank", b"of an attempt that has not begun there")
 
 
 @pytest.mark.slow
 def test_a_hundred_thousand_mutations_leave_memory_flat() -> None:
     """Nothing accepted, and no more memory after the last 90,000 than after the first 10,000."""
     draw, pair = random.Random(0), Pair()
-    station = pair.stations["telco"]
-    session, early = station.peers["bank"].session, 0
+    node = pair.nodes["telco"]
+    session, early = node.peers["bank"].session, 0
     log = Log()
-    station._log = log
+    node._log = log
     for number in range(100_000):
-        station.deliver(mutate(draw, pair.said))
+        node.deliver(mutate(draw, pair.said))
         pair.wire["telco"].clear()
         log.lines.clear()
         if number == 10_000:
@@ -226,6 +233,6 @@ def test_a_hundred_thousand_mutations_leave_memory_flat() -> None:
             early = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     gc.collect()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - early < 20_000  # KiB; allocators keep a few pages
-    assert station.peers["bank"].session is session
+    assert node.peers["bank"].session is session
     assert pair.ends["telco"].receive(0.0) is None
     pair.check()

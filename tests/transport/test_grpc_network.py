@@ -11,8 +11,8 @@ from blames import blamed
 from labelward.errors import PeerRestartedError
 from labelward.transport.base import Transport
 from labelward.transport.grpc import Network, envelope
-from labelward.transport.grpc.agreement import INCARNATION, VERSION
-from labelward.transport.grpc.hub import Hub, Register, encode_register
+from labelward.transport.grpc.hub import Hub, Registration, encode_registration
+from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
 from refusals import refused
 
 pytestmark = pytest.mark.network
@@ -55,15 +55,15 @@ def test_a_run_ends_at_all_parties() -> None:
 
 def test_whoever_connects_is_welcomed_before_others_speak_to_it() -> None:
     """However early they do: the log is told of a connection as soon as it has its place."""
-    hello = envelope.pack(envelope.HELLO, "bank", "telco", b"hello")
+    hello = envelope.pack_envelope(envelope.HELLO, "bank", "telco", b"hello")
 
     def speak(event: str, fields: Any) -> None:
         hub.post(hello)
 
     hub = Hub("bank", TWO, speak, run=RUN)
-    member = hub.admit(encode_register(Register(VERSION, RUN, "telco", bytes(INCARNATION))), "telco", "", "")
+    member = hub.admit(encode_registration(Registration(VERSION, RUN, "telco", bytes(INCARNATION))), "telco", "", "")
     arrived = iter(member.outbox)
-    assert next(arrived) == envelope.pack(envelope.WELCOME, "bank", "telco")
+    assert next(arrived) == envelope.pack_envelope(envelope.WELCOME, "bank", "telco")
     assert next(arrived) == hello
 
 

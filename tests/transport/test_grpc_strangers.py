@@ -23,10 +23,10 @@ from loopback import RUN, Log, authority, credentials, network, networks, togeth
 from blames import blamed
 from labelward.errors import InputError
 from labelward.transport.certificates import Credentials, new_authority, new_party
-from labelward.transport.grpc import Network, probe, serve_relay
-from labelward.transport.grpc.envelope import HELLO, LARGEST, pack
-from labelward.transport.grpc.hub import Register, encode_register
-from labelward.transport.grpc.rpc import METHOD, REGISTER, start
+from labelward.transport.grpc import Network, diagnose_listener, serve_relay
+from labelward.transport.grpc.envelope import HELLO, LARGEST, pack_envelope
+from labelward.transport.grpc.hub import Registration, encode_registration
+from labelward.transport.grpc.rpc import METHOD, REGISTER, load_grpc
 from refusals import refused
 
 pytestmark = pytest.mark.network
@@ -128,7 +128,7 @@ def test_a_valid_certificate_of_a_stranger_is_refused_and_logged() -> None:
 def test_who_says_to_be_somebody_else_is_refused_and_logged() -> None:
     """A party with a certificate of its own name registers under another's."""
     with networks(THREE, log=(log := Log())) as made:
-        answer = raw_call(made["bank"].port or 0, credentials("shop"), Register(1, RUN, "telco", bytes(16)))
+        answer = raw_call(made["bank"].port or 0, credentials("shop"), Registration(1, RUN, "telco", bytes(16)))
         assert "'shop'" in answer
         assert "'telco'" in answer
         assert any("says to be 'telco'" in line["reason"] for line in log.of("refused"))
@@ -138,13 +138,13 @@ def test_who_says_to_be_somebody_else_is_refused_and_logged() -> None:
 @pytest.mark.parametrize(
     ("register", "words"),
     [
-        (Register(9, RUN, "telco", bytes(16)), "version 9 of"),
-        (Register(1, "f" * 64, "telco", bytes(16)), "another run"),
-        (Register(1, RUN, "telco", b"short"), "which process"),
+        (Registration(9, RUN, "telco", bytes(16)), "version 9 of"),
+        (Registration(1, "f" * 64, "telco", bytes(16)), "another run"),
+        (Registration(1, RUN, "telco", b"short"), "which process"),
         (None, "nothing that this version"),
     ],
 )
-def test_what_is_said_when_connecting_is_looked_at(register: Register | None, words: str) -> None:
+def test_what_is_said_when_connecting_is_looked_at(register: Registration | None, words: str) -> None:
     with networks(TWO, log=(log := Log())) as made:
         assert words in raw_call(made["bank"].port or 0, credentials("telco"), register)
         assert any(words in line["reason"] for line in log.of("refused"))
@@ -153,8 +153,8 @@ def test_what_is_said_when_connecting_is_looked_at(register: Register | None, wo
 def test_a_party_that_sends_in_anothers_name_is_disconnected() -> None:
     with networks(THREE, log=(log := Log())) as made:
         linked(made)
-        register = Register(1, RUN, "telco", b"t" * 16)
-        forged = pack(HELLO, "shop", "bank", b"x")
+        register = Registration(1, RUN, "telco", b"t" * 16)
+        forged = pack_envelope(HELLO, "shop", "bank", b"x")
         answer = raw_call(made["bank"].port or 0, credentials("telco"), register, forged, hold=True)
         assert "from 'shop' to 'bank'" in answer
         assert any("from 'shop' to 'bank'" in line["reason"] for line in log.of("refused"))
@@ -163,7 +163,7 @@ def test_a_party_that_sends_in_anothers_name_is_disconnected() -> None:
 def test_an_envelope_over_the_limit_closes_the_connection_with_a_reason() -> None:
     with networks(THREE) as made:
         linked(made)
-        register = Register(1, RUN, "telco", b"t" * 16)
+        register = Registration(1, RUN, "telco", b"t" * 16)
         answer = raw_call(made["bank"].port or 0, credentials("telco"), register, bytes(LARGEST + 1), hold=True)
         assert answer.strip()
 
@@ -204,7 +204,7 @@ def test_a_member_that_never_reads_is_disconnected_and_the_queue_is_bounded() ->
         linked(made)
         hub._limit = 100_000
         done = threading.Event()
-        shop = Register(1, RUN, "shop", b"s" * 16)
+        shop = Registration(1, RUN, "shop", b"s" * 16)
         port = made["bank"].port or 0
         thread = threading.Thread(target=lambda: raw_call(port, credentials("shop"), shop, stop=done))
         thread.start()
@@ -212,7 +212,7 @@ def test_a_member_that_never_reads_is_disconnected_and_the_queue_is_bounded() ->
         member = hub.member("shop")
         assert member is not None
         for _ in range(1000):  # what others would send to it
-            hub.post(pack(HELLO, "bank", "shop", bytes(50_000)))
+            hub.post(pack_envelope(HELLO, "bank", "shop", bytes(50_000)))
             assert member.outbox._size <= 100_000
             if member.closed:
                 break
@@ -312,7 +312,7 @@ def test_parties_of_two_runs_do_not_meet_at_a_relay() -> None:
     bank = network("bank", TWO, relay.port, listener="relay", timeout=0.2)
     telco = network("telco", TWO, relay.port, listener="relay", run="f" * 64, timeout=60.0)
     try:
-        until(lambda: "another run" in bank._station.peers["telco"].reason)
+        until(lambda: "another run" in bank._node.peers["telco"].reason)
         with blamed("telco", "peer-gone", value=0.2, about="another run"):
             bank.attempt()
     finally:
@@ -324,15 +324,15 @@ def test_parties_of_two_runs_do_not_meet_at_a_relay() -> None:
 def test_the_probe_tells_why() -> None:
     mine = credentials("telco")
     with networks(TWO) as made:
-        found = probe(f"127.0.0.1:{made['bank'].port}", mine, "bank")
+        found = diagnose_listener(f"127.0.0.1:{made['bank'].port}", mine, "bank")
         assert (found.reason, found.tls) == (None, "TLSv1.3")
-        assert "'bank'" in str(probe(f"127.0.0.1:{made['bank'].port}", mine, "shop").reason)
+        assert "'bank'" in str(diagnose_listener(f"127.0.0.1:{made['bank'].port}", mine, "shop").reason)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
-        assert "within 0.3 s" in str(probe(f"127.0.0.1:{port}", mine, "bank", timeout=0.3).reason)
-    assert "nobody listens" in str(probe(f"127.0.0.1:{port}", mine, "bank").reason)
-    assert "is not known (DNS)" in str(probe("no-such-machine.invalid:7443", mine, "bank").reason)
-    assert "expired" in str(probe("127.0.0.1:1", CASES["expired"][0], "bank").reason)
+        assert "within 0.3 s" in str(diagnose_listener(f"127.0.0.1:{port}", mine, "bank", timeout=0.3).reason)
+    assert "nobody listens" in str(diagnose_listener(f"127.0.0.1:{port}", mine, "bank").reason)
+    assert "is not known (DNS)" in str(diagnose_listener("no-such-machine.invalid:7443", mine, "bank").reason)
+    assert "expired" in str(diagnose_listener("127.0.0.1:1", CASES["expired"][0], "bank").reason)
 
 
 def test_other_programs_can_be_started_while_the_network_works() -> None:
@@ -366,13 +366,13 @@ def linked(made: dict[str, Network]) -> None:
 def raw_call(
     port: int,
     made: Credentials,
-    register: Register | None,
+    register: Registration | None,
     *envelopes: bytes,
     hold: bool = False,
     stop: threading.Event | None = None,
 ) -> str:
     """Speak to a listener without a network's manners; return its last words."""
-    grpc = start()
+    grpc = load_grpc()
     secure = grpc.ssl_channel_credentials(made.authority, made.key, made.chain)
     released = threading.Event()
 
@@ -383,7 +383,7 @@ def raw_call(
 
     settings = [("grpc.use_local_subchannel_pool", 1)]
     with grpc.secure_channel(f"127.0.0.1:{port}", secure, settings) as channel:
-        said = encode_register(register) if register else b"\xff\xff"
+        said = encode_registration(register) if register else b"\xff\xff"
         call = channel.stream_stream(METHOD)(requests(), metadata=((REGISTER, said),))
         try:
             if stop is not None:
@@ -408,9 +408,9 @@ def memory_count(process: int, marker: bytes) -> int:
                 continue
             low, high = (int(each, 16) for each in where.split("-"))
             memory.seek(low)
-            for start in range(low, high, 1 << 24):
+            for load_grpc in range(low, high, 1 << 24):
                 try:
-                    count += memory.read(min(1 << 24, high - start)).count(marker)
+                    count += memory.read(min(1 << 24, high - load_grpc)).count(marker)
                 except OSError:  # pages that are not there
                     break
     return count

@@ -1,4 +1,4 @@
-"""Tables as they are given on the command line: one with all parties' columns, or each party's own."""
+"""Options for tables: one table with the columns of all parties, or one table per party."""
 
 from __future__ import annotations
 
@@ -7,55 +7,57 @@ from pathlib import Path
 
 from labelward.errors import InputError, unknown_name
 
-__all__ = ["parties_in", "tables_of"]
 
+def model_parties(run: Path) -> tuple[str, ...]:
+    """Return the parties of a trained model, the active one first.
 
-def parties_in(run: Path) -> tuple[str, ...]:
-    """Return the parties of a training, the active one first; :class:`InputError` where a folder is none of one."""
+    Raises:
+        InputError: the folder does not exist or holds no model.
+    """
     if not run.is_dir():
         raise InputError("no such folder", code="not-found", field=str(run))
     if not any(folder.is_dir() for folder in run.glob("*/model")):
-        raise InputError(f"{run} holds no model: there is no PARTY/model in it", code="foreign", value=str(run))
+        raise InputError(f"{run} holds no model: there is no folder PARTY/model", code="foreign", value=str(run))
     from labelward.federation.model_shares import trained_job
 
     return tuple(party.name for party in trained_job(run).parties)
 
 
-def tables_of(
+def resolve_tables(
     parties: Sequence[str],
     table: Path | None,
-    given: Sequence[str],
+    party_tables: Sequence[str],
     options: tuple[str, str] = ("--table", "--party"),
 ) -> dict[str, Path]:
-    """Return each party's table.
+    """Return the path of each party's table.
 
     Args:
-        parties: all parties.
-        table: one with all columns.
-        given: each party's own, as ``NAME=TABLE``.
-        options: what the two are called.
+        parties: names of all parties.
+        table: path of one table with the columns of all parties.
+        party_tables: ``NAME=TABLE`` for each party.
+        options: names of these two options in messages.
 
     Raises:
-        InputError: both or none are given, or the second not once for every party.
+        InputError: both or neither are given, or a party has no table or two.
     """
     common, own = options
-    if (table is None) == (not given):
-        raise InputError(f"give either {common}, or {own} NAME=TABLE for every party", code="conflict")
+    if (table is None) == (not party_tables):
+        raise InputError(f"give either {common} TABLE, or {own} NAME=TABLE for each party", code="conflict")
     if table is not None:
         return dict.fromkeys(parties, table)
-    found: dict[str, Path] = {}
-    for one in given:
+    paths: dict[str, Path] = {}
+    for one in party_tables:
         name, equals, path = one.partition("=")
         if not equals or not path:
             raise InputError(f"must be NAME=TABLE but got {one!r}", code="type", field=own, value=one)
         if name not in parties:
             raise InputError(unknown_name("party", name, parties), code="unknown", field=own, value=name)
-        if name in found:
+        if name in paths:
             raise InputError(f"{name!r} is given twice", code="duplicate", field=own, value=name)
-        found[name] = Path(path)
-    missing = [name for name in parties if name not in found]
+        paths[name] = Path(path)
+    missing = [name for name in parties if name not in paths]
     if missing:
         raise InputError(
             f"no table for {', '.join(map(repr, missing))}", code="missing", field=own, value=tuple(missing)
         )
-    return found
+    return paths

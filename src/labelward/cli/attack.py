@@ -12,13 +12,16 @@ import typer
 from labelward.cli._errors import LARGEST_SEED, check_output_file
 from labelward.cli._output import print_json, warn_insecure
 from labelward.errors import InputError, JobError
+from labelward.job.table_formats import listed_suffixes
 
 __all__ = ["attack_command", "score_command"]
 
 
 def attack_command(
     view_dir: Annotated[Path, typer.Argument(help="The folder of a stored view.")],
-    features: Annotated[Path, typer.Option(help="The attacker's own columns of the training rows (.csv, .parquet).")],
+    features: Annotated[
+        Path, typer.Option(help=f"The attacker's own columns of the training rows ({listed_suffixes()}).")
+    ],
     attack: Annotated[str, typer.Option(help="Kind of the attack; labelward list attacks shows them.")],
     classes: Annotated[
         int, typer.Option(min=2, help="How many classes the attacker knows of; bins, if labels are quantities.")
@@ -78,7 +81,7 @@ def attack_command(
 
 def score_command(
     guess: Annotated[Path, typer.Argument(help="A guess that labelward attack wrote.")],
-    truth: Annotated[Path, typer.Option(help="The table with the true labels (.csv, .parquet).")],
+    truth: Annotated[Path, typer.Option(help=f"The table with the true labels ({listed_suffixes()}).")],
     label: Annotated[str, typer.Option(help="Its label column.")] = "label",
     id_column: Annotated[str | None, typer.Option("--id", help="Its column of row ids.")] = None,
     bins: Annotated[

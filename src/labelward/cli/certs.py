@@ -108,9 +108,9 @@ def party_certificate(
     from labelward.transport.certificates import (
         Issued,
         addresses_of,
-        certificates_in,
         check_party_name,
         new_party,
+        read_certificates,
         sign_request,
     )
 
@@ -124,7 +124,7 @@ def party_certificate(
         signed = sign_request(known, asked, party, addresses=address or [], days=days, where=str(request))
         files = {folder / f"{party}.crt": signed, folder / "authority.crt": known.certificate}
     _write(files, force=force, same=folder / "authority.crt")
-    listed = addresses_of(certificates_in(files[folder / f"{party}.crt"], f"{party}.crt")[0])
+    listed = addresses_of(read_certificates(files[folder / f"{party}.crt"], f"{party}.crt")[0])
     under = f", to listen as {', '.join(listed)}" if listed else ""
     names = ", ".join(path.name for path in files)
     typer.echo(f"wrote {folder}: {names} (valid for {pluralize(days, 'day')}){under}")
@@ -153,9 +153,9 @@ def check(
     ] = None,
 ) -> None:
     """Say in plain words what is right and wrong with a party's files; exit code 2 where anything is wrong."""
-    from labelward.transport.certificates import examine
+    from labelward.transport.certificates import examine_credentials
 
-    found = examine(folder, party, addresses=address or [])
+    found = examine_credentials(folder, party, addresses=address or [])
     for finding in found:
         typer.echo(f"{finding.kind:5}  {finding.text}")
     wrong = sum(1 for finding in found if finding.kind == "wrong")

@@ -1,4 +1,4 @@
-"""Images and labels in IDX files, the format of the MNIST family, as a table."""
+"""IDX files, the format of the MNIST family: images and labels as a table."""
 
 from __future__ import annotations
 
@@ -14,34 +14,32 @@ from numpy.typing import NDArray
 
 from labelward.errors import DataError
 
-__all__ = ["read_idx", "read_images"]
-
 _BYTES = 0x08  # the format's code of uint8, the only type that the family uses
 
 
 def read_images(images: Sequence[Path], labels: Sequence[Path]) -> pa.Table:
-    """Return one row for each image: ``pixel1`` and so on, row by row of the image, then ``label``; all uint8.
+    """Return one row per image: columns ``pixel1``, ``pixel2``, … in C order, then ``label``; all uint8.
 
     Args:
-        images: IDX files of matrices of one size; their rows follow each other.
-        labels: an IDX file of as many labels for each.
+        images: IDX files of images of the same size, which are concatenated.
+        labels: for each of them an IDX file of as many labels.
 
     Raises:
-        DataError: a file cannot be read, is no IDX file, or does not fit the others.
+        DataError: a file cannot be read, is not an IDX file, or does not match the others.
     """
     blocks, names, size = [], [], None
     for image_file, label_file in zip(images, labels, strict=True):
         block, name = read_idx(image_file), read_idx(label_file)
         if block.ndim != 3 or name.ndim != 1 or len(block) != len(name):
             raise DataError(
-                f"{block.shape} pixels do not go with the {name.shape} labels of {label_file.name}",
+                f"its shape {block.shape} does not match the shape {name.shape} of the labels in {label_file.name}",
                 code="damaged",
                 field=str(image_file),
                 value=block.shape,
             )
         if size not in (None, block.shape[1:]):
             raise DataError(
-                f"has images of {block.shape[1:]} pixels after some of {size}",
+                f"has images of {block.shape[1:]} pixels, but earlier files have {size}",
                 code="damaged",
                 field=str(image_file),
                 value=block.shape[1:],
@@ -58,7 +56,7 @@ def read_idx(file: Path) -> NDArray[np.uint8]:
     """Return the array of a gzipped IDX file of bytes: a magic number, the dimensions, then the values in C order.
 
     Raises:
-        DataError: the file cannot be read, or is something else, or cut short.
+        DataError: the file cannot be read, is not an IDX file of bytes, or is truncated.
     """
     try:
         content = gzip.decompress(file.read_bytes())
@@ -66,7 +64,7 @@ def read_idx(file: Path) -> NDArray[np.uint8]:
         raise DataError(f"cannot be read as a gzipped file ({error})", code="unreadable", field=str(file)) from error
     if len(content) < 4 or content[:3] != bytes((0, 0, _BYTES)):
         raise DataError(
-            f"is no IDX file of bytes: it begins with {content[:4].hex(' ')!r}",
+            f"is not an IDX file of bytes: it begins with {content[:4].hex(' ')!r}",
             code="foreign",
             field=str(file),
             value=content[:4],
@@ -76,7 +74,7 @@ def read_idx(file: Path) -> NDArray[np.uint8]:
     wanted = int(np.prod(shape, dtype=np.int64)) if shape else -1
     if len(content) - end != wanted:
         raise DataError(
-            f"holds {max(0, len(content) - end)} values where its header says {shape}",
+            f"has {max(0, len(content) - end)} values, but its header announces the shape {shape}",
             code="damaged",
             field=str(file),
             value=max(0, len(content) - end),

@@ -1,4 +1,4 @@
-"""The label column as class numbers or quantities, and the weights of the rows."""
+"""Labels as class numbers or regression targets, and weights of the rows."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from labelward.data.encode import numbers
-from labelward.data.misfits import first_misfit, is_text
-from labelward.data.tables import find_column, row_name
+from labelward.data.encoding import encode_numbers
+from labelward.data.mistyped_values import first_mistyped, is_text
+from labelward.data.tables import describe_row, find_column
 from labelward.errors import DataError
-
-__all__ = ["encode_labels", "encode_quantities", "encode_weights", "label_bins"]
 
 
 def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
@@ -22,11 +20,11 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
 
     Args:
         table: the active party's table.
-        column: its label column: whole numbers, texts, categories or booleans.
-        place: whose table it is, for messages.
+        column: its label column: integers, texts, categories or booleans.
+        place: name of the table in messages.
 
     Raises:
-        DataError: labels are missing, fractional or infinite, or all the same, or a class has a single row.
+        DataError: labels are missing, fractional, infinite or all equal, or a class has a single row.
     """
     labels = find_column(table, column, place)
     where = f"{place}, label column {column!r}"
@@ -34,22 +32,22 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
         labels = labels.cast(labels.type.value_type)
     _refuse_missing(labels, where)
     if pa.types.is_floating(labels.type) or pa.types.is_decimal(labels.type):
-        labels = _whole(labels, where)
+        labels = _as_integers(labels, where)
     kind = labels.type
     if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or is_text(kind)):
         raise DataError(
-            f"type {kind} is not supported; labels must be whole numbers, texts or booleans",
+            f"type {kind} is not supported; labels must be integers, texts or booleans",
             code="labels",
             field=where,
             value=str(kind),
         )
-    found = pc.unique(labels)
-    found = found.take(pc.sort_indices(found.cast(pa.int8()) if pa.types.is_boolean(kind) else found))
-    codes = pc.index_in(labels, value_set=found).to_numpy().astype(np.int64)
-    classes = tuple(str(value) for value in found.to_pylist())
+    values = pc.unique(labels)
+    values = values.take(pc.sort_indices(values.cast(pa.int8()) if pa.types.is_boolean(kind) else values))
+    codes = pc.index_in(labels, value_set=values).to_numpy().astype(np.int64)
+    classes = tuple(str(value) for value in values.to_pylist())
     if len(classes) < 2:
         raise DataError(
-            f"every label is {classes[0]!r}; at least two classes are needed",
+            f"all labels are {classes[0]!r}; at least two classes are needed",
             code="labels",
             field=where,
             value=classes[0],
@@ -57,9 +55,9 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
     counts = np.bincount(codes)
     if counts.min() < 2:
         lonely = classes[int(counts.argmin())]
-        told = "" if is_text(kind) else '; set task = "regression" in [data] if the labels are quantities'
+        advice = "" if is_text(kind) else '; set task = "regression" in [data] if the labels are continuous'
         raise DataError(
-            f"class {lonely!r} has a single row, which cannot be in training and in test{told}",
+            f"class {lonely!r} has a single row, but training and test each need one{advice}",
             code="labels",
             field=where,
             value=lonely,
@@ -67,32 +65,32 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
     return classes, codes
 
 
-def encode_quantities(table: pa.Table, column: str, place: str) -> NDArray[np.float64]:
-    """Return a label column of numbers as float64 [rows].
+def encode_regression_targets(table: pa.Table, column: str, place: str) -> NDArray[np.float64]:
+    """Return a label column of regression targets as float64 [rows].
 
     Args:
         table: the active party's table.
         column: its label column.
-        place: whose table it is, for messages.
+        place: name of the table in messages.
 
     Raises:
-        DataError: labels are no numbers, missing, infinite or huge, or all the same.
+        DataError: labels are not numbers, missing, infinite, too large or all equal.
     """
     labels = find_column(table, column, place)
     where = f"{place}, label column {column!r}"
     _refuse_missing(labels, where)
     if not _is_number(labels.type):
         raise DataError(
-            f"a regression needs numbers but the column has type {labels.type}{_misfit(labels)}; "
-            'set task = "classification" in [data] if these are classes',
+            f"regression needs numbers but the column has type {labels.type}{_misfit(labels)}; "
+            'set task = "classification" in [data] if the labels are classes',
             code="labels",
             field=where,
             value=str(labels.type),
         )
-    values = numbers(labels, where)
+    values = encode_numbers(labels, where)
     if (values == values[0]).all():
         raise DataError(
-            f"every label is {values[0]:g}; there is nothing to learn",
+            f"all labels are {values[0]:g}; at least two values are needed",
             code="labels",
             field=where,
             value=float(values[0]),
@@ -104,7 +102,7 @@ def encode_weights(table: pa.Table, column: str, place: str) -> NDArray[np.float
     """Return a column of row weights as float64 [rows], at least 0.
 
     Raises:
-        DataError: weights are no numbers, missing, negative, infinite or huge, or all 0.
+        DataError: weights are not numbers, missing, negative, infinite, too large or all 0.
     """
     weights = find_column(table, column, place)
     where = f"{place}, weight column {column!r}"
@@ -115,30 +113,30 @@ def encode_weights(table: pa.Table, column: str, place: str) -> NDArray[np.float
             field=where,
             value=str(weights.type),
         )
-    values = numbers(weights, where)
-    for wrong, told in ((np.isnan(values), "is missing"), (values < 0, "is negative")):
+    values = encode_numbers(weights, where)
+    for wrong, problem in ((np.isnan(values), "is missing"), (values < 0, "is negative")):
         if wrong.any():
             row = int(np.argmax(wrong))
             raise DataError(
-                f"{row_name(row)}, {told} ({np.count_nonzero(wrong)} in all)",
+                f"{describe_row(row)}, {problem} ({np.count_nonzero(wrong)} in all)",
                 code="values",
                 field=where,
                 value=int(np.count_nonzero(wrong)),
             )
     if not values.any():
-        raise DataError("every weight is 0", code="values", field=where)
+        raise DataError("all weights are 0; at least one must be positive", code="values", field=where)
     return values
 
 
-def label_bins(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
-    """Return the edges, ascending, that cut quantities into bins of as equal numbers as their repeats allow.
+def quantile_edges(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
+    """Return ascending quantile edges that cut regression targets into bins of nearly equal counts.
 
-    A value belongs to the bin of the first edge that is at least as large, ``np.searchsorted(edges, value)``. Edges are
-    values that occur, and none is the largest, so that no bin of ``values`` is empty; there are at least two bins.
+    The bin of a value is ``np.searchsorted(edges, value)``: that of the first edge that is not smaller. Edges are
+    values that occur, without the largest: no bin is empty, and there are at least two.
 
     Args:
-        values: of the training rows; two different ones at least.
-        bins: at most so many.
+        values: targets of the training rows, of which at least two differ.
+        bins: the largest number of bins; equal values may leave fewer.
     """
     edges: NDArray[np.float64] = np.unique(np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf"))
     edges = edges[edges < values.max()]
@@ -150,28 +148,28 @@ def _is_number(kind: Any) -> bool:
 
 
 def _misfit(values: Any) -> str:
-    told = first_misfit(values, "number") if is_text(values.type) else ""
-    return f" ({told})" if told else ""
+    mistyped = first_mistyped(values, "number") if is_text(values.type) else ""
+    return f" ({mistyped})" if mistyped else ""
 
 
 def _refuse_missing(labels: Any, where: str) -> None:
     missing = pc.is_null(labels, nan_is_null=True).to_numpy(zero_copy_only=False)
     count = int(np.count_nonzero(missing))
     if count:
-        told = "1 label is missing" if count == 1 else f"{count} labels are missing"
+        number = "1 label is missing" if count == 1 else f"{count} labels are missing"
         raise DataError(
-            f"{told} (the first in {row_name(int(np.argmax(missing)))})", code="labels", field=where, value=count
+            f"{number} (the first in {describe_row(int(np.argmax(missing)))})", code="labels", field=where, value=count
         )
 
 
-def _whole(labels: Any, where: str) -> Any:
+def _as_integers(labels: Any, where: str) -> Any:
     values = np.asarray(labels.cast(pa.float64(), safe=False).to_numpy())
     wrong = ~np.isfinite(values) | (values != np.floor(values)) | (np.abs(values) > 2**53)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(
-            f"{row_name(row)}, is {values[row]}; labels must be classes, whole numbers or texts "
-            '(set task = "regression" in [data] if they are quantities)',
+            f"{describe_row(row)}, is {values[row]}; labels of classes must be integers or texts "
+            '(set task = "regression" in [data] if they are continuous)',
             code="labels",
             field=where,
             value=float(values[row]),

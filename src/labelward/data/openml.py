@@ -1,4 +1,4 @@
-"""Downloads from OpenML through scikit-learn, converted to the form of the catalogue."""
+"""Downloads from OpenML through scikit-learn, converted to the columns and labels of the original data sets."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["Download", "download"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Download:
-    """A data set of OpenML and what differs there from the original.
+    """A data set of OpenML and its differences from the original.
 
     Attributes:
-        name: its name there.
-        version: its version there.
-        columns: the original names of the feature columns, in order, where OpenML has others.
-        labels: the original labels by those of OpenML, where these differ.
+        name: name on OpenML.
+        version: version on OpenML.
+        columns: original names of the feature columns, in order; empty if OpenML has the same.
+        labels: original labels by those of OpenML; empty if they are the same.
     """
 
     name: str
@@ -32,15 +30,15 @@ class Download:
 
 
 def download(source: Download) -> pa.Table:
-    """Return the table: feature columns, then ``label``; whole numbers as int64, nominal values as text.
+    """Return the table: feature columns, then ``label``; integers as int64, nominal values as text.
 
     Raises:
-        OSError: no connection, or the server refuses.
-        ValueError: the answer is not what is expected there.
+        OSError: there is no connection, or the server refuses.
+        ValueError: the answer has another number of columns, or cannot be parsed.
     """
     from sklearn.datasets import fetch_openml
 
-    with warnings.catch_warnings():  # a lost connection ends in an error that says so
+    with warnings.catch_warnings():  # a lost connection raises an error as well
         warnings.simplefilter("ignore")
         got: Any = fetch_openml(
             source.name, version=source.version, as_frame=False, parser="liac-arff", cache=False, n_retries=1
@@ -53,19 +51,19 @@ def download(source: Download) -> pa.Table:
         for position, (name, there) in enumerate(zip(names, got.feature_names, strict=True))
     }
     labels = [source.labels.get(str(value), str(value)) for value in got.target]
-    return pa.table({**columns, "label": _narrowest(labels)})
+    return pa.table({**columns, "label": _integers_or_text(labels)})
 
 
 def _column(values: NDArray[np.float64], categories: Sequence[str] | None) -> pa.Array:
     if categories is None:
         whole = bool(np.isfinite(values).all() and (values == np.floor(values)).all())
         return pa.array(values.astype(np.int64) if whole else values, from_pandas=True)
-    by_code = _narrowest([str(category) for category in categories])
+    by_code = _integers_or_text([str(category) for category in categories])
     return by_code.take(pa.array(values, from_pandas=True).cast(pa.int64()))
 
 
-def _narrowest(texts: list[str]) -> pa.Array:
-    """Return texts as whole numbers if all of them are."""
+def _integers_or_text(texts: list[str]) -> pa.Array:
+    """Return texts as integers if all of them are."""
     try:
         return pa.array([int(text) for text in texts])
     except ValueError:

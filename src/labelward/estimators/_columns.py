@@ -1,4 +1,4 @@
-"""The columns of X: read from arrays and tables, coded as numbers, dealt out to parties."""
+"""Columns of X: reading arrays and tables, encoding as numbers, assignment to parties."""
 
 from __future__ import annotations
 
@@ -15,27 +15,17 @@ from labelward.errors import unknown_name
 from labelward.estimators._errors import InvalidInputError
 from labelward.job import PartySection
 
-__all__ = [
-    "EncodedColumns",
-    "assign_columns",
-    "column_names",
-    "fit_columns",
-    "position_of",
-    "read_columns",
-    "transform_columns",
-]
-
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class EncodedColumns:
-    """All columns of X as numbers.
+    """Encoded columns of X.
 
     Attributes:
-        names: of the columns; ``x0``, ``x1``, … where X has none.
+        names: names of the columns; ``x0``, ``x1``, … if X has none.
         x: float64 [rows, columns]; NaN is a missing value.
-        categories: for each categorical column the names of its categories, by code.
+        categories: names of the categories of each categorical column; a code is an index.
     """
 
     names: tuple[str, ...]
@@ -44,15 +34,16 @@ class EncodedColumns:
 
 
 def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> Floats | Any:
-    """Return X as float64 [rows, columns], or as an Arrow table; scikit-learn's rules for names and numbers of columns.
+    """Return X as float64 [rows, columns] or as an Arrow table, by scikit-learn's rules for column names and counts.
 
     Args:
-        estimator: learns ``n_features_in_`` and ``feature_names_in_``, or is asked for them.
-        reset: whether it learns them.
+        estimator: the estimator, which has ``n_features_in_`` and ``feature_names_in_``.
+        X: the array or table.
+        reset: True: set these attributes; False: check X against them.
 
     Raises:
-        ValueError: no row, no column, other columns than in training, a value that is infinite or no number.
-        TypeError: a sparse matrix.
+        ValueError: X is empty, its columns differ from training, or a value is infinite or not a number.
+        TypeError: X is a sparse matrix.
     """
     if hasattr(X, "__arrow_c_stream__") and hasattr(X, "columns"):
         from labelward.data import as_table
@@ -63,45 +54,45 @@ def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> Floats | A
 
 
 def fit_columns(estimator: BaseEstimator, X: Floats | Any, rows: NDArray[np.int64]) -> EncodedColumns:
-    """Return how the columns of X are coded, and these rows of X.
+    """Fit the encoding of X on the training rows, and return these rows encoded.
 
     Args:
-        estimator: knows the names of the columns.
-        X: as :func:`read_columns` gave it.
-        rows: the training rows; only their categories are known later.
+        estimator: the estimator, for the names of the columns.
+        X: result of :func:`read_columns`.
+        rows: positions of the training rows; other categories are unknown later.
 
     Raises:
-        DataError: a column's type is not supported, or it has more categories than its rows allow.
+        DataError: the type of a column is not supported, or it has too many categories.
     """
     if isinstance(X, np.ndarray):
         return EncodedColumns(column_names(estimator), np.ascontiguousarray(X[rows]))
-    from labelward.data.encode import coding, encode_sides
+    from labelward.data.encoding import fit_encoding, transform_splits
 
-    known = coding(X, X.column_names, "X", rows=rows)
-    return EncodedColumns(known.names, encode_sides(X, known, "X", [rows])[0], known.categories)
+    known = fit_encoding(X, X.column_names, "X", rows=rows)
+    return EncodedColumns(known.names, transform_splits(X, known, "X", [rows])[0], known.categories)
 
 
 def transform_columns(
     names: Sequence[str], places: Sequence[int], categories: Mapping[str, tuple[str, ...]], X: Floats | Any
 ) -> Floats:
-    """Return some columns of X in the coding of the training: float64 [rows, columns].
+    """Encode columns of X as in training: float64 [rows, columns].
 
     Args:
-        names: of the columns that are wanted.
-        places: their positions in X.
-        categories: those that training met, by column and code; another one is -1.
-        X: as :func:`read_columns` gave it.
+        names: names of the columns.
+        places: positions of the columns in X.
+        categories: categories of training by column; another one becomes -1.
+        X: result of :func:`read_columns`.
 
     Raises:
-        ValueError: a column of another type than in training.
+        ValueError: a column has another type than in training.
     """
     if not isinstance(X, np.ndarray):
-        from labelward.data import encode_as
+        from labelward.data import transform
 
-        return encode_as(X, names, categories, "X")
+        return transform(X, names, categories, "X")
     for name in categories:
         raise InvalidInputError(
-            f"column {name!r} held categories in training, so X must be a table as it was then",
+            f"column {name!r} was categorical in training; X must be a table again",
             code="type",
             field="X",
             value=name,
@@ -109,19 +100,21 @@ def transform_columns(
     return np.ascontiguousarray(X[:, list(places)])
 
 
-def assign_columns(
+def assign_positions(
     parties: Mapping[str, Iterable[str | int]] | None, active: str | None, names: Sequence[str], *, named: bool
 ) -> dict[str, tuple[int, ...]]:
     """Return the positions of each party's columns, the active party first.
 
     Args:
-        parties: names of columns (or positions) for each party; None: the first half for ``"active"``, the others for
+        parties: names or positions of columns by party; None: the first half for ``"active"``, the rest for
             ``"passive"``.
-        active: the party that holds the labels; None: ``"active"`` if there is such a party, else the first one.
-        named: whether X has names of columns.
+        active: the party with the labels; None: ``"active"`` if there is such a party, else the first.
+        names: names of the columns of X.
+        named: whether the columns of X have names.
 
     Raises:
-        ValueError: fewer than two parties, a passive party without a column, a column that is unknown or given twice.
+        ValueError: there are fewer than two parties, a passive party has no column, or a column is unknown or assigned
+            twice.
     """
     if parties is None:
         half = len(names) // 2
@@ -139,7 +132,7 @@ def assign_columns(
             unknown_name("party", str(first), map(str, parties)), code="unknown", field="active", value=first
         )
     holder: dict[int, str] = {}
-    dealt: dict[str, tuple[int, ...]] = {}
+    positions: dict[str, tuple[int, ...]] = {}
     for party in (first, *(other for other in parties if other != first)):
         given = parties[party]
         if isinstance(given, str) or not isinstance(given, Iterable):
@@ -150,7 +143,7 @@ def assign_columns(
         PartySection(name=party, columns=tuple(names[place] for place in places))  # checks name and repeated columns
         if not places and party != first:
             raise InvalidInputError(
-                f"{party!r} holds no column; a passive party must hold at least one",
+                f"{party!r} has no column; a passive party needs at least one",
                 code="range",
                 field="parties",
                 value=party,
@@ -158,33 +151,34 @@ def assign_columns(
         for place in places:
             if place in holder:
                 raise InvalidInputError(
-                    f"column {names[place]!r} is given to {holder[place]!r} already",
+                    f"column {names[place]!r} is assigned to {holder[place]!r} as well",
                     code="duplicate",
                     field=f"parties: {party!r}",
                     value=names[place],
                 )
             holder[place] = party
-        dealt[party] = places
-    if len({party.lower() for party in dealt}) < len(dealt):
+        positions[party] = places
+    if len({party.lower() for party in positions}) < len(positions):
         raise InvalidInputError(
-            f"names may not differ only in case: {', '.join(dealt)}",
+            f"names must differ in more than case: {', '.join(positions)}",
             code="duplicate",
             field="parties",
-            value=tuple(dealt),
+            value=tuple(positions),
         )
-    return dealt
+    return positions
 
 
 def position_of(column: Any, names: Sequence[str], place: str, *, named: bool) -> int:
-    """Return the position of a column that is given by name, or by position where X has no names.
+    """Return the position of a column, given by name or position.
 
     Raises:
-        ValueError: there is no such column; names ``place`` and the nearest one.
+        ValueError: the column does not exist (names ``place`` and the most similar one), or a name is given and X has
+            none.
     """
     if isinstance(column, str):
         if not named:
             raise InvalidInputError(
-                f"X has no names of columns, so {column!r} must be a position",
+                f"X has no column names; give {column!r} by its position",
                 code="unsupported",
                 field=place,
                 value=column,
@@ -194,16 +188,16 @@ def position_of(column: Any, names: Sequence[str], place: str, *, named: bool) -
         return names.index(column)
     if isinstance(column, bool) or not isinstance(column, int | np.integer):
         raise InvalidInputError(
-            f"a column is given by its name or position but got {column!r}", code="type", field=place, value=column
+            f"columns must be given by name or position but got {column!r}", code="type", field=place, value=column
         )
     if not 0 <= column < len(names):
         raise InvalidInputError(
-            f"there is no column {column} among {len(names)}, counted from 0", code="unknown", field=place, value=column
+            f"X has no column {column}; it has {len(names)}, counted from 0", code="unknown", field=place, value=column
         )
     return int(column)
 
 
 def column_names(estimator: Any) -> tuple[str, ...]:
-    """Return the names of the columns of X: ``x0``, ``x1``, … where it has none."""
+    """Return the names of the columns of X; ``x0``, ``x1``, … if it has none."""
     known = getattr(estimator, "feature_names_in_", None)
     return tuple(f"x{place}" for place in range(estimator.n_features_in_)) if known is None else tuple(map(str, known))

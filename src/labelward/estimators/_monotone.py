@@ -1,4 +1,4 @@
-"""Monotone constraints, in the forms that XGBoost takes."""
+"""Monotone constraints, in the forms that XGBoost accepts."""
 
 from __future__ import annotations
 
@@ -11,28 +11,26 @@ import numpy as np
 from labelward.estimators._columns import EncodedColumns, position_of
 from labelward.estimators._errors import InvalidInputError
 
-__all__ = ["parse_monotone"]
-
 _TEXT = re.compile(r"\(\s*([+-]?\d+(?:\s*,\s*[+-]?\d+)*)\s*,?\s*\)")
 _NAME = "monotone_constraints"
 
 
 def parse_monotone(given: Any, columns: EncodedColumns, *, named: bool) -> dict[int, int]:
-    """Return 1 or -1 by position of a column in X.
+    """Return the constraint, 1 or -1, by position of a column in X.
 
     Args:
-        given: a dictionary by name or position, or a direction for each column of X, also as a text such as
-            ``"(1,0,-1)"``; None: no constraint.
-        columns: of X.
-        named: whether X has names of columns.
+        given: a dictionary by name or position, a sequence with a direction for each column of X, or its text form such
+            as ``"(1,0,-1)"``; None: no constraints.
+        columns: columns of X.
+        named: whether the columns of X have names.
 
     Raises:
-        ValueError: another form or length, no such column, one that is given twice, another direction than 1, -1 and
-            0, or a column of categories.
+        ValueError: the form or length is wrong, a column does not exist, is given twice or is categorical, or a
+            direction is not 1, -1 or 0.
     """
     if given is None:
         return {}
-    found: dict[int, int] = {}
+    directions: dict[int, int] = {}
     for column, direction in _pairs(given, columns.names):
         place = position_of(column, columns.names, _NAME, named=named)
         whole = isinstance(direction, int | np.integer) and not isinstance(direction, bool)
@@ -43,21 +41,24 @@ def parse_monotone(given: Any, columns: EncodedColumns, *, named: bool) -> dict[
         if direction and columns.names[place] in columns.categories:
             name = columns.names[place]
             raise InvalidInputError(
-                f"categories have no order, but {name!r} has {direction!r}", code="unsupported", field=_NAME, value=name
+                f"{name!r} is categorical and cannot have the constraint {direction!r}",
+                code="unsupported",
+                field=_NAME,
+                value=name,
             )
-        if place in found:
+        if place in directions:
             raise InvalidInputError(
                 f"column {columns.names[place]!r} is given by name and by position",
                 code="duplicate",
                 field=_NAME,
                 value=columns.names[place],
             )
-        found[place] = int(direction)
-    return {place: direction for place, direction in found.items() if direction}
+        directions[place] = int(direction)
+    return {place: direction for place, direction in directions.items() if direction}
 
 
 def _pairs(given: Any, names: Sequence[str]) -> list[tuple[Any, Any]]:
-    """Return columns and their directions as they were given."""
+    """Return pairs of a column (name or position) and its direction."""
     if isinstance(given, Mapping):
         return list(given.items())
     each = given
@@ -66,11 +67,11 @@ def _pairs(given: Any, names: Sequence[str]) -> list[tuple[Any, Any]]:
     elif isinstance(given, np.ndarray) and given.ndim == 1:
         each = given.tolist()
     if not isinstance(each, list | tuple):
-        told = "a dictionary by column, or a list of 1, -1 or 0 for each column of X"
-        raise InvalidInputError(f"must be {told}, but got {given!r}", code="type", field=_NAME, value=given)
+        wanted = "a dictionary by column, or a list with 1, -1 or 0 for each column of X"
+        raise InvalidInputError(f"must be {wanted}, but got {given!r}", code="type", field=_NAME, value=given)
     if len(each) != len(names):
         raise InvalidInputError(
-            f"must have as many directions as X has columns, {len(names)}, not {len(each)}",
+            f"must have one direction for each of the {len(names)} columns of X but has {len(each)}",
             code="range",
             field=_NAME,
             value=len(each),

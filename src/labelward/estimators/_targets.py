@@ -1,4 +1,4 @@
-"""The two kinds of targets: classes and quantities."""
+"""Targets of estimators: classes, or continuous values for regression."""
 
 from __future__ import annotations
 
@@ -15,22 +15,20 @@ from labelward.estimators._trees import FederatedTrees
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.predict import expected
 
-__all__ = ["ClassTargets", "FederatedClassifierMixin", "FederatedRegressorMixin", "RegressionTargets"]
-
 Floats = NDArray[np.float64]
 
 
 class ClassTargets:
-    """Labels that are classes: learned as numbers, in the order of their values."""
+    """Class labels, encoded as positions in their sorted list."""
 
     def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
         values = _labels(y)
         self.classes_, numbers = np.unique(values[rows], return_inverse=True)
         self.n_classes_ = len(self.classes_)
         if self.n_classes_ < 2:
-            told = "" if len(rows) == len(values) else " of positive weight"
+            weighted = "" if len(rows) == len(values) else " with positive weight"
             raise InvalidInputError(
-                f"all rows{told} are of one class, {self.classes_.tolist()[0]!r}",
+                f"all rows{weighted} are of one class, {self.classes_.tolist()[0]!r}; at least two are needed",
                 code="labels",
                 field="y",
                 value=self.classes_.tolist()[0],
@@ -39,14 +37,14 @@ class ClassTargets:
 
     def _targets(self, y: ArrayLike) -> Floats:
         values = _labels(y)
-        strange = np.setdiff1d(values, self.classes_)
-        if len(strange):
+        unknown = np.setdiff1d(values, self.classes_)
+        if len(unknown):
             known = ", ".join(map(repr, self.classes_.tolist()))
             raise InvalidInputError(
-                f"label {strange.tolist()[0]!r} is none of the classes {known}",
+                f"label {unknown.tolist()[0]!r} is not one of the training classes {known}",
                 code="labels",
                 field="eval_set",
-                value=strange.tolist()[0],
+                value=unknown.tolist()[0],
             )
         return np.searchsorted(self.classes_, values).astype(np.float64)
 
@@ -55,7 +53,7 @@ class ClassTargets:
         if len(missing):
             label = self.classes_.tolist()[int(missing[0])]
             raise InvalidInputError(
-                f"no row of positive weight is of class {label!r}, but each class needs one",
+                f"no row with positive weight is of class {label!r}; each class needs one",
                 code="labels",
                 field="eval_set",
                 value=label,
@@ -66,14 +64,14 @@ class ClassTargets:
 
 
 class FederatedClassifierMixin(ClassifierMixin, ClassTargets, FederatedTrees):  # type: ignore[misc]
-    """Targets are classes."""
+    """Classifiers of tree models."""
 
     objectives: ClassVar[tuple[str, ...]] = ("auto", "binary:logistic", "multi:softprob")
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the likeliest class of each row: [rows], values of ``classes_``."""
-        likelihood = self._ask(X)
-        chosen = likelihood[:, 0] > 0 if likelihood.shape[1] == 1 else likelihood.argmax(axis=1)
+        """Return the most probable class of each row: [rows], values of ``classes_``."""
+        margins = self._ask(X)
+        chosen = margins[:, 0] > 0 if margins.shape[1] == 1 else margins.argmax(axis=1)
         labels: NDArray[Any] = self.classes_[chosen.astype(np.int64)]
         return labels
 
@@ -88,13 +86,13 @@ class FederatedClassifierMixin(ClassifierMixin, ClassTargets, FederatedTrees):  
 
     def _several_outputs(self, params: TreeModel) -> str:
         if params.kind == "forest":
-            return "a forest has one for each class"
+            return "a forest has one output for each class"
         several = self.n_classes_ > 2 or params.objective == "multi:softprob"
-        return f"boosting of {self.n_classes_} classes has one for each" if several else ""
+        return f"boosting of {self.n_classes_} classes has one output for each" if several else ""
 
 
 class RegressionTargets:
-    """Labels that are quantities."""
+    """Continuous targets of regression."""
 
     def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
         return self._targets(y)[rows]
@@ -107,21 +105,21 @@ class RegressionTargets:
 
 
 class FederatedRegressorMixin(RegressorMixin, RegressionTargets, FederatedTrees):  # type: ignore[misc]
-    """Targets are quantities."""
+    """Regressors of tree models."""
 
     objectives: ClassVar[tuple[str, ...]] = ("auto", "reg:squarederror", "count:poisson", "reg:tweedie")
     idle: ClassVar[tuple[str, ...]] = ("scale_pos_weight", "multi_strategy")
 
     def predict(self, X: Any) -> Floats:
-        """Return the mean that is expected for each row: float64 [rows]."""
+        """Return the predicted mean of each row: float64 [rows]."""
         return expected(self._lead, self._ask(X))
 
 
 def _labels(y: ArrayLike) -> NDArray[Any]:
-    """Return labels as an array that can be sorted."""
+    """Return labels as an array whose values can be sorted."""
     values: NDArray[Any] = column_or_1d(y, warn=True)
     assert_all_finite(values, input_name="y")
     if values.dtype.kind == "O" and len({type(value) for value in values.tolist()}) > 1:
-        raise InvalidInputError("labels are missing, or of several types", code="labels", field="y")
+        raise InvalidInputError("some labels are missing, or their types differ", code="labels", field="y")
     check_classification_targets(values)
     return values

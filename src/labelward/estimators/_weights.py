@@ -1,4 +1,4 @@
-"""Weights of rows and classes: read, and refused where training could not tell rows apart."""
+"""Weights of rows and classes: validation, including the range that fixed-point encryption can represent."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from sklearn.utils import check_array
 
 from labelward.estimators._errors import InvalidInputError
 
-__all__ = ["check_class_weight", "resolve_weights"]
-
 Floats = NDArray[np.float64]
 
-_WIDEST = 1e9  # encrypted numbers have 30 binary digits: beyond this, rows of the least weight count for nothing
-_LEAST, _MOST = 1e-30, 1e30  # sums of their squares are floats with room to spare
+_WIDEST = 1e9  # encrypted gradients have 30 fractional bits: with a larger ratio the smallest weights round to zero
+_LEAST, _MOST = 1e-30, 1e30  # sums of squared weights neither underflow nor overflow in float64
 
 
 def resolve_weights(given: Any, rows: int, name: str) -> Floats:
-    """Return weights as float64 [rows]; ones where there are none.
+    """Return weights as float64 [rows]; ones if none are given.
 
     Raises:
-        ValueError: other numbers of rows, a weight that is negative or no number, or weights too far apart.
+        ValueError: the number of rows is wrong, a weight is negative or not a number, or the range is too wide.
     """
     if given is None:
         return np.ones(rows)
@@ -34,28 +32,29 @@ def resolve_weights(given: Any, rows: int, name: str) -> Floats:
     if (weights < 0).any():
         row = int(np.argmax(weights < 0))
         raise InvalidInputError(
-            f"row {row}, counting from 0, is {weights[row]:g}; weights may not be negative",
+            f"row {row}, counting from 0, is {weights[row]:g}; weights must be ≥ 0",
             code="range",
             field=name,
             value=float(weights[row]),
         )
     positive = weights[weights > 0]
     if not len(positive):
-        raise InvalidInputError("every weight is zero", code="range", field=name, value=0.0)
+        raise InvalidInputError(
+            "every weight is zero; at least one must be positive", code="range", field=name, value=0.0
+        )
     least, most = positive.min(), positive.max()
     if least < _LEAST or most > _MOST:
         row = int(np.argmax((weights > 0) & ((weights < _LEAST) | (weights > _MOST))))
-        told = f"must be 0 or lie between {_LEAST:g} and {_MOST:g}"
         raise InvalidInputError(
-            f"row {row}, counting from 0, is {weights[row]:g}; weights {told}",
+            f"row {row}, counting from 0, is {weights[row]:g}; weights must be 0 or between {_LEAST:g} and {_MOST:g}",
             code="range",
             field=name,
             value=float(weights[row]),
         )
     if most / least > _WIDEST:
-        told = f"lie between {least:g} and {most:g}, more than a factor of {_WIDEST:g} apart"
         raise InvalidInputError(
-            f"weights {told}, so that rows of the least would count for nothing; give these 0, or larger ones",
+            f"positive weights range from {least:g} to {most:g}, a ratio above {_WIDEST:g}: the smallest would round "
+            "to zero; set them to 0 or increase them",
             code="range",
             field=name,
             value=(float(least), float(most)),
@@ -64,25 +63,25 @@ def resolve_weights(given: Any, rows: int, name: str) -> Floats:
 
 
 def check_class_weight(factor: float, values: Floats, weights: Floats) -> None:
-    """Refuse a factor of the second class's weights that takes weights too far apart.
+    """Refuse a ``scale_pos_weight`` with which the range of weights is too wide.
 
     Args:
         factor: ``scale_pos_weight``.
         values: classes of the rows, 0 or 1.
-        weights: of the rows, all positive.
+        weights: weights of the rows, all positive.
 
     Raises:
-        ValueError: the weights of one class are more than a billion times those of the other.
+        ValueError: the ratio of two weights exceeds 10⁹.
     """
     if factor == 1.0 or set(np.unique(values)) != {0.0, 1.0}:
         return
     first, second = weights[values == 0.0], weights[values == 1.0]
     with np.errstate(over="ignore"):
-        apart = max(second.max() * factor / first.min(), first.max() / (second.min() * factor or np.nextafter(0, 1)))
-    if apart > _WIDEST:
-        told = f"{factor:g} takes weights of the classes more than a factor of {_WIDEST:g} apart"
+        ratio = max(second.max() * factor / first.min(), first.max() / (second.min() * factor or np.nextafter(0, 1)))
+    if ratio > _WIDEST:
         raise InvalidInputError(
-            f"{told}, so that rows of the least would count for nothing",
+            f"{factor:g} makes the ratio of two weights exceed {_WIDEST:g}: the smallest would round to zero; choose a "
+            "value closer to 1",
             code="range",
             field="scale_pos_weight",
             value=factor,

@@ -11,6 +11,7 @@ from labelward.job import _toml
 from labelward.job.kinds import Kind, Variant
 from labelward.job.network import NetworkSection
 from labelward.job.sections import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection
+from labelward.job.table_formats import listed_suffixes
 
 __all__ = ["Job", "refuse_common_table"]
 
@@ -232,7 +233,9 @@ def _check_form(data: DataSection, parties: tuple[PartySection, ...]) -> None:
             )
     elif data.table is None:
         raise JobError(
-            "required (a catalogue name, or the path of a .csv or .parquet file)", code="missing", field="[data] table"
+            f"required (a catalogue name, or the path of a {listed_suffixes()} file)",
+            code="missing",
+            field="[data] table",
         )
     elif len({party.share is None for party in parties}) > 1:
         raise JobError(

@@ -14,6 +14,7 @@ from labelward.job.kinds import Kind, Variant, sweep
 from labelward.job.model import Job, refuse_common_table
 from labelward.job.network import NetworkSection
 from labelward.job.sections import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection, is_path
+from labelward.job.table_formats import listed_suffixes
 
 __all__ = ["load_job", "parse_job"]
 
@@ -125,7 +126,7 @@ def _party(name: str, held: Any, data: DataSection, base: Path | None) -> PartyS
         for key in ("columns", "share"):
             if key in own and "table" not in own:
                 raise JobError(
-                    f"required beside {key} (the path of a .csv or .parquet file)",
+                    f"required beside {key} (the path of a {listed_suffixes()} file)",
                     code="missing",
                     field=f"[parties.{name}] table",
                 )

@@ -11,22 +11,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import PurePath
 from typing import Any
 
 from labelward.errors import JobError
 from labelward.job import _check as check
 from labelward.job._frozen import Frozen
+from labelward.job.table_formats import has_table_suffix, listed_suffixes
 
 __all__ = ["DataSection", "EncryptionSection", "LeakageSection", "PartySection", "RunSection", "is_path"]
 
 _CATALOGUE_NAME = re.compile(r"[A-Za-z0-9_-]+")
-_SUFFIXES = (".csv", ".parquet")
 
 
 def is_path(table: str) -> bool:
     """Return whether ``table`` is the path of a file rather than a name of the catalogue."""
-    return PurePath(table).suffix.lower() in _SUFFIXES
+    return has_table_suffix(table)
 
 
 def _check_table(place: str, table: Any, *, names: bool) -> None:
@@ -35,7 +34,7 @@ def _check_table(place: str, table: Any, *, names: bool) -> None:
         return
     wanted = "a catalogue name or the path of" if names else "the path of"
     raise JobError(
-        f"must be {wanted} a .csv or .parquet file but got {table!r}", code="choice", field=place, value=table
+        f"must be {wanted} a {listed_suffixes()} file but got {table!r}", code="choice", field=place, value=table
     )
 
 
@@ -44,7 +43,7 @@ class DataSection:
     """``[data]``: the table of a rehearsal and how its rows and columns are dealt out.
 
     Attributes:
-        table: a catalogue name or the path of a ``.csv`` or ``.parquet`` file; None where parties have their own.
+        table: a catalogue name or the path of a table file; None where parties have their own.
         label: the label column; ``"label"`` for the catalogue, required for a path, None where parties have
             their own tables.
         id: the column of row ids, if any; where parties have own tables, the default of theirs.
@@ -129,7 +128,7 @@ class PartySection:
         name: a letter, then letters, digits, ``_`` or ``-``; at most 64 characters.
         share: share of the columns of the common table, from 0 to 1.
         columns: names of columns, of the common table or of the own one (None there: all but id, label and weight).
-        table: path of the party's own ``.csv`` or ``.parquet`` file.
+        table: path of the party's own table file.
         id: the own table's column of row ids.
         label: the own table's label column; the one party that has it is the active party.
         weight: the own table's column of row weights; the active party's only.

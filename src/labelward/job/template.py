@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from labelward.job.table_formats import listed_suffixes
+
 __all__ = ["template"]
 
 _TEMPLATE = """\
@@ -10,7 +12,7 @@ _TEMPLATE = """\
 # Run it with:  labelward audit job.toml --out audit
 
 [data]
-table = "breast_cancer"        # a name of the catalogue (labelward list), or a .csv or .parquet file
+table = "breast_cancer"        # a name of the catalogue (labelward list), or a {formats} file
 label = "label"                # the label column; required for a file
 # id = "customer"              # the column of row ids, if rows have ids
 # task = "regression"          # labels are quantities; else classes
@@ -88,4 +90,4 @@ seeds = [1, 2, 3, 4, 5]        # each seed deals out rows and columns anew; the 
 
 def template() -> str:
     """Return the text of a commented job file that parses and runs as it stands."""
-    return _TEMPLATE
+    return _TEMPLATE.replace("{formats}", listed_suffixes())

@@ -1,11 +1,11 @@
-"""Certificates of parties: read, judged in plain words, made, and used to sign.
+"""Certificates of parties: reading, verification with reasons, issuing, signatures.
 
-A party is named by the alternative name ``labelward:party:NAME`` (URI), or by the common name where a company's own
-authority knows no other. Sources: RFC 5280 (profile), RFC 6125 (names of hosts), RFC 8446 section 4.4.3 (why what is
-signed carries a label).
+A party is named by the alternative name ``labelward:party:NAME`` (URI), or by the common name for authorities that
+cannot issue such names. References: RFC 5280 (profile), RFC 6125 (host names), RFC 8446 section 4.4.3 (labels of signed
+data).
 """
 
-from labelward.transport.certificates.credentials import Credentials, Finding, examine
+from labelward.transport.certificates.credentials import CredentialFinding, Credentials, examine_credentials
 from labelward.transport.certificates.identity import (
     addresses_of,
     check_address,
@@ -21,29 +21,29 @@ from labelward.transport.certificates.issue import (
     new_request,
     sign_request,
 )
-from labelward.transport.certificates.read import certificates_in, moment
-from labelward.transport.certificates.signing import sign, verify
-from labelward.transport.certificates.trust import AUTHORITY_FILE, verify_peer
+from labelward.transport.certificates.pem import format_time, read_certificates
+from labelward.transport.certificates.signing import sign_bytes, verify_signature
+from labelward.transport.certificates.verification import AUTHORITY_FILE, verify_peer
 
 __all__ = [
     "AUTHORITY_DAYS",
     "AUTHORITY_FILE",
+    "CredentialFinding",
     "Credentials",
-    "Finding",
     "Issued",
     "addresses_of",
-    "certificates_in",
     "check_address",
     "check_party_name",
-    "examine",
+    "examine_credentials",
     "fingerprint",
-    "moment",
+    "format_time",
     "new_authority",
     "new_party",
     "new_request",
     "party_of",
-    "sign",
+    "read_certificates",
+    "sign_bytes",
     "sign_request",
-    "verify",
     "verify_peer",
+    "verify_signature",
 ]

@@ -1,4 +1,4 @@
-"""Who a certificate says that it is: party, addresses, fingerprint."""
+"""Identity in a certificate: party, addresses, fingerprint."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from labelward.errors import CertificateError
-
-__all__ = ["URI_PREFIX", "addresses_of", "check_address", "check_party_name", "fingerprint", "party_of"]
 
 URI_PREFIX = "labelward:party:"
 _PARTY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")

@@ -1,4 +1,4 @@
-"""An authority, certificates of parties, and requests for the authority of a company."""
+"""Issuing: an authority, certificates of parties, and requests to the authority of a company."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from labelward.errors import CertificateError
 from labelward.transport.certificates.identity import URI_PREFIX, addresses_of, check_party_name, party_of
-from labelward.transport.certificates.read import PrivateKey, check_key, moment, private_key_in, request_in
-from labelward.transport.certificates.trust import AUTHORITY_FILE, authorities_in
-
-__all__ = ["AUTHORITY_DAYS", "Issued", "new_authority", "new_party", "new_request", "sign_request"]
+from labelward.transport.certificates.pem import PrivateKey, check_key, format_time, read_private_key, read_request
+from labelward.transport.certificates.verification import AUTHORITY_FILE, read_authorities
 
 AUTHORITY_DAYS = 3650
 _SKEW = timedelta(hours=1)
@@ -108,7 +106,7 @@ def sign_request(
     Raises:
         CertificateError: it is damaged, asks for another party's name, or has a weak key.
     """
-    read = request_in(request, where)
+    read = read_request(request, where)
     check_key(read.public_key(), where)
     named = party_of(read, where=where)
     if named != party:
@@ -134,7 +132,7 @@ def _signed(
     if end > signer.not_valid_after_utc:
         left = max(0, (signer.not_valid_after_utc - now).days)
         raise CertificateError(
-            f"the authority ends on {moment(signer.not_valid_after_utc)}, in {left} days; "
+            f"the authority ends on {format_time(signer.not_valid_after_utc)}, in {left} days; "
             f"what it signs cannot be valid for {days} days",
             code="range",
             field=AUTHORITY_FILE,
@@ -150,8 +148,8 @@ def _signed(
 
 
 def _authority(authority: Issued) -> tuple[x509.Certificate, PrivateKey]:
-    certificate = authorities_in(authority.certificate, AUTHORITY_FILE)[0]
-    private = private_key_in(authority.key, "authority.key")
+    certificate = read_authorities(authority.certificate, AUTHORITY_FILE)[0]
+    private = read_private_key(authority.key, "authority.key")
     if private.public_key() != certificate.public_key():
         raise CertificateError(f"does not belong to {AUTHORITY_FILE}", code="key", field="authority.key")
     return certificate, private

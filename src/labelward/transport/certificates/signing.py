@@ -1,4 +1,4 @@
-"""Signatures by the keys of certificates: what binds a sealed session to the parties."""
+"""Signatures with the key of a certificate, which bind a session to the parties."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, HashAlgorithm
 
 from labelward.errors import CertificateError
-from labelward.transport.certificates.read import check_key, private_key_in
-
-__all__ = ["sign", "verify"]
+from labelward.transport.certificates.pem import check_key, read_private_key
 
 _LABEL = b"labelward session signature\0"
 """Put before all that is signed, so that no signature made in a TLS handshake can be taken for one of ours."""
 
 
-def sign(key: bytes, data: bytes) -> bytes:
+def sign_bytes(key: bytes, data: bytes) -> bytes:
     """Sign bytes of any length with a private key in PEM: ECDSA with SHA-256 (P-256) or SHA-384 (P-384), or RSA-PSS."""
-    private = private_key_in(key, "the private key")
+    private = read_private_key(key, "the private key")
     if isinstance(private, rsa.RSAPrivateKey):
         return private.sign(_LABEL + data, _pss(), SHA256())
     return private.sign(_LABEL + data, ec.ECDSA(_hash(private.curve)))
 
 
-def verify(certificate: x509.Certificate, signature: bytes, data: bytes) -> None:
-    """Raise :class:`CertificateError` unless :func:`sign` made the signature of these bytes with this one's key."""
+def verify_signature(certificate: x509.Certificate, signature: bytes, data: bytes) -> None:
+    """Raise :class:`CertificateError` unless the signature is that of these bytes by the certificate's key."""
     key = certificate.public_key()
     check_key(key, "the certificate")
     try:

@@ -1,11 +1,11 @@
-"""Parties as processes on machines of their own: gRPC over mutual TLS, sealed end to end, nothing lost.
+"""gRPC transport between processes on different machines: mutual TLS, end-to-end encryption, lossless delivery.
 
-Loads ``grpc`` and ``cryptography`` only when a :class:`Network` is made.
+Loads ``grpc`` and ``cryptography`` only when a :class:`Network` is created. ``README.md`` gives the reading order.
 """
 
+from labelward.transport.grpc.diagnose import ListenerDiagnosis, diagnose_listener
 from labelward.transport.grpc.endpoint import Endpoint, PeerInfo
 from labelward.transport.grpc.network import Network
-from labelward.transport.grpc.probe import Probe, probe
 from labelward.transport.grpc.relay import Relay, serve_relay
 
-__all__ = ["Endpoint", "Network", "PeerInfo", "Probe", "Relay", "probe", "serve_relay"]
+__all__ = ["Endpoint", "ListenerDiagnosis", "Network", "PeerInfo", "Relay", "diagnose_listener", "serve_relay"]

@@ -1,8 +1,8 @@
-"""One attempt of a run, and the transport end through which a party's program takes part in it.
+"""Attempt: one try of a run, and the transport end that a role program gets for it.
 
-An attempt is over for this party when it *failed* (a peer is away too long, or said so: the run ends) or was
-*interrupted* (a peer came back as a new process, or the active party gathers the next attempt: the run goes on). What
-arrived before is still delivered; then every call raises the reason.
+An attempt ends for a party when it *failed* (a peer is away too long or reports a failure, which ends the run) or was
+*interrupted* (a peer restarted, or the active party gathers the next attempt; the run continues). Frames that arrived
+before are still delivered; then every call raises the reason.
 """
 
 from __future__ import annotations
@@ -14,24 +14,22 @@ from typing import TYPE_CHECKING, Final
 
 from labelward.errors import Code, PeerError, PeerRestartedError
 from labelward.transport.base import Failure, Transport, failed
-from labelward.transport.grpc.envelope import CHUNK, plain
-from labelward.transport.grpc.records import Chunk, End, Failed, chunk
+from labelward.transport.grpc.envelope import CHUNK, sanitize
+from labelward.transport.grpc.session_records import AttemptEnd, Chunk, RunFailed, chunk_record
 
 if TYPE_CHECKING:
+    from labelward.transport.grpc.node import Node
     from labelward.transport.grpc.peer import Peer
     from labelward.transport.grpc.session import Session
-    from labelward.transport.grpc.station import Station
-
-__all__ = ["Attempt", "NetworkEnd", "cost", "said", "told"]
 
 _LOOK = 1.0  # seconds between two looks at the clock
 _FAILED: Final[Code] = "peer-failed"
 _CODES: Final[tuple[Code, ...]] = ("disagreement", "peer-gone", "peer-silent", _FAILED, "peer-message", "malformed")
-_EACH = 256  # bytes that a message takes beside its content while it waits
+_EACH = 256  # bytes of memory that a waiting message takes besides its content
 
 
 class Attempt:
-    """What all parts of this process share about one attempt."""
+    """State of one attempt, shared by the threads of a process."""
 
     def __init__(self, name: bytes, incarnations: dict[str, bytes]) -> None:
         self.name, self.incarnations = name, incarnations
@@ -43,50 +41,50 @@ class Attempt:
 
     @property
     def running(self) -> bool:
-        """Whether nothing has ended it yet."""
+        """Whether the attempt has not ended."""
         return self.failure is None and not self.closed
 
     @property
     def interrupted(self) -> bool:
-        """Whether the run goes on with another attempt."""
+        """Whether the run continues with another attempt."""
         return isinstance(self.failure, PeerRestartedError)
 
     def stop(self, failure: PeerError) -> None:
-        """End it with this reason, unless it has one."""
+        """End the attempt with this reason, unless it has ended already."""
         if self.failure is None:
             self.failure = failure
 
-    def take(self, peer: Peer, item: Chunk | End | Failed) -> None:
-        """Deal with what a peer sent in this attempt."""
-        if isinstance(item, Failed):
-            self.stop(said(item))
-        elif isinstance(item, End):
+    def take(self, peer: Peer, item: Chunk | AttemptEnd | RunFailed) -> None:
+        """Process a record that a peer sent in this attempt."""
+        if isinstance(item, RunFailed):
+            self.stop(from_record(item))
+        elif isinstance(item, AttemptEnd):
             if self.running and peer.name not in self.left:
                 self.inbox.append((peer.name, b"", None))
             self.left.add(peer.name)
         elif self.running:
-            frame = peer.standing.assembler.feed(item)
+            frame = peer.progress.assembler.feed(item)
             if frame is not None and peer.session is not None:
-                peer.session.backlog += cost(frame)
+                peer.session.backlog += memory_cost(frame)
                 self.inbox.append((peer.name, frame, peer.session))
 
 
 class NetworkEnd(Transport):
-    """One party's end in one attempt.
+    """Transport end of one party in one attempt.
 
-    Differs from what the contract leaves open: :meth:`close` does not take the connections down (the
-    :class:`~.network.Network` does), and :meth:`fail` tells the peers nothing where the attempt was interrupted.
+    :meth:`close` leaves the connections open (:class:`~.network.Network` closes them), and :meth:`fail` sends nothing
+    if the attempt was interrupted: both are open in the contract.
     """
 
-    def __init__(self, station: Station, attempt: Attempt) -> None:
-        self._station, self._attempt = station, attempt
-        self.party = station.endpoint.party
+    def __init__(self, node: Node, attempt: Attempt) -> None:
+        self._node, self._attempt = node, attempt
+        self.party = node.endpoint.party
         self._oversize: PeerError | None = None
 
     def send(self, peer: str, frame: bytes) -> None:
-        """Seal and hand over, chunk by chunk; waits while the peer has too much that it did not acknowledge."""
-        limit = self._station.endpoint.message_limit
-        if peer not in self._station.peers:
+        """Seal and send in chunks; waits while too much is unacknowledged by the peer."""
+        limit = self._node.endpoint.message_limit
+        if peer not in self._node.peers:
             raise PeerError(peer, "is not a party of this run", code="unknown", value=peer)
         if len(frame) > limit:
             self._oversize = PeerError(
@@ -100,14 +98,14 @@ class NetworkEnd(Transport):
         view, name = memoryview(frame), self._attempt.name
         for start in range(0, max(1, len(frame)), CHUNK):
             total, last = (len(frame) if start == 0 else None), start + CHUNK >= len(frame)
-            record = chunk(name, view[start : start + CHUNK], total=total, last=last)
-            with self._station.lock:
+            record = chunk_record(name, view[start : start + CHUNK], total=total, last=last)
+            with self._node.lock:
                 self._session(peer).push(record)
 
     def receive(self, timeout: float) -> tuple[str, bytes] | None:
         """Return the next message; see the contract."""
         until = time.monotonic() + timeout
-        attempt, lock = self._attempt, self._station.lock
+        attempt, lock = self._attempt, self._node.lock
         with lock:
             while not attempt.inbox:
                 self._check()
@@ -117,32 +115,32 @@ class NetworkEnd(Transport):
                 lock.wait(min(left, _LOOK))
             sender, frame, session = attempt.inbox.popleft()
             if session is not None:
-                session.release(cost(frame))
+                session.release(memory_cost(frame))
             return sender, frame
 
     def fail(self, failure: Failure) -> None:
-        """Tell the peers that the run has failed here, or where it began to fail if that is known."""
-        with self._station.lock:
+        """Report the failure to the peers: that of this party, or the first one if it is known."""
+        with self._node.lock:
             attempt = self._attempt
             attempt.stop(self._oversize or failure.at(self.party))
             if attempt.failure is not None and not attempt.interrupted:
-                self._station.broadcast(told(attempt.name, attempt.failure))
-            self._station.lock.notify_all()
+                self._node.broadcast(to_record(attempt.name, attempt.failure))
+            self._node.lock.notify_all()
 
     def close(self) -> None:
-        """This party is done with this attempt."""
-        with self._station.lock:
+        """End this party's part in the attempt."""
+        with self._node.lock:
             attempt = self._attempt
             if attempt.closed:
                 return
             if attempt.failure is None:
-                self._station.broadcast(End(attempt.name))
+                self._node.broadcast(AttemptEnd(attempt.name))
             attempt.closed = True
             for _, frame, session in attempt.inbox:
                 if session is not None:
-                    session.release(cost(frame))
+                    session.release(memory_cost(frame))
             attempt.inbox.clear()
-            self._station.lock.notify_all()
+            self._node.lock.notify_all()
 
     def _check(self) -> None:
         if self._attempt.failure is not None:
@@ -151,9 +149,9 @@ class NetworkEnd(Transport):
             raise PeerError(self.party, "has already ended", code="peer-gone")
 
     def _session(self, name: str) -> Session:
-        """Wait until there is room in the session with the process that takes part in this attempt."""
-        peer, attempt, lock = self._station.peers[name], self._attempt, self._station.lock
-        patience, progress = self._station.endpoint.silence, (-1, time.monotonic())
+        """Wait for room in the session with the peer's process of this attempt."""
+        peer, attempt, lock = self._node.peers[name], self._attempt, self._node.lock
+        patience, progress = self._node.endpoint.silence, (-1, time.monotonic())
         while True:
             self._check()
             if name in attempt.left:
@@ -167,22 +165,22 @@ class NetworkEnd(Transport):
                 progress = (taken, now)
             elif now - progress[1] > patience:
                 raise PeerError(
-                    name, f"has not taken what was sent to it for {patience:g} s", code="peer-silent", value=patience
+                    name, f"has not read from its connection for {patience:g} s", code="peer-silent", value=patience
                 )
             lock.wait(_LOOK)
 
 
-def cost(content: bytes | memoryview) -> int:
-    """Return what it costs to keep content that waits."""
+def memory_cost(content: bytes | memoryview) -> int:
+    """Return the bytes of memory that waiting content takes."""
     return len(content) + _EACH
 
 
-def told(attempt: bytes, error: PeerError) -> Failed:
-    """Return what peers are told of an error: whom it names, its reason and its code; no value."""
-    return Failed(attempt, error.peer, error.reason, error.code if error.code in _CODES else _FAILED)
+def to_record(attempt: bytes, error: PeerError) -> RunFailed:
+    """Return the record of an error for peers: party, reason and code, without its value."""
+    return RunFailed(attempt, error.peer, error.reason, error.code if error.code in _CODES else _FAILED)
 
 
-def said(item: Failed) -> PeerError:
-    """Return the error that a peer told of; a code that it may not tell says only that the party has failed."""
+def from_record(item: RunFailed) -> PeerError:
+    """Return the error that a record reports; a code outside ``_CODES`` becomes that of a failed party."""
     code = next((code for code in _CODES if code == item.code), _FAILED)
-    return failed(plain(item.party), plain(item.reason), code)
+    return failed(sanitize(item.party), sanitize(item.reason), code)

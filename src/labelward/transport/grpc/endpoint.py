@@ -1,4 +1,4 @@
-"""Where a party of a networked run is, and what it knows of its peers."""
+"""Endpoint: the place of a party in the network, and what it knows of its peers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any
 
 from labelward.errors import InputError
 
-__all__ = ["Endpoint", "Log", "PeerInfo", "host_port", "too_long"]
-
 Log = Callable[[str, Mapping[str, Any]], None]
 """Called with (event, its fields) from any thread, with locks held: it must be quick and must not call the network."""
 
 
-def host_port(address: str, field: str) -> tuple[str, int]:
+def split_host_port(address: str, field: str) -> tuple[str, int]:
     """Split ``host:port`` (``[host]:port`` for IPv6); :class:`InputError` names the field."""
     host, colon, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
@@ -23,8 +21,8 @@ def host_port(address: str, field: str) -> tuple[str, int]:
     return (host[1:-1] if bracketed else host), int(port)
 
 
-def too_long(heartbeat: float) -> float:
-    """Return for how many seconds a connection that says nothing is believed in; then it is made anew.
+def silence_limit(heartbeat: float) -> float:
+    """Return the number of seconds after which a silent connection is renewed.
 
     grpcio's own keepalive was seen to take a minute. A whole envelope of 512 KiB needs less than 20 s at 256 kbit/s.
     """
@@ -33,18 +31,18 @@ def too_long(heartbeat: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """One party's place in the network.
+    """Place of one party in the network.
 
     Attributes:
-        party: own name.
+        party: name of the party.
         parties: all parties of the run, the active one first.
         listener: the party that listens, or, if no party has this name, a relay.
         address: ``host:port`` at which the others reach the listener.
         listen: ``host:port`` at which the listening party listens; None at the others.
         timeout: seconds that a peer may be away before the run ends.
         message_limit: bytes of one message.
-        heartbeat: seconds between two signs of life.
-        silence: seconds that a peer which is there may leave this party waiting, for room or for its share.
+        heartbeat: seconds between two heartbeats.
+        silence: seconds that a connected peer may make no progress before the run ends.
     """
 
     party: str
@@ -72,9 +70,9 @@ class Endpoint:
             )
         if any(not 0 < len(name.encode()) < 256 for name in (*self.parties, self.listener)):
             raise InputError("the name of a party has 1 to 255 bytes", code="range")
-        host_port(self.address, "address")
+        split_host_port(self.address, "address")
         if self.listen is not None:
-            host_port(self.listen, "listen")
+            split_host_port(self.listen, "listen")
         for field in ("timeout", "message_limit", "heartbeat", "silence"):
             if not getattr(self, field) > 0:
                 raise InputError(
@@ -94,16 +92,16 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class PeerInfo:
-    """What is known of a peer.
+    """Connection and identity of a peer.
 
     Attributes:
-        party: its name.
+        party: name of the peer.
         identity: subject of its certificate.
         fingerprint: SHA-256 of its certificate, in hexadecimal.
-        tls: TLS version of the link on which its messages come; None before there was one.
-        cipher: the link's cipher, likewise.
-        address: where the link leads.
-        sealed: whether a session sealed end to end is there.
+        tls: TLS version of the connection; None before the first one.
+        cipher: cipher of the connection, likewise.
+        address: address of the other end of the connection.
+        sealed: whether a session, sealed end to end, exists.
     """
 
     party: str

@@ -1,11 +1,11 @@
-"""What travels on a link: a small header in the clear (kind, from, to) and a payload that the hub does not read.
+"""Envelopes: a clear header (kind, source, target) for the hub, and a payload that the hub does not read.
 
 ::
 
     "LW" | version | kind | length of source | length of target | source | target | payload
 
-A hub routes by ``target`` and accepts only the ``source`` that the link's certificate names. Payloads of kind ``DATA``
-and ``CONTROL`` are sealed (:mod:`.session`), and the header is bound to them as associated data.
+A hub routes by ``target`` and accepts only the ``source`` that the certificate of the connection names. Payloads of
+kind ``DATA`` and ``CONTROL`` are sealed (:mod:`.session`), with the header as associated data.
 """
 
 from __future__ import annotations
@@ -15,24 +15,8 @@ from typing import Final
 
 from labelward.errors import CodecError
 
-__all__ = [
-    "ABSENT",
-    "CHUNK",
-    "CONTROL",
-    "DATA",
-    "HELLO",
-    "LARGEST",
-    "REFUSAL",
-    "WELCOME",
-    "Envelope",
-    "header",
-    "pack",
-    "plain",
-    "unpack",
-]
-
 HELLO: Final = 1
-"""Party to party: the handshake of a session (:mod:`.agreement`)."""
+"""Party to party: the handshake of a session (:mod:`.session_handshake`)."""
 DATA: Final = 2
 """Party to party, sealed: a numbered record that arrives exactly once."""
 CONTROL: Final = 3
@@ -64,18 +48,18 @@ class Envelope:
     payload: memoryview
 
 
-def header(kind: int, source: str, target: str) -> bytes:
+def envelope_header(kind: int, source: str, target: str) -> bytes:
     """Return all that precedes the payload."""
     here, there = source.encode(), target.encode()
     return _MAGIC + bytes((kind, len(here), len(there))) + here + there
 
 
-def pack(kind: int, source: str, target: str, payload: bytes = b"") -> bytes:
+def pack_envelope(kind: int, source: str, target: str, payload: bytes = b"") -> bytes:
     """Return an envelope as bytes."""
-    return header(kind, source, target) + payload
+    return envelope_header(kind, source, target) + payload
 
 
-def unpack(raw: bytes) -> Envelope:
+def unpack_envelope(raw: bytes) -> Envelope:
     """Read an envelope.
 
     Raises:
@@ -98,7 +82,7 @@ def unpack(raw: bytes) -> Envelope:
     return Envelope(kind, source, target, memoryview(raw)[start:])
 
 
-def plain(text: bytes | memoryview | str, limit: int = 300) -> str:
+def sanitize(text: bytes | memoryview | str, limit: int = 300) -> str:
     """Return text that somebody else wrote, safe to print and to log: one line, printable, short."""
     read = text if isinstance(text, str) else bytes(text).decode(errors="replace")
     return "".join(char if char.isprintable() else " " for char in read)[:limit]

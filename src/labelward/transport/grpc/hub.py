@@ -1,9 +1,9 @@
-"""The hub: takes envelopes from members and puts them into the queues of other members. It reads headers only.
+"""Hub: routes envelopes between the parties by their headers, without reading payloads.
 
-A member is one connection of a party for one run. Of each party and run there is one at a time: a newer connection of
-the same process takes the place of the older; a newer process of the party closes the older one for good, which is
-told, and is not let in again. A queue holds so much; whoever lets it overflow is disconnected, and loses nothing,
-since the parties send again what was not acknowledged (:mod:`.session`). The hub keeps nothing on disk.
+A member is one connection of a party for one run; a party has at most one per run. A newer connection of the same
+process replaces the older one. A newer process of the party closes the connection of the older process, which is told
+so and not admitted again. Queues are bounded: a member whose queue overflows is disconnected and loses nothing, since
+sessions send again what was not acknowledged (:mod:`.session`). The hub stores nothing on disk.
 """
 
 from __future__ import annotations
@@ -18,20 +18,18 @@ import msgspec
 
 from labelward.errors import CodecError
 from labelward.transport.grpc import envelope
-from labelward.transport.grpc.agreement import INCARNATION, VERSION
 from labelward.transport.grpc.endpoint import Log
 from labelward.transport.grpc.outbox import Outbox
 from labelward.transport.grpc.session import WINDOW
-
-__all__ = ["EACH", "Hub", "Member", "Refused", "Register", "encode_register"]
+from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
 
 _RETIRED: Final = 10_000
 EACH: Final = 8
-"""Connections that one party may have, each for another run, so that none is left without by the others."""
+"""Maximum number of connections of one party, each for another run; it leaves room for the other parties."""
 
 
-class Register(msgspec.Struct, frozen=True, array_like=True):
-    """What a party says when it connects."""
+class Registration(msgspec.Struct, frozen=True, array_like=True):
+    """Registration of a party at the hub."""
 
     version: int
     run: str
@@ -39,13 +37,13 @@ class Register(msgspec.Struct, frozen=True, array_like=True):
     incarnation: bytes
 
 
-def encode_register(register: Register) -> bytes:
-    """Return it as bytes."""
+def encode_registration(register: Registration) -> bytes:
+    """Return a registration as bytes."""
     return msgspec.msgpack.encode(register)
 
 
-class Refused(Exception):  # noqa: N818
-    """A connection is refused; ``final``: it would be refused again."""
+class ConnectionRefused(Exception):  # noqa: N818
+    """A connection is refused; ``final``: a further attempt would be refused as well."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -56,16 +54,16 @@ class Refused(Exception):  # noqa: N818
 class Member:
     """One connection."""
 
-    register: Register
+    register: Registration
     address: str
     fingerprint: str
     outbox: Outbox
     heard: float = field(default_factory=time.monotonic)
-    closed: list[Refused] = field(default_factory=list)
+    closed: list[ConnectionRefused] = field(default_factory=list)
 
     def close(self, reason: str, *, final: bool = False) -> None:
-        """End it; the first reason counts."""
-        self.closed.append(Refused(reason, final=final))
+        """Close the connection; the first reason counts."""
+        self.closed.append(ConnectionRefused(reason, final=final))
         self.outbox.close()
 
 
@@ -73,13 +71,13 @@ class Hub:
     """Routes envelopes between members.
 
     Args:
-        name: the listener's own name: a party, or a relay's.
-        parties: who may connect.
+        name: name of the listener, a party or a relay.
+        parties: parties that may connect.
         log: called with (event, fields).
-        run: the only run that is served; None: any (a relay's).
-        deliver: takes envelopes for the listening party itself; None: there is none.
+        run: the only run that is served; None: any run (relay).
+        deliver: receives envelopes for the listening party; None: the listener is a relay.
         joined: called with the name of a party that has connected.
-        left: called with the name of a party that was disconnected or refused, and why.
+        left: called with the name of a party that was disconnected or refused, and the reason.
     """
 
     def __init__(
@@ -101,17 +99,19 @@ class Hub:
         self._limit = 2 * len(parties) * WINDOW
 
     def admit(self, content: bytes, party: str, fingerprint: str, address: str) -> Member:
-        """Let a connection in whose certificate names ``party``.
+        """Admit a connection whose certificate names ``party``.
 
         Raises:
-            Refused: it is not a party of this run, says to be another, or speaks another version.
+            Refused: it is not a party of this run, registers under another name, or has another version.
         """
         try:
             register = self._examine(content, party)
             member = Member(register, address, fingerprint, Outbox(self._limit))
-            member.outbox.put(envelope.pack(envelope.WELCOME, self.name, party))  # before what others may send at once
+            member.outbox.put(
+                envelope.pack_envelope(envelope.WELCOME, self.name, party)
+            )  # first, before envelopes of others
             self._place(member)
-        except Refused as error:
+        except ConnectionRefused as error:
             self.complain(party, fingerprint, address, str(error))
             raise
         self._log("connected", {"peer": party, "fingerprint": fingerprint, "address": address})
@@ -120,12 +120,12 @@ class Hub:
 
     def complain(self, party: str, fingerprint: str, address: str, reason: str) -> None:
         """Log a refusal."""
-        fields = {"peer": envelope.plain(party), "fingerprint": fingerprint, "address": address, "reason": reason}
+        fields = {"peer": envelope.sanitize(party), "fingerprint": fingerprint, "address": address, "reason": reason}
         self._log("refused", fields)
         self._left(party, f"it was refused: {reason}")
 
     def leave(self, member: Member) -> None:
-        """A connection has ended."""
+        """Remove a connection that has ended."""
         reason = str(member.closed[0]) if member.closed else "its connection was lost"
         member.close(reason)
         key = (member.register.run, member.register.party)
@@ -138,16 +138,16 @@ class Hub:
             self._left(member.register.party, reason)
 
     def arrived(self, member: Member, raw: bytes) -> None:
-        """Route what a member has sent; :class:`CodecError` where it may not send that.
+        """Route an envelope of a member; :class:`CodecError` if the member may not send it.
 
-        What comes after its end (what an older process had said, most likely) goes nowhere.
+        Envelopes of a closed connection, which are most likely of an older process, are dropped.
         """
         if member.closed:
             return
         member.heard = time.monotonic()
-        content = envelope.unpack(raw)
+        content = envelope.unpack_envelope(raw)
         if content.source != member.register.party or content.target not in self.parties:
-            source, target = envelope.plain(content.source), envelope.plain(content.target)
+            source, target = envelope.sanitize(content.source), envelope.sanitize(content.target)
             raise CodecError(f"an envelope from {source!r} to {target!r}", code="identity", value=(source, target))
         if content.kind in (envelope.WELCOME, envelope.ABSENT):
             raise CodecError("an envelope that only a hub may send", code="peer-message", value=content.kind)
@@ -157,20 +157,20 @@ class Hub:
             self._route(member.register.run, content.kind, content.source, content.target, raw)
 
     def post(self, raw: bytes) -> None:
-        """Route what the listening party itself sends."""
-        content = envelope.unpack(raw)
+        """Route an envelope of the listening party."""
+        content = envelope.unpack_envelope(raw)
         assert self.run is not None
         self._route(self.run, content.kind, content.source, content.target, raw)
 
     def tick(self, silence: float) -> None:
-        """Give every member a sign of life, and end the connections of those that gave none for so many seconds."""
+        """Send a heartbeat to every member; close connections on which nothing arrived for ``silence`` seconds."""
         with self._lock:
             members = list(self._members.values())
         for member in members:
             if time.monotonic() - member.heard > silence:
                 member.close(f"nothing was heard from it for {silence:g} s")
             else:
-                member.outbox.put(envelope.pack(envelope.WELCOME, self.name, member.register.party))
+                member.outbox.put(envelope.pack_envelope(envelope.WELCOME, self.name, member.register.party))
 
     def member(self, party: str) -> Member | None:
         """Return the present connection of a party, for the only run."""
@@ -178,32 +178,34 @@ class Hub:
             return self._members.get((self.run or "", party))
 
     def close(self) -> None:
-        """End all connections, after what waits for them."""
+        """Close all connections, after the waiting envelopes were sent."""
         with self._lock:
             members = list(self._members.values())
-            self._members.clear()  # nobody needs to hear that they leave
+            self._members.clear()  # their end is not reported
         for member in members:
-            member.closed.append(Refused("the listener has ended"))
+            member.closed.append(ConnectionRefused("the listener has ended"))
             member.outbox.close(drain=True)
 
     # -- helpers ---------------------------------------------------------------------------------------------------
 
-    def _examine(self, content: bytes, party: str) -> Register:
+    def _examine(self, content: bytes, party: str) -> Registration:
         try:
-            register = msgspec.msgpack.decode(content, type=Register)
+            register = msgspec.msgpack.decode(content, type=Registration)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise Refused("it says nothing that this version understands") from error
+            raise ConnectionRefused("it says nothing that this version understands") from error
         if register.version != VERSION:
             versions = f"version {register.version} of the transport, {self.name!r} {VERSION}"
-            raise Refused(f"it speaks {versions}: both need the same labelward", final=True)
+            raise ConnectionRefused(f"it speaks {versions}: both need the same labelward", final=True)
         if register.party != party:
-            raise Refused(f"its certificate names {party!r}, and it says to be {envelope.plain(register.party)!r}")
+            raise ConnectionRefused(
+                f"its certificate names {party!r}, and it says to be {envelope.sanitize(register.party)!r}"
+            )
         if party not in self.parties or party == self.name:
-            raise Refused(f"{party!r} is no party that may connect; those are {', '.join(self._guests())}")
+            raise ConnectionRefused(f"{party!r} is no party that may connect; those are {', '.join(self._guests())}")
         if self.run is not None and register.run != self.run:
-            raise Refused(f"it takes part in another run ({envelope.plain(register.run)}; not {self.run})")
+            raise ConnectionRefused(f"it takes part in another run ({envelope.sanitize(register.run)}; not {self.run})")
         if len(register.incarnation) != INCARNATION:
-            raise Refused("it does not say which process it is")
+            raise ConnectionRefused("it does not say which process it is")
         return register
 
     def _guests(self) -> list[str]:
@@ -213,10 +215,10 @@ class Hub:
         run, party, own = member.register.run, member.register.party, member.register.incarnation
         with self._lock:
             if (run, party, own) in self._retired:
-                raise Refused(f"a newer process of {party!r} has taken this one's place", final=True)
+                raise ConnectionRefused(f"a newer process of {party!r} has taken this one's place", final=True)
             older = self._members.get((run, party))
             if older is None and sum(name == party for _, name in self._members) >= EACH:
-                raise Refused(f"{party!r} has {EACH} connections already")
+                raise ConnectionRefused(f"{party!r} has {EACH} connections already")
             self._members[run, party] = member
             if older is not None and older.register.incarnation != own:
                 self._retired[run, party, older.register.incarnation] = None
@@ -235,10 +237,10 @@ class Hub:
                 reason = "it is connected for another run" if elsewhere else "it is not connected to the listener"
                 self._answer(run, source, target, reason)
         elif not member.outbox.put(raw) and not member.closed:
-            member.close(f"it takes too slowly what is sent to it ({self._limit} bytes wait)")
+            member.close(f"it reads too slowly ({self._limit} bytes are waiting)")
 
     def _answer(self, run: str, source: str, target: str, reason: str) -> None:
         with self._lock:
             member = self._members.get((run, source))
-        if member is not None:  # source of the answer is whom it is about
-            member.outbox.put(envelope.pack(envelope.ABSENT, target, source, reason.encode()))
+        if member is not None:  # the source of the answer is the absent party
+            member.outbox.put(envelope.pack_envelope(envelope.ABSENT, target, source, reason.encode()))

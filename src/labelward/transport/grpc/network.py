@@ -1,23 +1,23 @@
-"""A party's process in the network: attempts of a run, and its end.
+"""Network: the process of one party in a run over gRPC, from attempt to attempt until the end of the run.
 
 ::
 
     network = Network(endpoint, credentials, run=identity, log=log)
     while (end := network.attempt()) is not None:
-        ... the program, with this end ...            # PeerRestarted: the next turn of the loop
+        ... run the role program on this end ...      # PeerRestarted: continue the loop
         end.close()
-        ... the share is written ...
-        network.conclude(mark)                        # PeerRestarted: the next turn of the loop
+        ... write the share ...
+        network.conclude(mark)                        # PeerRestarted: continue the loop
         break
     network.close()
 
-Parts: :mod:`.hub` and :mod:`.link` carry envelopes; :mod:`.agreement`, :mod:`.session` and :mod:`.peer` make of them
-sealed streams between processes that lose nothing; :mod:`.coordination` says who begins attempts and when a run ends;
-:mod:`.attempt` is what a program sees. What survives what:
+What is lost when something is lost:
 
-- a connection, the hub's or a relay's process: sessions go on where they were;
-- a party's process: the present attempt is interrupted at all parties, and the next one begins when it is back;
-- all processes: the next attempt begins when all are back.
+- a connection, or the process of the hub or relay: nothing; sessions continue;
+- the process of a party: the present attempt; the next one begins when the party is back;
+- all processes: the present attempt; the next one begins when all parties are back.
+
+``README.md`` in this folder lists the modules in reading order.
 """
 
 from __future__ import annotations
@@ -28,30 +28,28 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from labelward.transport.base import Transport
-from labelward.transport.grpc.agreement import VERSION
 from labelward.transport.grpc.attempt import NetworkEnd
-from labelward.transport.grpc.coordination import Active, Passive
-from labelward.transport.grpc.endpoint import Endpoint, Log, PeerInfo, host_port, too_long
-from labelward.transport.grpc.hub import Hub, Register, encode_register
-from labelward.transport.grpc.link import Link
-from labelward.transport.grpc.probe import Probe, probe
+from labelward.transport.grpc.coordinator import ActiveCoordinator, PassiveCoordinator
+from labelward.transport.grpc.diagnose import ListenerDiagnosis, diagnose_listener
+from labelward.transport.grpc.endpoint import Endpoint, Log, PeerInfo, silence_limit, split_host_port
+from labelward.transport.grpc.hub import Hub, Registration, encode_registration
+from labelward.transport.grpc.hub_client import HubClient
+from labelward.transport.grpc.node import Node
 from labelward.transport.grpc.rpc import Listener
-from labelward.transport.grpc.station import Station
+from labelward.transport.grpc.session_handshake import VERSION
 
 if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials
-
-__all__ = ["Network"]
 
 _FLUSH: Final = 5.0  # seconds to wait, at the end, for acknowledgements of what was sent last
 
 
 class Network:
-    """One for each process and run. Threads of its own do all that waits for other machines.
+    """Network of one process and run; its own threads do what waits for other machines.
 
     Args:
-        endpoint: own place.
-        credentials: own certificate, key and authority.
+        endpoint: place of the party.
+        credentials: certificate, key and authority of the party.
         run: identity of the run, which all parties must name; 1 to 100 characters.
         log: called with (event, fields) from any thread; it must be quick and must not call the network. Events:
             "listening", "connected", "disconnected", "session", "refused", "waiting", "attempt", "away", "finished",
@@ -63,27 +61,27 @@ class Network:
 
     def __init__(self, endpoint: Endpoint, credentials: Credentials, *, run: str, log: Log) -> None:
         self.endpoint = endpoint
-        self._station = Station(endpoint, credentials, run, log)
+        self._node = Node(endpoint, credentials, run, log)
         active = endpoint.party == endpoint.active
-        self._active = Active(self._station) if active else None
-        self._passive = None if active else Passive(self._station)
+        self._active = ActiveCoordinator(self._node) if active else None
+        self._passive = None if active else PassiveCoordinator(self._node)
         self._hub: Hub | None = None
         self._listener: Listener | None = None
-        self._link: Link | None = None
-        self._own: Probe | None = None
+        self._hub_client: HubClient | None = None
+        self._own: ListenerDiagnosis | None = None
         self._closed = threading.Event()
         if endpoint.listen is not None:
             self._listen(endpoint.listen)
         else:
-            register = Register(VERSION, run, endpoint.party, self._station.incarnation)
-            self._link = Link(self._station, encode_register(register))
-            self._station.post = self._link.post
+            register = Registration(VERSION, run, endpoint.party, self._node.incarnation)
+            self._hub_client = HubClient(self._node, encode_registration(register))
+            self._node.post = self._hub_client.post
         self._ticker = threading.Thread(target=self._tick, daemon=True, name="labelward-heartbeat")
         self._ticker.start()
 
     @property
     def port(self) -> int | None:
-        """The port at which this party listens; None where it does not."""
+        """The port at which this party listens; None if it does not."""
         return self._listener.port if self._listener else None
 
     def attempt(self, *, finished: bool = False) -> Transport | None:
@@ -102,15 +100,15 @@ class Network:
         """
         if self._active is not None:
             if finished:
-                self._active.linger()
+                self._active.announce_end()
                 return None
-            return NetworkEnd(self._station, self._active.gather())
+            return NetworkEnd(self._node, self._active.await_parties())
         assert self._passive is not None
-        attempt = self._passive.gather(finished)
-        return None if attempt is None else NetworkEnd(self._station, attempt)
+        attempt = self._passive.await_parties(finished)
+        return None if attempt is None else NetworkEnd(self._node, attempt)
 
     def conclude(self, mark: Callable[[], None]) -> None:
-        """This party's share is on disk: end the run together with all others.
+        """End the run together with all parties; the share of this party must be on disk.
 
         Args:
             mark: called once, when the shares of all parties are on disk; its errors are raised.
@@ -121,26 +119,26 @@ class Network:
         """
         side = self._active or self._passive
         assert side is not None
-        side.conclude(mark)
+        side.finish(mark)
 
     def uninformed(self) -> tuple[str, ...]:
-        """Return who has not said that it knows of the run's end, once the active party has told it; else nobody."""
+        """Return the parties that have not acknowledged the end of the run; at a passive party none."""
         return () if self._active is None else self._active.uninformed()
 
     def fail(self, reason: str) -> None:
-        """Tell all peers that the run has failed here, where there is no attempt whose end could be told."""
+        """Report to all peers that the run has failed here, outside of an attempt."""
         side = self._active or self._passive
         assert side is not None
         side.fail(reason)
 
     def peers(self) -> dict[str, PeerInfo]:
-        """Return what is known of each peer that has had a session."""
+        """Return connection and identity of each peer that has had a session."""
         from labelward.transport.certificates import fingerprint
 
-        found = self._look()
+        found = self._tls()
         infos = {}
-        with self._station.lock:
-            for name, peer in self._station.peers.items():
+        with self._node.lock:
+            for name, peer in self._node.peers.items():
                 if peer.certificate is None:
                     continue
                 member = self._hub.member(name) if self._hub else None
@@ -156,7 +154,7 @@ class Network:
         return infos
 
     def close(self) -> None:
-        """Send what has to arrive, say good-bye, and end all threads; at most some seconds."""
+        """Wait a few seconds for acknowledgements, send good-bye, and end all threads."""
         if self._closed.is_set():
             return
         if self._passive is not None:
@@ -164,54 +162,54 @@ class Network:
         self._flush()
         self._closed.set()
         self._ticker.join()
-        with self._station.lock:
-            for peer in self._station.peers.values():
+        with self._node.lock:
+            for peer in self._node.peers.values():
                 peer.close(bye=True)
-        if self._link is not None:
-            self._link.close()
+        if self._hub_client is not None:
+            self._hub_client.close()
         if self._listener is not None:
             self._listener.close()
 
     def _listen(self, listen: str) -> None:
-        station, endpoint = self._station, self.endpoint
+        node, endpoint = self._node, self.endpoint
         self._hub = Hub(
             endpoint.party,
             endpoint.parties,
-            station.log,
-            run=station.run,
-            deliver=station.deliver,
-            joined=station.refresh,
-            left=station.away,
+            node.log,
+            run=node.run,
+            deliver=node.deliver,
+            joined=node.refresh,
+            left=node.away,
         )
-        station.post = self._hub.post
-        self._listener = Listener(self._hub, listen, station.credentials, endpoint.heartbeat)
-        station.log("listening", {"listen": listen, "port": self._listener.port})
+        node.post = self._hub.post
+        self._listener = Listener(self._hub, listen, node.credentials, endpoint.heartbeat)
+        node.log("listening", {"listen": listen, "port": self._listener.port})
 
-    def _look(self) -> Probe | None:
-        """Return what TLS the links have: all end at the listener, which offers one version."""
-        if self._link is not None:
-            return self._link.found
+    def _tls(self) -> ListenerDiagnosis | None:
+        """Return the TLS version and cipher, which are those of the listener for all connections."""
+        if self._hub_client is not None:
+            return self._hub_client.found
         if self._own is None and self._listener is not None:
-            host, port = host_port(self.endpoint.listen or "", "listen")[0], self._listener.port
+            host, port = split_host_port(self.endpoint.listen or "", "listen")[0], self._listener.port
             via = ({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)
-            self._own = probe(self.endpoint.address, self._station.credentials, self.endpoint.party, via=via)
+            self._own = diagnose_listener(self.endpoint.address, self._node.credentials, self.endpoint.party, via=via)
         return self._own
 
     def _tick(self) -> None:
         pause = min(1.0, max(0.05, self.endpoint.heartbeat / 4))
         while not self._closed.wait(pause):
-            self._station.tick()
-            if self._link is not None:
-                self._link.tick()
+            self._node.tick()
+            if self._hub_client is not None:
+                self._hub_client.tick()
 
     def _flush(self) -> None:
-        """Wait for acknowledgements, from those that are still there."""
-        until, lock = time.monotonic() + min(_FLUSH, self.endpoint.timeout), self._station.lock
-        silence = too_long(self.endpoint.heartbeat)
+        """Wait for acknowledgements of the peers that are still connected."""
+        until, lock = time.monotonic() + min(_FLUSH, self.endpoint.timeout), self._node.lock
+        silence = silence_limit(self.endpoint.heartbeat)
         with lock:
-            if self._station.fatal is not None:
+            if self._node.fatal is not None:
                 return
-            sessions = [peer.session for peer in self._station.peers.values() if peer.session is not None]
+            sessions = [peer.session for peer in self._node.peers.values() if peer.session is not None]
             for session in sessions:
                 if not session.settled:
                     session.control(ask=True)

@@ -1,4 +1,4 @@
-"""A bounded queue of envelopes towards one connection."""
+"""Outbox: a bounded queue of envelopes for one connection."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 
-__all__ = ["Outbox"]
-
 
 class Outbox:
-    """Never blocks who puts; iterating blocks until there is something, and ends when it was closed.
+    """Queue with a non-blocking :meth:`put`; iteration blocks while it is empty, and ends after :meth:`close`.
 
     Args:
-        limit: bytes that may wait.
+        limit: maximum size of the waiting envelopes, in bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -23,7 +21,7 @@ class Outbox:
         self._closed = False
 
     def put(self, raw: bytes) -> bool:
-        """Append; False where it is full or closed."""
+        """Append an envelope; return False if the queue is full or closed."""
         with self._changed:
             if self._closed or self._size + len(raw) > self._limit:
                 return False
@@ -33,7 +31,7 @@ class Outbox:
             return True
 
     def close(self, *, drain: bool = False) -> None:
-        """End the iteration, after what waits if ``drain``."""
+        """End the iteration; with ``drain`` after the waiting envelopes."""
         with self._changed:
             self._closed = True
             if not drain:

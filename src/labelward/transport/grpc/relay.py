@@ -1,4 +1,4 @@
-"""A relay: the hub alone, on a machine of neither party. It sees names, sizes and sealed bytes, and keeps nothing."""
+"""Relay: a hub on a machine of no party. It sees names, sizes and sealed bytes, and stores nothing."""
 
 from __future__ import annotations
 
@@ -12,32 +12,30 @@ from labelward.transport.grpc.rpc import Listener
 if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials
 
-__all__ = ["Relay", "serve_relay"]
-
 
 class Relay:
-    """A hub that serves any run of its parties, until it is closed; made by :func:`serve_relay`."""
+    """A hub that serves all runs of its parties; see :func:`serve_relay`."""
 
     def __init__(self, hub: Hub, listener: Listener) -> None:
         self.hub, self._listener = hub, listener
         self.port = listener.port
 
     def close(self) -> None:
-        """End all connections; parties connect again when the relay is back, and lose nothing."""
+        """Close all connections; parties reconnect to the next process of the relay and lose nothing."""
         self._listener.close()
 
 
 def serve_relay(
     listen: str, credentials: Credentials, parties: tuple[str, ...], *, log: Log, heartbeat: float = 5.0
 ) -> Relay:
-    """Start a relay; it works in threads of its own.
+    """Start a relay in threads of its own.
 
     Args:
         listen: ``host:port``; port 0: any that is free.
         credentials: the relay's; ``credentials.party`` is what the parties call ``listener``.
         parties: who may connect.
         log: called with (event, fields) from any thread: "connected", "disconnected", "refused", "listening".
-        heartbeat: seconds between two signs of life.
+        heartbeat: seconds between two heartbeats.
 
     Raises:
         InputError: a party has the relay's name, or the relay cannot listen there.

@@ -1,7 +1,7 @@
-"""gRPC, as little of it as is needed: one method that exchanges two streams of bytes, over mutual TLS 1.3.
+"""gRPC: one method that exchanges two streams of bytes over mutual TLS 1.3.
 
-grpcio has no option for the lowest version of TLS. Its cipher list is for TLS 1.2 only, so a list of nothing but
-pre-shared keys, which nobody here has, leaves TLS 1.3; :mod:`.probe` and a test look whether that holds.
+grpcio has no option for the minimum TLS version. Its cipher list applies to TLS 1.2 only: a list of pre-shared-key
+ciphers, for which no key exists, leaves TLS 1.3. :mod:`.diagnose` and a test verify this.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from urllib.parse import unquote
 
 from labelward.errors import CertificateError, CodecError, InputError
 from labelward.transport.grpc import envelope
-from labelward.transport.grpc.endpoint import host_port, too_long
-from labelward.transport.grpc.hub import EACH, Hub, Member, Refused
+from labelward.transport.grpc.endpoint import silence_limit, split_host_port
+from labelward.transport.grpc.hub import EACH, ConnectionRefused, Hub, Member
 
 if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials
-
-__all__ = ["METHOD", "REGISTER", "Listener", "options", "start"]
 
 SERVICE: Final = "labelward.Hub"
 METHOD: Final = f"/{SERVICE}/Exchange"
@@ -37,7 +35,7 @@ _SETTINGS = {
 }
 
 
-def start() -> Any:
+def load_grpc() -> Any:
     """Return the module ``grpc``; the first call in a process decides its settings."""
     if "grpc" not in sys.modules:
         for name, value in _SETTINGS.items():
@@ -47,13 +45,13 @@ def start() -> Any:
     return grpc
 
 
-def options(heartbeat: float) -> list[tuple[str, Any]]:
-    """Return what both sides set: sizes, and signs of life that find a dead connection."""
+def channel_options(heartbeat: float) -> list[tuple[str, Any]]:
+    """Return the options of both sides: message sizes, and keepalive, which detects a dead connection."""
     return [
         ("grpc.max_send_message_length", envelope.LARGEST),
         ("grpc.max_receive_message_length", envelope.LARGEST),
         ("grpc.keepalive_time_ms", int(1000 * max(0.2, heartbeat))),
-        ("grpc.keepalive_timeout_ms", int(1000 * too_long(heartbeat))),
+        ("grpc.keepalive_timeout_ms", int(1000 * silence_limit(heartbeat))),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.bdp_probe", 1),
@@ -67,7 +65,7 @@ class Listener:
         hub: what routes.
         listen: ``host:port``; port 0: any that is free.
         credentials: the listener's.
-        heartbeat: seconds between two signs of life.
+        heartbeat: seconds between two heartbeats.
 
     Attributes:
         port: at which it listens.
@@ -79,13 +77,13 @@ class Listener:
     def __init__(self, hub: Hub, listen: str, credentials: Credentials, heartbeat: float) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
-        grpc = start()
+        grpc = load_grpc()
         self._hub, self._authority = hub, credentials.authority
-        workers = (EACH + 1) * len(hub.parties) + 8  # those that come while another one goes, too
+        workers = (EACH + 1) * len(hub.parties) + 8  # also new connections while old ones are being closed
         self._server = grpc.server(
             ThreadPoolExecutor(workers, thread_name_prefix="labelward-hub"),
             options=[
-                *options(heartbeat),
+                *channel_options(heartbeat),
                 ("grpc.so_reuseport", 0),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 100),
                 ("grpc.http2.max_ping_strikes", 0),
@@ -113,7 +111,7 @@ class Listener:
         self._ticker.start()
 
     def close(self) -> None:
-        """End all connections, after what waits for them."""
+        """Close all connections, after the waiting envelopes were sent."""
         self._closed.set()
         self._ticker.join()
         self._hub.close()
@@ -121,13 +119,13 @@ class Listener:
 
     def _tick(self) -> None:
         while not self._closed.wait(self._heartbeat):
-            self._hub.tick(too_long(self._heartbeat))
+            self._hub.tick(silence_limit(self._heartbeat))
 
     def _exchange(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        grpc = start()
+        grpc = load_grpc()
         try:
             member = self._admit(context)
-        except Refused as error:
+        except ConnectionRefused as error:
             _end(context, grpc.StatusCode.FAILED_PRECONDITION, error)
             return
         context.add_callback(member.outbox.close)
@@ -150,12 +148,12 @@ class Listener:
             party = party_of(certificate)
         except CertificateError as error:
             self._hub.complain("?", "", address, str(error))
-            raise Refused(str(error)) from error
+            raise ConnectionRefused(str(error)) from error
         said = dict(context.invocation_metadata()).get(REGISTER, b"")
         return self._hub.admit(bytes(said), party, fingerprint(certificate), address)
 
     def _read(self, requests: Iterator[bytes], member: Member) -> None:
-        grpc = start()
+        grpc = load_grpc()
         try:
             for raw in requests:
                 self._hub.arrived(member, raw)
@@ -173,14 +171,14 @@ def _plain(address: str) -> str:
     return unquote(address).removeprefix("ipv4:").removeprefix("ipv6:")
 
 
-def _end(context: Any, code: Any, reason: Refused) -> None:
-    context.set_code(start().StatusCode.PERMISSION_DENIED if reason.final else code)
+def _end(context: Any, code: Any, reason: ConnectionRefused) -> None:
+    context.set_code(load_grpc().StatusCode.PERMISSION_DENIED if reason.final else code)
     context.set_details(str(reason))
 
 
 def _look_at_port(listen: str) -> None:
-    """Say why an address cannot be listened at, which grpcio does not."""
-    host, port = host_port(listen, "listen")
+    """Raise the reason why the listener cannot bind an address, which grpcio does not report."""
+    host, port = split_host_port(listen, "listen")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with contextlib.closing(socket.socket(family, socket.SOCK_STREAM)) as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,25 +1,25 @@
-"""A session: what one process sends to another arrives sealed, in order and exactly once, whatever connections do.
+"""Session: records from one process to another, sealed, in order and exactly once, over any number of connections.
 
-State of one side (the other has the same):
+State of one side; the other has the same:
 
-- sending: ``next`` number; the sealed records that were not yet acknowledged, at most ``window`` bytes of them; the
-  ``generation``, which counts how often they were all sent again.
-- receiving: the number that is ``expected``; the peer's generation that was last ``seen``.
+- sending: the ``next`` number; sealed records without acknowledgement, at most ``WINDOW`` bytes; the ``generation``,
+  which counts how often all of these were sent again;
+- receiving: the ``expected`` number; the last generation of the peer that was ``seen``.
 
 Rules:
 
-1. A record is sealed once (AES-256-GCM; its number is the nonce; envelope header, tag and number are associated data),
-   kept until acknowledged, and sent again as the same bytes.
-2. A record with a smaller number than expected is a duplicate or a replay, one with a larger number shows a gap, one
-   whose seal is broken was changed: all three are refused. After the last two, a resend is asked for.
-3. A control record says: acknowledged up to here; sent up to there; own generation; the generation of yours that was
-   seen; flags (answer at once, send again, good-bye). Its counter only grows; smaller ones are refused as replays.
-4. On a path that keeps order, *sent* above *expected* means loss, so heartbeats alone find a lost tail.
-5. A resend is done only where the one who asks has seen the present generation; so however often it asks, it gets
-   everything once for each loss.
-6. Acknowledgements stop while more than ``limit`` bytes wait for the program here; so the peer stops sending.
+1. A record is sealed once (AES-256-GCM; nonce: its number; associated data: envelope header, tag and number), kept
+   until it is acknowledged, and sent again as the same bytes.
+2. A smaller number than expected is a duplicate or replay, a larger one shows a gap, a broken seal shows a change. All
+   three are refused; the last two request a resend.
+3. A control record carries: acknowledged number; sent number; own generation; seen generation of the peer; flags
+   (answer at once, send again, good-bye). Its counter increases; a smaller one is refused as a replay.
+4. Connections keep order, so *sent* above *expected* means loss: heartbeats alone detect a lost tail.
+5. A resend request is honored only if the requester has seen the present generation; each loss causes one resend,
+   however often it is requested.
+6. Acknowledgements stop while more than ``limit`` bytes wait for the program; then the window of the peer fills up.
 
-Every method is called with the lock of the :class:`~.station.Station` held.
+All methods require the lock of :class:`~.node.Node`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
-from labelward.transport.grpc.agreement import Keys
-from labelward.transport.grpc.envelope import CONTROL, DATA, header
-
-__all__ = ["WINDOW", "Session"]
+from labelward.transport.grpc.envelope import CONTROL, DATA, envelope_header
+from labelward.transport.grpc.session_handshake import SessionKeys
 
 WINDOW: Final = 32 * 1024 * 1024
 """Bytes that may be under way to one peer: 2.7 s of 100 Mbit/s, more than 250 ms of 1 Gbit/s."""
@@ -63,14 +61,14 @@ class Session:
     """
 
     def __init__(
-        self, me: str, peer: str, incarnation: bytes, keys: Keys, post: Callable[[bytes], None], *, limit: int
+        self, me: str, peer: str, incarnation: bytes, keys: SessionKeys, post: Callable[[bytes], None], *, limit: int
     ) -> None:
         self.incarnation, self.heard, self.gone = incarnation, 0.0, False
         self.refused: Counter[str] = Counter()
         self.backlog, self._limit = 0, limit
         self._keys, self._post = keys, post
-        self._out = {kind: header(kind, me, peer) + keys.tag for kind in (DATA, CONTROL)}
-        self._in = {kind: header(kind, peer, me) + keys.tag for kind in (DATA, CONTROL)}
+        self._out = {kind: envelope_header(kind, me, peer) + keys.tag for kind in (DATA, CONTROL)}
+        self._in = {kind: envelope_header(kind, peer, me) + keys.tag for kind in (DATA, CONTROL)}
         self._next, self._acked, self._generation = 0, 0, 0
         self._unacked: deque[bytes] = deque()
         self._under_way = 0

@@ -1,4 +1,4 @@
-"""Values that do not fit their column: a typo makes a whole column of numbers or dates a column of texts."""
+"""Mistyped values: one typo turns a column of numbers or dates into a column of texts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from labelward.data.tables import row_name
+from labelward.data.tables import describe_row
 from labelward.errors import DataError
-
-__all__ = ["first_misfit", "is_text", "refuse_typos"]
 
 Wanted = Literal["number", "date"]
 
 LEAST_SHARE = 0.9
-"""Texts of which so many are numbers, or dates, were meant to be such."""
+"""A text column with at least this share of numbers, or of dates, is taken for a column of them with typos."""
 
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 _DATE = r"^\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?(Z|[+-]\d{2}:?\d{2})?$"
@@ -30,41 +28,41 @@ def is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
-def first_misfit(values: Any, wanted: Wanted) -> str:
-    """Return the first text of a column that is neither missing nor what is wanted, with its row; empty if all fit."""
-    found, _, known, fits = _sorted_out(values, wanted)
-    return _first(values, found.filter(pa.array(known & ~fits)))
+def first_mistyped(values: Any, wanted: Wanted) -> str:
+    """Return row and text of the first value that is neither missing nor of the wanted type; empty if there is none."""
+    texts, _, known, fits = _distinct_texts(values, wanted)
+    return _first(values, texts.filter(pa.array(known & ~fits)))
 
 
-def refuse_typos(values: Any, where: str) -> None:
-    """Refuse a column of texts of which nearly all are numbers, or dates; where all are, they are meant as texts.
+def check_mistyped(values: Any, where: str) -> None:
+    """Refuse a text column of which nearly all values are numbers, or dates; if all are, text is intended.
 
     Args:
-        values: the column; of another type than text it is passed over.
-        where: what messages call it.
+        values: the column; other types than text pass.
+        where: name of the column in messages.
 
     Raises:
-        DataError: names the first row whose text is of another kind.
+        DataError: names the first row whose value is of another type.
     """
     if not is_text(values.type):
         return
     for wanted in ("number", "date"):
-        found, counts, known, fits = _sorted_out(values, wanted)
+        texts, counts, known, fits = _distinct_texts(values, wanted)
         total, fitting = int(counts[known].sum()), int(counts[known & fits].sum())
         if LEAST_SHARE * total <= fitting < total:
-            misfits = found.filter(pa.array(known & ~fits))
+            misfits = texts.filter(pa.array(known & ~fits))
             raise DataError(
-                f"{_first(values, misfits)}, but {fitting} of the {total} values are {wanted}s; correct it, or "
-                "leave it empty if it is missing (where these are categories, put a letter before each "
-                "number, or store the column as a dictionary in Parquet)",
+                f"{_first(values, misfits)}, but {fitting} of the {total} values are {wanted}s; correct it, or leave "
+                "it empty if it is missing (if the values are categories, put a letter before each number, or store "
+                "the column as a dictionary in Parquet)",
                 code="values",
                 field=where,
                 value=misfits[0].as_py(),
             )
 
 
-def _sorted_out(values: Any, wanted: Wanted) -> tuple[Any, NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return the distinct texts of a column, how often each occurs, which are known and which are what is wanted."""
+def _distinct_texts(values: Any, wanted: Wanted) -> tuple[Any, NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return the distinct texts of a column, their counts, and masks: not missing; of the wanted type."""
     from pyarrow import csv
 
     counted = pc.value_counts(values.cast(pa.large_string()))
@@ -92,4 +90,4 @@ def _first(values: Any, misfits: Any) -> str:
         return ""
     texts = values.cast(pa.large_string())
     row = int(np.argmax(pc.is_in(texts, value_set=misfits).to_numpy(zero_copy_only=False)))
-    return f"{row_name(row)}, is {texts[row].as_py()!r}"
+    return f"{describe_row(row)}, is {texts[row].as_py()!r}"

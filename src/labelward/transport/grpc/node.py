@@ -1,8 +1,8 @@
-"""What all parts of one process share: its peers, the present attempt, and the one lock over all of it.
+"""Node: the state of one party's process, which all threads share: peers, present attempt, and the one lock.
 
-What arrives is dealt with in the thread of the link that it came on, under the lock; what leaves is put into the queue
-of a link, which never blocks. So no thread waits for another party while it holds the lock. Order of locks: this one,
-then that of a queue.
+An envelope that arrives is handled under the lock, in the thread of its connection. What leaves is put into the queue
+of a connection, which never blocks: no thread waits for another party while it has the lock. Lock order: the node's
+lock before that of a queue.
 """
 
 from __future__ import annotations
@@ -16,36 +16,42 @@ from typing import TYPE_CHECKING, Any
 
 from labelward.errors import CodecError, PeerError
 from labelward.transport.grpc import envelope
-from labelward.transport.grpc.agreement import INCARNATION
-from labelward.transport.grpc.attempt import Attempt, cost, told
+from labelward.transport.grpc.attempt import Attempt, memory_cost, to_record
 from labelward.transport.grpc.endpoint import Endpoint, Log
 from labelward.transport.grpc.peer import Peer
-from labelward.transport.grpc.records import Chunk, End, Failed, Note, Oversize, note, read
+from labelward.transport.grpc.session_handshake import INCARNATION
+from labelward.transport.grpc.session_records import (
+    AttemptEnd,
+    Chunk,
+    MessageTooLargeError,
+    Note,
+    RunFailed,
+    decode_record,
+    note_record,
+)
 
 if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials
 
-__all__ = ["Station"]
-
-_FLOODED = "sends on and on, though nothing was acknowledged"
+_FLOODED = "keeps sending without acknowledgements"
 
 
-class Station:
-    """One process of one party.
+class Node:
+    """State of one party's process.
 
     Args:
-        endpoint: own place.
-        credentials: own.
+        endpoint: place of the party.
+        credentials: credentials of the party.
         run: identity of the run.
         log: called with (event, fields).
 
     Attributes:
-        lock: guards everything here; notified at every change.
-        attempt: the present one, or the last.
-        fatal: what ended this process's part for good.
-        post: hands an envelope to the link; set by the network.
-        on_session: called with a peer that has a new session, and the incarnation before.
-        on_note: called with a peer and what it said about attempts.
+        lock: guards all state; notified at every change.
+        attempt: the present attempt, or the last one.
+        fatal: error that ended the part of this process for good.
+        post: sends an envelope; set by the network.
+        on_session: called with a peer that has a new session.
+        on_note: called with a peer and a note that it sent.
     """
 
     def __init__(self, endpoint: Endpoint, credentials: Credentials, run: str, log: Log) -> None:
@@ -55,9 +61,9 @@ class Station:
         self.attempt: Attempt | None = None
         self.fatal: PeerError | None = None
         self.began = time.monotonic()
-        self.post: Callable[[bytes], None] = _nowhere
-        self.on_session: Callable[[Peer], None] = _nothing
-        self.on_note: Callable[[Peer, Note], None] = _nothing
+        self.post: Callable[[bytes], None] = _drop_envelope
+        self.on_session: Callable[[Peer], None] = _ignore
+        self.on_note: Callable[[Peer, Note], None] = _ignore
         self._log, self._strangers = log, 0
         self.peers = {
             name: Peer(
@@ -73,13 +79,13 @@ class Station:
         }
 
     def log(self, event: str, fields: Mapping[str, Any]) -> None:
-        """Tell the log; a log that fails (a full disk) does not take the network down."""
+        """Write to the log; an error of the log, such as a full disk, is ignored."""
         with contextlib.suppress(Exception):
             self._log(event, fields)
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
-        """End this process's part where something here goes wrong that must not: else the run would hang."""
+        """End the part of this process at an unexpected exception, which would otherwise leave the run hanging."""
         try:
             yield
         except Exception as error:
@@ -89,54 +95,54 @@ class Station:
             raise
 
     def deliver(self, raw: bytes) -> None:
-        """Deal with an envelope for this party; never raises for what somebody else sent."""
+        """Process an envelope for this party; raises nothing for what others sent."""
         try:
-            arrived = envelope.unpack(raw)
+            arrived = envelope.unpack_envelope(raw)
         except CodecError as error:
-            self._strange(str(error))
+            self._log_unknown_sender(str(error))
             return
         with self.guarded(), self.lock:
             peer = self.peers.get(arrived.source)
             if arrived.target != self.endpoint.party or peer is None:
-                self._strange(f"an envelope from {envelope.plain(arrived.source)!r} to another")
+                self._log_unknown_sender(f"an envelope from {envelope.sanitize(arrived.source)!r} to another")
                 return
             self._dispatch(peer, arrived)
             self.lock.notify_all()
 
     def broadcast(self, content: Note) -> None:
-        """Say something to every peer that has a session."""
+        """Send a note to every peer with a session."""
         for peer in self.peers.values():
             if peer.session is not None:
-                peer.session.push(note(content))
+                peer.session.push(note_record(content))
 
-    def link_up(self) -> None:
-        """The link to the hub is there (again)."""
+    def on_connected(self) -> None:
+        """The connection to the hub is established."""
         with self.lock:
             for peer in self.peers.values():
                 peer.reason = "it is not connected to the listener"
                 peer.refresh()
 
-    def link_down(self, reason: str) -> None:
-        """The link to the hub is gone, or could not be made."""
+    def on_disconnected(self, reason: str) -> None:
+        """The connection to the hub was lost, or could not be established."""
         with self.lock:
             for peer in self.peers.values():
                 peer.reason = reason
             self.lock.notify_all()
 
     def refresh(self, name: str) -> None:
-        """A member has linked to the own hub."""
+        """A party has connected to the hub of this process."""
         with self.lock:
             if name in self.peers:
                 self.peers[name].refresh()
 
     def away(self, name: str, reason: str) -> None:
-        """A member's link to the own hub is gone, or was refused."""
+        """A party's connection to the hub of this process was lost or refused."""
         with self.lock:
             if name in self.peers:
                 self.peers[name].reason = reason
 
     def tick(self) -> None:
-        """Say hello, send heartbeats, end an attempt in which a peer is away too long."""
+        """Send greetings and heartbeats; end an attempt in which a peer is away too long."""
         with self.guarded(), self.lock:
             now = time.monotonic()
             for peer in self.peers.values():
@@ -150,18 +156,18 @@ class Station:
             self.lock.notify_all()
 
     def missing(self, peer: Peer, since: float) -> PeerError | None:
-        """Return the error of a peer that has been away too long, counted from ``since`` at the earliest."""
+        """Return the error of a peer that is away longer than the timeout, counted from ``since`` at the earliest."""
         limit = self.endpoint.timeout
         if time.monotonic() - max(peer.heard, since) <= limit:
             return None
         return PeerError(peer.name, f"away for {limit:g} s (last: {self.reason(peer)})", code="peer-gone", value=limit)
 
     def reason(self, peer: Peer) -> str:
-        """Return why a peer is not there, as far as is known."""
+        """Return why a peer is not connected, if known."""
         return "it has ended" if peer.session is not None and peer.session.gone else peer.reason
 
     def end(self, error: PeerError) -> None:
-        """This process's part has ended for good."""
+        """End the part of this process for good."""
         with self.lock:
             self.fatal = self.fatal or error
             if self.attempt is not None:
@@ -169,14 +175,14 @@ class Station:
             self.lock.notify_all()
 
     def begin(self, name: bytes, incarnations: dict[str, bytes]) -> Attempt:
-        """Make an attempt the present one; give it what has arrived for it already."""
+        """Make an attempt the present one; deliver what has arrived for it already."""
         attempt = self.attempt = Attempt(name, incarnations)
         for peer in self.peers.values():
-            held, peer.standing.held = peer.standing.held, []
+            held, peer.progress.held = peer.progress.held, []
             for its, item in held:
                 if peer.session is not None:
-                    peer.session.backlog -= _kept(item)
-                self._attempted(peer, its, item)
+                    peer.session.backlog -= _record_cost(item)
+                self._deliver(peer, its, item)
         return attempt
 
     # -- helpers ---------------------------------------------------------------------------------------------------
@@ -189,7 +195,7 @@ class Station:
             peer.take_refusal(arrived.payload)
         elif arrived.kind == envelope.ABSENT:
             if not peer.confirmed or time.monotonic() - peer.heard > self.endpoint.heartbeat:
-                peer.reason = envelope.plain(arrived.payload)
+                peer.reason = envelope.sanitize(arrived.payload)
         elif peer.session is not None:
             before = peer.session.refused["changed"]
             if arrived.kind == envelope.CONTROL:
@@ -199,78 +205,78 @@ class Station:
                 if record is not None:
                     self._record(peer, record)
             count = peer.session.refused["changed"]
-            if count > before and _telling(count):
+            if count > before and _is_power_of_two(count):
                 self.log("refused", {"peer": peer.name, "reason": "a sealed record was changed", "count": count})
 
-    def _strange(self, reason: str) -> None:
+    def _log_unknown_sender(self, reason: str) -> None:
         self._strangers += 1
-        if _telling(self._strangers):
+        if _is_power_of_two(self._strangers):
             self.log("refused", {"reason": reason, "count": self._strangers})
 
     def _record(self, peer: Peer, record: bytes) -> None:
         session = peer.session
         if session is not None and session.flooded:
-            if peer.standing.failed is None:
+            if peer.progress.failed is None:
                 error = PeerError(peer.name, _FLOODED, code="peer-message")
-                peer.standing.failed = told(b"", error)
+                peer.progress.failed = to_record(b"", error)
                 self._stop(error)
             return
         try:
-            item = read(record)
-            if isinstance(item, Chunk | End | Failed) and item.attempt:
-                self._attempted(peer, item.attempt, item)
+            item = decode_record(record)
+            if isinstance(item, Chunk | AttemptEnd | RunFailed) and item.attempt:
+                self._deliver(peer, item.attempt, item)
             else:
                 self.on_note(peer, item)  # type: ignore[arg-type]
         except CodecError as error:
-            self._stop(PeerError(peer.name, f"sent a record that cannot be used: {error}", code="malformed"))
+            self._stop(PeerError(peer.name, f"sent an invalid record: {error}", code="malformed"))
         if session is not None:
             session.acknowledge()
 
-    def _attempted(self, peer: Peer, name: bytes, item: Chunk | End | Failed) -> None:
+    def _deliver(self, peer: Peer, name: bytes, item: Chunk | AttemptEnd | RunFailed) -> None:
         attempt = self.attempt
         if attempt is not None and attempt.name == name:
             try:
                 attempt.take(peer, item)
-            except Oversize as error:
+            except MessageTooLargeError as error:
                 reason = f"{error} (message_limit at {self.endpoint.party!r})"
                 self._stop(PeerError(peer.name, reason, code="peer-message", value=error.value))
-        elif self._later(name):
-            peer.standing.held.append((name, item))
+        elif self._may_still_begin(name):
+            peer.progress.held.append((name, item))
             if peer.session is not None:
-                peer.session.backlog += _kept(item)
+                peer.session.backlog += _record_cost(item)
 
-    def _later(self, name: bytes) -> bool:
+    def _may_still_begin(self, name: bytes) -> bool:
         """Whether an attempt can still begin here."""
         incarnation, attempt = name[:INCARNATION], self.attempt
         active = self.peers.get(self.endpoint.active)
-        if active is None:  # this party begins them, and has not begun this one
+        if active is None:  # this is the active party, which has not begun this attempt
             return False
         return incarnation not in active.retired and (
             attempt is None or attempt.name[:INCARNATION] != incarnation or name > attempt.name
         )
 
     def _stop(self, error: PeerError) -> None:
-        """What a peer sent ends the run, here and, with the reason, everywhere."""
+        """End the run because of what a peer sent, here and at all peers."""
         self.log("refused", {"peer": error.peer, "reason": error.reason})
         attempt = self.attempt
         if attempt is not None and attempt.running:
             attempt.stop(error)
-            self.broadcast(told(attempt.name, error))
+            self.broadcast(to_record(attempt.name, error))
 
 
-def _kept(item: Chunk | End | Failed) -> int:
-    """Return what it costs to keep something until its attempt begins."""
-    return cost(item.data if isinstance(item, Chunk) else b"")
+def _record_cost(item: Chunk | AttemptEnd | RunFailed) -> int:
+    """Return the memory that an item takes until its attempt begins."""
+    return memory_cost(item.data if isinstance(item, Chunk) else b"")
 
 
-def _telling(count: int) -> bool:
-    """Whether the log should be told of the count-th time: 1, 2, 4, 8, …, so that a flood does not fill it."""
+def _is_power_of_two(count: int) -> bool:
+    """Whether to log the count-th event of a kind: 1, 2, 4, 8, …, so a flood does not fill the log."""
     return count & (count - 1) == 0
 
 
-def _nowhere(raw: bytes) -> None:
+def _drop_envelope(raw: bytes) -> None:
     """Drop an envelope: there is no link yet."""
 
 
-def _nothing(*_: Any) -> None:
+def _ignore(*_: Any) -> None:
     """Do nothing."""

@@ -1,4 +1,4 @@
-"""Whether a certificate may be believed, and if not, why, in words that a person can act upon."""
+"""Verification of certificates: trust, time, party and use, with a reason that says what to do."""
 
 from __future__ import annotations
 
@@ -20,20 +20,7 @@ from cryptography.x509.verification import (
 
 from labelward.errors import CertificateError, Code
 from labelward.transport.certificates.identity import party_of
-from labelward.transport.certificates.read import certificates_in, check_key, moment, title
-
-__all__ = [
-    "AUTHORITY_FILE",
-    "Use",
-    "authorities_in",
-    "check_party",
-    "check_time",
-    "check_trust",
-    "check_use",
-    "may_sign",
-    "uses_of",
-    "verify_peer",
-]
+from labelward.transport.certificates.pem import certificate_title, check_key, format_time, read_certificates
 
 AUTHORITY_FILE = "authority.crt"
 _OIDS = {"client": ExtendedKeyUsageOID.CLIENT_AUTH, "server": ExtendedKeyUsageOID.SERVER_AUTH}
@@ -66,26 +53,26 @@ def verify_peer(
         CertificateError: one thing that is wrong, and when or with whom.
     """
     where = where or (f"the certificate of {party!r}" if party else "the peer's certificate")
-    certificates = certificates_in(chain, where)
+    certificates = read_certificates(chain, where)
     leaf, now = certificates[0], now or datetime.now(UTC)
     check_key(leaf.public_key(), where)
-    check_trust(certificates, authorities_in(authority, AUTHORITY_FILE), where, now=now)
+    check_trust(certificates, read_authorities(authority, AUTHORITY_FILE), where, now=now)
     check_time(leaf, where, now=now)
-    check_party(leaf, party, where)
+    check_certificate_party(leaf, party, where)
     check_use(leaf, use, where)
     return leaf
 
 
-def authorities_in(pem: bytes, where: str) -> list[x509.Certificate]:
+def read_authorities(pem: bytes, where: str) -> list[x509.Certificate]:
     """Return the certificates of a PEM text, each of which must be an authority's."""
-    found = certificates_in(pem, where)
+    found = read_certificates(pem, where)
     for each in found:
         if not may_sign(each):
             raise CertificateError(
-                f"{title(each.subject)} is no authority: its certificate may not sign others",
+                f"{certificate_title(each.subject)} is no authority: its certificate may not sign others",
                 code="identity",
                 field=where,
-                value=title(each.subject),
+                value=certificate_title(each.subject),
             )
     return found
 
@@ -115,10 +102,10 @@ def check_trust(
     leaf, above = chain[0], list(chain[1:])
     if may_sign(leaf):
         raise CertificateError(
-            f"is the certificate of an authority, {title(leaf.subject)}, not of a party",
+            f"is the certificate of an authority, {certificate_title(leaf.subject)}, not of a party",
             code="identity",
             field=where,
-            value=title(leaf.subject),
+            value=certificate_title(leaf.subject),
         )
     at = min(max(now, leaf.not_valid_before_utc), leaf.not_valid_after_utc)
     ca = ExtensionPolicy.permit_all().require_present(x509.BasicConstraints, Criticality.AGNOSTIC, _is_authority)
@@ -138,11 +125,11 @@ def check_time(certificate: x509.Certificate, where: str, *, now: datetime) -> t
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now > end:
         raise CertificateError(
-            f"expired on {moment(end)}; here it is {moment(now)}", code="expired", field=where, value=end
+            f"expired on {format_time(end)}; here it is {format_time(now)}", code="expired", field=where, value=end
         )
     if now < begin:
         raise CertificateError(
-            f"valid only from {moment(begin)}, and here it is {moment(now)}: "
+            f"valid only from {format_time(begin)}, and here it is {format_time(now)}: "
             "is a clock wrong, here or where it was made?",
             code="expired",
             field=where,
@@ -151,7 +138,7 @@ def check_time(certificate: x509.Certificate, where: str, *, now: datetime) -> t
     return end - now
 
 
-def check_party(certificate: x509.Certificate, party: str | None, where: str) -> str:
+def check_certificate_party(certificate: x509.Certificate, party: str | None, where: str) -> str:
     """Return the party that a certificate names; :class:`CertificateError` where it is not the one that is wanted."""
     named = party_of(certificate, where=where)
     if party is not None and named != party:
@@ -186,10 +173,10 @@ def _distrusted(
     leaf: x509.Certificate, above: list[x509.Certificate], trusted: Sequence[x509.Certificate], at: datetime
 ) -> tuple[Code, str] | None:
     """Return why a chain leads to no trusted authority, following it upwards; None where it seems to."""
-    known = ", ".join(sorted({title(each.subject) for each in trusted}))
+    known = ", ".join(sorted({certificate_title(each.subject) for each in trusted}))
     current, left = leaf, list(above)
     while True:
-        whose = "" if current is leaf else f"the authority {title(current.subject)} that stands above it "
+        whose = "" if current is leaf else f"the authority {certificate_title(current.subject)} that stands above it "
         algorithm = current.signature_hash_algorithm
         if algorithm is not None and algorithm.name in _OLD_HASHES:
             reason = f"{whose}is signed with {algorithm.name.upper()}, which can be forged; SHA-256 is wanted"
@@ -209,7 +196,7 @@ def _distrusted(
 def _stranger(certificate: x509.Certificate, trusted: Sequence[x509.Certificate], known: str) -> str:
     if _signed(certificate, certificate):
         return f"is self-signed; it must be signed by an authority of {AUTHORITY_FILE} ({known})"
-    issuer = title(certificate.issuer)
+    issuer = certificate_title(certificate.issuer)
     if any(each.subject == certificate.issuer for each in trusted):
         return (
             f"was not signed by the {issuer} of {AUTHORITY_FILE}, though it says so: "
@@ -220,8 +207,8 @@ def _stranger(certificate: x509.Certificate, trusted: Sequence[x509.Certificate]
 
 def _ended(authority: x509.Certificate, at: datetime, what: str) -> tuple[Code, str] | None:
     try:
-        check_key(authority.public_key(), what + title(authority.subject))
-        check_time(authority, what + title(authority.subject), now=at)
+        check_key(authority.public_key(), what + certificate_title(authority.subject))
+        check_time(authority, what + certificate_title(authority.subject), now=at)
     except CertificateError as error:
         return error.code, str(error)
     return None

@@ -1,4 +1,4 @@
-"""Why a connection fails, in plain words: grpcio says "unavailable" where OpenSSL knows the reason."""
+"""Diagnosis of failed connections: the reason that OpenSSL knows, where grpcio says "unavailable"."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labelward.errors import CertificateError
-from labelward.transport.grpc.endpoint import host_port
+from labelward.transport.grpc.endpoint import split_host_port
 
 if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials
 
-__all__ = ["Probe", "probe"]
-
 
 @dataclass(frozen=True, kw_only=True)
-class Probe:
-    """What a look at a listener found.
+class ListenerDiagnosis:
+    """Result of one connection to a listener.
 
     Attributes:
         reason: why no connection can be made; None: it can. What follows may be known all the same.
@@ -39,14 +37,14 @@ class Probe:
     fingerprint: str | None = None
 
 
-def probe(
+def diagnose_listener(
     address: str,
     credentials: Credentials,
     listener: str,
     *,
     timeout: float = 10.0,
     via: tuple[str, int] | None = None,
-) -> Probe:
+) -> ListenerDiagnosis:
     """Connect once, as the party that the credentials name, and say what happens.
 
     Args:
@@ -61,22 +59,24 @@ def probe(
     try:
         verify_peer(credentials.chain, credentials.authority, credentials.party, use="client", where="own certificate")
     except CertificateError as error:
-        return Probe(reason=str(error))
-    host, port = host_port(address, "address")
+        return ListenerDiagnosis(reason=str(error))
+    host, port = split_host_port(address, "address")
     try:
         with socket.create_connection(via or (host, port), timeout) as plain:
             return _handshake(plain, host, address, credentials, listener)
     except socket.gaierror:
-        return Probe(reason=f"the name {host!r} is not known (DNS)")
+        return ListenerDiagnosis(reason=f"the name {host!r} is not known (DNS)")
     except ConnectionRefusedError:
-        return Probe(reason=f"{address} refused the connection: nobody listens there")
+        return ListenerDiagnosis(reason=f"{address} refused the connection: nobody listens there")
     except TimeoutError:
-        return Probe(reason=f"{address} does not answer within {timeout:g} s (is there a firewall?)")
+        return ListenerDiagnosis(reason=f"{address} does not answer within {timeout:g} s (is there a firewall?)")
     except OSError as error:
-        return Probe(reason=f"{address} cannot be reached: {error.strerror or error}")
+        return ListenerDiagnosis(reason=f"{address} cannot be reached: {error.strerror or error}")
 
 
-def _handshake(plain: socket.socket, host: str, address: str, credentials: Credentials, listener: str) -> Probe:
+def _handshake(
+    plain: socket.socket, host: str, address: str, credentials: Credentials, listener: str
+) -> ListenerDiagnosis:
     from cryptography import x509
 
     from labelward.transport.certificates import check_address, fingerprint, verify_peer
@@ -99,17 +99,17 @@ def _handshake(plain: socket.socket, host: str, address: str, credentials: Crede
             verify_peer(_chain(secure, pem), credentials.authority, listener, use="server")
             check_address(certificate, host, where=f"the certificate of {listener!r}")
             if not secure.recv(1):  # grpcio hangs up without a word where it does not like a certificate
-                return Probe(
+                return ListenerDiagnosis(
                     reason=f"{listener!r} closed the connection when it saw the own certificate: it does not know the "
                     "authority of it, or its clock says that the certificate is not valid"
                 )
-            return Probe(tls=tls, cipher=cipher, fingerprint=fingerprint(certificate))
+            return ListenerDiagnosis(tls=tls, cipher=cipher, fingerprint=fingerprint(certificate))
     except CertificateError as error:
-        return Probe(reason=str(error), tls=tls, cipher=cipher)
+        return ListenerDiagnosis(reason=str(error), tls=tls, cipher=cipher)
     except ssl.SSLError as error:
-        return Probe(reason=_words(error, address, listener))
+        return ListenerDiagnosis(reason=_words(error, address, listener))
     except ConnectionResetError:
-        return Probe(reason=f"{address} closed the connection during the TLS handshake")
+        return ListenerDiagnosis(reason=f"{address} closed the connection during the TLS handshake")
 
 
 def _chain(secure: ssl.SSLSocket, leaf: bytes) -> bytes:

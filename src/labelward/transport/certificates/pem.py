@@ -1,4 +1,4 @@
-"""PEM files into certificates, keys and requests; what is no such file is told in plain words."""
+"""PEM: reading certificates, keys and requests, with the reason if a file is something else."""
 
 from __future__ import annotations
 
@@ -16,17 +16,6 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.utils import CryptographyDeprecationWarning
 
 from labelward.errors import CertificateError
-
-__all__ = [
-    "LEAST_RSA_BITS",
-    "PrivateKey",
-    "certificates_in",
-    "check_key",
-    "moment",
-    "private_key_in",
-    "request_in",
-    "title",
-]
 
 LEAST_RSA_BITS = 2048
 _MOST_CERTIFICATES = 64
@@ -58,7 +47,7 @@ PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 T = TypeVar("T")
 
 
-def certificates_in(pem: bytes, where: str) -> list[x509.Certificate]:
+def read_certificates(pem: bytes, where: str) -> list[x509.Certificate]:
     """Return the certificates of a PEM text, at least one, each of them wholly readable.
 
     Raises:
@@ -78,7 +67,7 @@ def certificates_in(pem: bytes, where: str) -> list[x509.Certificate]:
     return found
 
 
-def request_in(pem: bytes, where: str) -> x509.CertificateSigningRequest:
+def read_request(pem: bytes, where: str) -> x509.CertificateSigningRequest:
     """Return the signing request of a PEM text; :class:`CertificateError` where there is none, or a damaged one."""
     blocks = _blocks(pem, "a signing request", where)
     found = _parsed(x509.load_pem_x509_csr, blocks[0], where)
@@ -90,7 +79,7 @@ def request_in(pem: bytes, where: str) -> x509.CertificateSigningRequest:
     return found
 
 
-def private_key_in(pem: bytes, where: str) -> PrivateKey:
+def read_private_key(pem: bytes, where: str) -> PrivateKey:
     """Return the private key of a PEM text.
 
     Raises:
@@ -103,8 +92,8 @@ def private_key_in(pem: bytes, where: str) -> PrivateKey:
         )
     if b"ENCRYPTED" in blocks[0]:
         raise CertificateError(
-            "is locked with a passphrase, which nobody could type when a run begins by itself; "
-            "store it without one, in a folder that only its owner can enter",
+            "is encrypted with a passphrase, which an unattended run cannot enter; store it without a passphrase, in a "
+            "folder that only its owner can open",
             code="unsupported",
             field=where,
         )
@@ -138,13 +127,13 @@ def check_key(key: Any, where: str) -> None:
         )
 
 
-def title(name: x509.Name) -> str:
+def certificate_title(name: x509.Name) -> str:
     """Return how a person would call a subject or issuer: its common name, else all of it, quoted."""
     common = name.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     return repr(common[0].value if common else name.rfc4514_string())
 
 
-def moment(time: datetime) -> str:
+def format_time(time: datetime) -> str:
     """Return a time to the minute, such as ``2026-11-21 18:46 UTC``."""
     return f"{time:%Y-%m-%d %H:%M} UTC"
 

@@ -1,8 +1,8 @@
-"""The link of a party that does not listen: one stream to the hub, made again whenever it breaks.
+"""Hub client: the connection of a party that does not listen, which is one stream to the hub, renewed when it breaks.
 
-Between two tries it waits twice as long as before, from 0.1 to 5 seconds, a random part of it. What is posted while
-there is no link is dropped: sessions know what was not acknowledged. A refusal by the hub that is final (a newer
-process of this party is connected) ends this process's part.
+Reconnection waits 0.1 to 5 seconds, doubled at each attempt, with a random half. Envelopes that are posted without a
+connection are dropped: sessions send again what was not acknowledged. A final refusal (a newer process of this party is
+connected) ends the part of this process.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from labelward.errors import CertificateError, PeerError
 from labelward.transport.grpc import envelope
-from labelward.transport.grpc.endpoint import Endpoint, too_long
+from labelward.transport.grpc.diagnose import ListenerDiagnosis, diagnose_listener
+from labelward.transport.grpc.endpoint import Endpoint, silence_limit
 from labelward.transport.grpc.outbox import Outbox
-from labelward.transport.grpc.probe import Probe, probe
-from labelward.transport.grpc.rpc import METHOD, REGISTER, options, start
+from labelward.transport.grpc.rpc import METHOD, REGISTER, channel_options, load_grpc
 from labelward.transport.grpc.session import WINDOW
 
 if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials
-    from labelward.transport.grpc.station import Station
-
-__all__ = ["Link"]
+    from labelward.transport.grpc.node import Node
 
 _FIRST: Final = 0.1
 _LONGEST: Final = 5.0
@@ -32,46 +30,46 @@ _CONNECT: Final = 10.0
 _DRAIN: Final = 2.0
 
 
-class Link:
-    """Connects, keeps connected, and says why it cannot.
+class HubClient:
+    """Connection to the hub, renewed whenever it breaks.
 
     Args:
         station: gets what arrives, and hears of the link's ups and downs.
-        register: what the hub is told (:class:`~.hub.Register`).
+        register: what the hub is told (:class:`~.hub.Registration`).
 
     Attributes:
         found: what the last look at the listener's TLS found.
     """
 
-    def __init__(self, station: Station, register: bytes) -> None:
-        self._station, self._register = station, register
-        self._endpoint: Endpoint = station.endpoint
-        self._credentials: Credentials = station.credentials
-        self.found: Probe | None = None
-        self._sign = envelope.pack(envelope.WELCOME, self._endpoint.listener, self._endpoint.party)
+    def __init__(self, node: Node, register: bytes) -> None:
+        self._node, self._register = node, register
+        self._endpoint: Endpoint = node.endpoint
+        self._credentials: Credentials = node.credentials
+        self.found: ListenerDiagnosis | None = None
+        self._welcome = envelope.pack_envelope(envelope.WELCOME, self._endpoint.listener, self._endpoint.party)
         self._closing = threading.Event()
         self._outbox: Outbox | None = None
         self._call: Any = None
-        self._heard, self._silence, self._silent = 0.0, too_long(station.endpoint.heartbeat), False
-        self._grpc = start()
+        self._heard, self._silence, self._silent = 0.0, silence_limit(node.endpoint.heartbeat), False
+        self._grpc = load_grpc()
         self._thread = threading.Thread(target=self._run, daemon=True, name="labelward-link")
         self._thread.start()
 
     def post(self, raw: bytes) -> None:
-        """Queue an envelope where there is a link."""
+        """Queue an envelope; without a connection it is dropped."""
         outbox = self._outbox
         if outbox is not None:
             outbox.put(raw)
 
     def tick(self) -> None:
-        """Give a connection up on which nothing comes any more."""
+        """Close a connection on which nothing has arrived for too long."""
         call = self._call
         if self._outbox is not None and call is not None and time.monotonic() - self._heard > self._silence:
             self._silent = True
             call.cancel()
 
     def close(self) -> None:
-        """Send what is queued, and end."""
+        """Send what is queued, and close."""
         self._closing.set()
         outbox, call = self._outbox, self._call
         if outbox is not None:
@@ -82,39 +80,39 @@ class Link:
         self._thread.join(_CONNECT)
 
     def _run(self) -> None:
-        with self._station.guarded():
-            self._keep()
+        with self._node.guarded():
+            self._reconnect()
 
-    def _keep(self) -> None:
+    def _reconnect(self) -> None:
         pause = _FIRST
         while not self._closing.is_set():
-            reason = self._look()
+            reason = self._diagnose()
             if reason is None:
                 was_up, reason, final = self._connect()
                 pause = _FIRST if was_up else pause
                 if final:
-                    self._station.end(PeerError(self._endpoint.party, reason, code="peer-failed"))
+                    self._node.end(PeerError(self._endpoint.party, reason, code="peer-failed"))
                     return
             if self._closing.is_set():
                 return
-            self._station.log("disconnected", {"address": self._endpoint.address, "reason": reason})
-            self._station.link_down(reason)
+            self._node.log("disconnected", {"address": self._endpoint.address, "reason": reason})
+            self._node.on_disconnected(reason)
             self._closing.wait(random.uniform(pause / 2, pause))
             pause = min(2 * pause, _LONGEST)
 
-    def _look(self) -> str | None:
-        """Return why the listener cannot be connected to."""
-        found = probe(self._endpoint.address, self._credentials, self._endpoint.listener, timeout=_CONNECT)
+    def _diagnose(self) -> str | None:
+        """Return why no connection to the listener can be made; None if it can."""
+        found = diagnose_listener(self._endpoint.address, self._credentials, self._endpoint.listener, timeout=_CONNECT)
         if found.reason is None:
             self.found = found
         return found.reason
 
     def _connect(self) -> tuple[bool, str, bool]:
-        """Hold a connection until it ends; return whether it was up, why it ended, and whether that is final."""
+        """Serve one connection to its end; return whether it was established, why it ended, whether that is final."""
         grpc, credentials, outbox = self._grpc, self._credentials, Outbox(2 * len(self._endpoint.parties) * WINDOW)
         secure = grpc.ssl_channel_credentials(credentials.authority, credentials.key, credentials.chain)
         settings = [
-            *options(self._endpoint.heartbeat),
+            *channel_options(self._endpoint.heartbeat),
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.enable_retries", 0),
             ("grpc.min_reconnect_backoff_ms", int(1000 * _CONNECT)),
@@ -129,8 +127,8 @@ class Link:
                     self._heard = time.monotonic()
                     if not up:
                         up = self._up(raw, outbox)
-                    elif raw != self._sign:
-                        self._station.deliver(raw)
+                    elif raw != self._welcome:
+                        self._node.deliver(raw)
                 reason = "the listener has closed the connection"
             except grpc.RpcError as error:
                 reason, final = self._reason(error)
@@ -143,17 +141,17 @@ class Link:
         return up, reason, final
 
     def _up(self, raw: bytes, outbox: Outbox) -> bool:
-        if raw != self._sign:
+        if raw != self._welcome:
             raise CertificateError("the listener does not speak this protocol", code="foreign")
         self._outbox = outbox
         if self._closing.is_set():
             outbox.close()
-        self._station.log("connected", {"address": self._endpoint.address})
-        self._station.link_up()
+        self._node.log("connected", {"address": self._endpoint.address})
+        self._node.on_connected()
         return True
 
     def _reason(self, error: Any) -> tuple[str, bool]:
-        codes, code, details = self._grpc.StatusCode, error.code(), envelope.plain(error.details() or "")
+        codes, code, details = self._grpc.StatusCode, error.code(), envelope.sanitize(error.details() or "")
         if self._silent:
             return f"nothing was heard from {self._endpoint.address} for {self._silence:g} s", False
         if code is codes.PERMISSION_DENIED:
@@ -165,5 +163,5 @@ class Link:
         if code is codes.RESOURCE_EXHAUSTED:
             return f"a message over the limit, or too many connections: {details}", False
         if code is codes.UNIMPLEMENTED:
-            return f"{self._endpoint.address} is no listener of labelward", False
+            return f"{self._endpoint.address} is not a labelward listener", False
         return f"the connection to {self._endpoint.address} was lost", False

@@ -1,0 +1,290 @@
+"""Encoding of columns as float64, by each party before training.
+
+- Numbers stay numbers; booleans become 0 and 1; dates and times become days since 1970; missing values become NaN.
+- Texts and dictionaries are categories. As codes: positions in the sorted list of categories, NaN if missing, -1 for a
+  category that does not occur in training. As dummies: a column ``column=category`` of 0 and 1 for each category but
+  the first, NaN in all of them if missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from labelward.data.mistyped_values import check_mistyped, first_mistyped, is_text
+from labelward.data.tables import describe_row, find_column
+from labelward.errors import DataError
+
+MAX_CATEGORIES = 1000
+"""A column with more distinct texts is taken for an id or free text, and refused."""
+
+MAX_MAGNITUDE = 1e150
+"""A larger number is refused: squared distances over 10⁸ rows must stay below the largest float64."""
+
+Floats = NDArray[np.float64]
+
+_PER_DAY = {"s": 86_400.0, "ms": 86_400e3, "us": 86_400e6, "ns": 86_400e9}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnEncoding:
+    """Encoding of the columns of a table.
+
+    Attributes:
+        names: names of the encoded columns.
+        categories: categories of each column that is encoded as codes; a code is an index.
+        dates: columns that hold dates or times; None: unknown.
+    """
+
+    names: tuple[str, ...]
+    categories: Mapping[str, tuple[str, ...]]
+    dates: frozenset[str] | None = None
+
+
+def fit_encoding(
+    table: pa.Table,
+    columns: Sequence[str],
+    place: str,
+    *,
+    style: str = "native",
+    rows: NDArray[np.int64] | None = None,
+) -> ColumnEncoding:
+    """Fit the encoding of columns of a table.
+
+    Args:
+        table: the party's table.
+        columns: names of columns, in the order of the encoded ones.
+        place: name of the table in messages.
+        style: encoding of categories: ``"native"`` codes, or ``"dummies"``.
+        rows: positions of the rows whose categories are known; None: all.
+
+    Raises:
+        DataError: a column does not exist, has an unsupported type or more categories than :func:`max_categories`, or
+            is a text column in which nearly all values are numbers or dates.
+    """
+    names: list[str] = []
+    known: dict[str, tuple[str, ...]] = {}
+    dates = frozenset(column for column in columns if _is_time(find_column(table, column, place).type))
+    for column in columns:
+        values, where = find_column(table, column, place), f"{place}, column {column!r}"
+        if not is_categorical(values.type) and not (style == "dummies" and pa.types.is_boolean(values.type)):
+            names.append(column)
+            continue
+        check_mistyped(values, where)
+        categories = _categories(values if rows is None else values.take(pa.array(rows)), where)
+        if style == "native":
+            names.append(column)
+            known[column] = categories
+            continue
+        for category in categories[1:]:
+            name = f"{column}={category}"
+            if name in table.column_names:
+                raise DataError(
+                    f"its category {category!r} needs a column {name!r}, which exists already; rename one of them",
+                    code="columns",
+                    field=where,
+                    value=name,
+                )
+            names.append(name)
+    return ColumnEncoding(names=tuple(names), categories=known, dates=dates)
+
+
+def transform_splits(
+    table: pa.Table, known: ColumnEncoding, place: str, sides: Sequence[NDArray[np.int64]]
+) -> tuple[Floats, ...]:
+    """Encode parts of a table: one matrix [rows, encoded columns] in C order for each part.
+
+    Args:
+        table: a table; columns outside the encoding are ignored.
+        known: an encoding of :func:`fit_encoding`.
+        place: name of the table in messages.
+        sides: positions of the rows of each part.
+
+    Raises:
+        DataError: a column is missing or of another type than in training, or a value is infinite or too large.
+    """
+    matrices = tuple(np.empty((len(side), len(known.names))) for side in sides)
+    # (column, positions, categories) of the column read last: its dummies follow one another, so it is read once
+    read: tuple[str, NDArray[np.int64], tuple[str, ...]] | None = None
+    available = frozenset(table.column_names)
+    for position, name in enumerate(known.names):
+        column = source_column(name, available)
+        if column is None:
+            find_column(table, name if name in known.categories else name.split("=")[0], place)  # raises
+            raise AssertionError
+        values, where = find_column(table, column, place), f"{place}, column {column!r}"
+        if name in known.categories:
+            encoded = _codes(values, known.categories[name], where)
+        elif column == name:
+            if known.dates is not None:
+                _check_time(values, where, dated=name in known.dates)
+            encoded = encode_numbers(values, where)
+        else:
+            if read is None or read[0] != column:
+                read = (column, *_ranked_categories(values))
+            category = name[len(column) + 1 :]  # name is "column=category"
+            code = read[2].index(category) if category in read[2] else len(read[2])
+            encoded = np.where(read[1] < 0, np.nan, read[1] == code)
+        for matrix, side in zip(matrices, sides, strict=True):
+            matrix[:, position] = encoded[side]
+    return matrices
+
+
+def transform(
+    table: pa.Table,
+    columns: Sequence[str],
+    categories: Mapping[str, Sequence[str]],
+    place: str,
+    *,
+    dates: Collection[str] | None = None,
+) -> Floats:
+    """Encode another table as the training data were: a matrix [rows, columns] in C order.
+
+    Args:
+        table: rows to predict or to attack with; columns outside the encoding are ignored.
+        columns: names of the encoded columns, ``column`` or ``column=category``.
+        categories: categories of each column that is encoded as codes; another category becomes -1.
+        place: name of the table in messages.
+        dates: columns that must hold dates or times, while no other may; None: any may.
+
+    Raises:
+        DataError: as :func:`transform_splits`.
+    """
+    known = ColumnEncoding(
+        names=tuple(columns),
+        categories={name: tuple(those) for name, those in categories.items()},
+        dates=None if dates is None else frozenset(dates),
+    )
+    return transform_splits(table, known, place, [np.arange(table.num_rows)])[0]
+
+
+def source_column(name: str, columns: Container[str]) -> str | None:
+    """Return the column of a table from which an encoded column derives: its name, or that before ``=category``."""
+    heads = [name, *(name[:position] for position, character in enumerate(name) if character == "=")]
+    return next((head for head in heads if head in columns), None)
+
+
+def is_categorical(kind: Any) -> bool:
+    """Return whether a column of this Arrow type holds categories."""
+    return is_text(kind) or bool(pa.types.is_dictionary(kind))
+
+
+def max_categories(rows: int) -> int:
+    """Return the largest number of categories of a column: half its rows, and at most 1000."""
+    return min(MAX_CATEGORIES, max(2, rows // 2))
+
+
+def encode_numbers(values: Any, where: str) -> Floats:
+    """Return a column of numbers, booleans, dates or times as float64 [rows], NaN where missing.
+
+    Raises:
+        DataError: the column has another type, or a value is infinite or too large.
+    """
+    kind, types = values.type, pa.types
+    if types.is_boolean(kind):
+        values = values.cast(pa.uint8())
+    elif types.is_date(kind):
+        values = values.cast(pa.timestamp("ms"))
+    elif types.is_null(kind):
+        return np.full(len(values), np.nan)
+    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_timestamp(kind)):
+        wanted = "it must hold numbers" + ("" if is_categorical(kind) else ", texts, booleans, dates or times")
+        mistyped = first_mistyped(values, "number") if is_text(kind) else ""
+        raise DataError(
+            f"{mistyped or f'type {kind} is not supported here'}; {wanted}",
+            code="columns",
+            field=where,
+            value=str(kind),
+        )
+    if types.is_timestamp(values.type):
+        unit = values.type.unit
+        return _floats(values.cast(pa.int64())) / _PER_DAY[unit]
+    encoded = _floats(values)
+    valid = np.isnan(encoded) | (np.abs(encoded) <= MAX_MAGNITUDE)
+    if not valid.all():
+        row = int(np.argmin(valid))
+        wanted = f"at most {MAX_MAGNITUDE:g} in magnitude" if np.isfinite(encoded[row]) else "finite"
+        raise DataError(
+            f"{describe_row(row)}, is {encoded[row]}; values must be {wanted}",
+            code="values",
+            field=where,
+            value=float(encoded[row]),
+        )
+    return encoded
+
+
+def _is_time(kind: Any) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def _check_time(values: Any, where: str, *, dated: bool) -> None:
+    """Refuse dates where training had numbers, and the reverse; a column without any value passes."""
+    kind = values.type
+    if _is_time(kind) == dated or pa.types.is_null(kind):
+        return
+    if not dated:
+        raise DataError(
+            f"has dates (type {kind}) but had numbers in training", code="columns", field=where, value=str(kind)
+        )
+    mistyped = first_mistyped(values, "date") if is_text(kind) else ""
+    raise DataError(
+        f"{mistyped or f'has type {kind}'}, but the column had dates in training; in a CSV file write all of them as "
+        "2024-03-31 or 2024-03-31 18:00:00",
+        code="columns",
+        field=where,
+        value=str(kind),
+    )
+
+
+def _floats(values: Any) -> Floats:
+    return np.asarray(values.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+
+
+def _categories(values: Any, where: str) -> tuple[str, ...]:
+    """Return the categories of a column; refuse more than :func:`max_categories`."""
+    categories = _ranked_categories(values)[1]
+    most = max_categories(len(values))
+    if len(categories) > most:
+        raise DataError(
+            f"it has {len(categories)} categories, but a column of {len(values)} rows may have {most}; remove it if it "
+            "is an id or free text, or write it as numbers",
+            code="values",
+            field=where,
+            value=len(categories),
+        )
+    return categories
+
+
+def _codes(values: Any, categories: Sequence[str], where: str) -> Floats:
+    """Return each row's position among known categories: NaN if missing, -1 for another."""
+    kind, types = values.type, pa.types  # integers and booleans too: a CSV file may have only categories such as "1"
+    if not (is_categorical(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_null(kind)):
+        raise DataError(
+            f"must hold text, as in training, but has type {kind}", code="columns", field=where, value=str(kind)
+        )
+    ranks, occurring = _ranked_categories(values)
+    code_of = {category: code for code, category in enumerate(categories)}
+    codes = np.array([*(code_of.get(category, -1) for category in occurring), np.nan])  # last: rank -1, missing
+    return codes[ranks]
+
+
+def _ranked_categories(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return each row's position in the sorted list of the values that occur, -1 if missing, and that list as text."""
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if pa.types.is_boolean(values.type) or pa.types.is_string_view(values.type) or pa.types.is_null(values.type):
+        values = values.cast(pa.string())
+    encoded = pc.dictionary_encode(values).combine_chunks()
+    if isinstance(encoded, pa.ChunkedArray):  # combine_chunks may return one, depending on the version of Arrow
+        encoded = encoded.unify_dictionaries().chunk(0)
+    distinct = encoded.dictionary.to_pylist()
+    order = sorted(range(len(distinct)), key=distinct.__getitem__)
+    rank = np.full(len(order) + 1, -1, dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[encoded.indices.fill_null(len(order)).to_numpy()], tuple(str(distinct[position]) for position in order)

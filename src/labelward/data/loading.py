@@ -1,0 +1,120 @@
+"""Loading: from a job and a seed to the data of all parties, with rows split, columns assigned and values encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import numpy as np
+import pyarrow as pa
+
+from labelward.data import catalogue
+from labelward.data.column_partition import assign_columns, rank_by_information
+from labelward.data.dataset import VerticalDataset, assemble_dataset, encode_columns, read_labels
+from labelward.data.monotone import assigned_monotone
+from labelward.data.party_tables import join_tables, sort_by_id
+from labelward.data.splitting import check_split, published_split, split_rows
+from labelward.data.tables import read_ids, read_table
+from labelward.errors import JobError
+from labelward.job import Job
+from labelward.job.sections import is_path
+from labelward.rng import PrivateSeed
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawTables:
+    """Tables of a job, read once for all seeds.
+
+    Attributes:
+        name: name of the data set in results.
+        tables: one common table, or one table per party in the order of the job.
+    """
+
+    name: str
+    tables: tuple[pa.Table, ...]
+
+
+def load_tables(job: Job) -> RawTables:
+    """Read the common table of a job, or the table of each party.
+
+    Raises:
+        DataError: a file cannot be read, or a data set of the catalogue is unknown or was not found.
+        JobError: a party's table is on another machine.
+    """
+    for party in job.parties:
+        if party.elsewhere:
+            raise JobError(
+                f"required to simulate party {party.name!r}; if its data are on another machine, each party runs "
+                "`labelward party JOB.toml --as NAME`",
+                code="missing",
+                field=f"[parties.{party.name}] table",
+            )
+    if job.data.table is not None:
+        if is_path(job.data.table):
+            table = read_table(job.data.table, text=[job.data.id] if job.data.id else [])
+            return RawTables(name=PurePath(job.data.table).stem, tables=(table,))
+        return RawTables(name=job.data.table, tables=(catalogue.load_catalogue_table(job.data.table),))
+    tables = tuple(read_table(party.table or "", text=[party.id or ""]) for party in job.parties)
+    return RawTables(name=PurePath(job.active.table or "").stem, tables=tables)
+
+
+def load_dataset(
+    job: Job, seed: int, source: RawTables | None = None, *, private: Mapping[str, PrivateSeed] | None = None
+) -> VerticalDataset:
+    """Return the data of all parties for one seed: a pure function of job, tables, seed and private seeds.
+
+    ``split = "random"`` draws test rows from the label holder's private seed and shuffles columns by the seed of the
+    run. ``"reference"`` repeats the draws of the published figures: ``train_test_split(random_state=seed)`` for rows
+    and ``random.Random(seed).sample`` for columns, the first of which are the active party's; the parties then get
+    tables that are already cut, with rows numbered anew.
+
+    Args:
+        job: the job.
+        seed: seed of the run.
+        source: tables of the job; None: they are read.
+        private: private seeds by party; a party without one draws a new one.
+
+    Raises:
+        DataError: a table, column or value is not valid.
+        JobError: the published split is asked for parties' own tables or rows with ids.
+    """
+    check_split(job.data)
+    source = load_tables(job) if source is None else source
+    seeds = {party.name: (private or {}).get(party.name) or PrivateSeed.drawn() for party in job.parties}
+    if job.data.table is None:
+        tables = zip(job.parties, source.tables, strict=True)
+        return join_tables(job, source.name, [sort_by_id(party, table) for party, table in tables], seed, seeds)
+    return _from_common_table(job, seed, source, seeds)
+
+
+def _from_common_table(job: Job, seed: int, source: RawTables, private: Mapping[str, PrivateSeed]) -> VerticalDataset:
+    table, place = source.tables[0], f"table {source.name!r}"
+    targets = read_labels(job, table, (job.data.label or "", job.data.weight), place)
+    published = job.data.split == "reference"
+    if published:
+        sides = published_split(job.data, seed, targets.values, targets.classes)
+    else:
+        sides = split_rows(job.data, seed, len(targets.values), private[job.active.name])
+    if job.data.id is not None:
+        ids = read_ids(table, job.data.id, place)
+        sides = sides.sorted_by(ids)
+    elif published:  # tables are cut already: numbers that gave the place in the full table would reveal the split
+        ids = np.empty(table.num_rows, dtype=f"<U{len(str(table.num_rows))}")
+        for (_, rows), (_, numbers) in zip(sides.items(), sides.contiguous().items(), strict=True):
+            ids[rows] = numbers.astype(np.str_)
+    else:
+        ids = np.arange(table.num_rows).astype(np.str_)
+
+    def ranked(columns: Sequence[str]) -> list[str]:
+        return rank_by_information(table, columns, sides.train, targets.values, targets.task, seed)
+
+    assigned = assign_columns(job, seed, table, ranked)
+    constraints = assigned_monotone(job, table, assigned)
+    parties = tuple(
+        encode_columns(job, party.name, (table, columns, directions), sides, private[party.name])
+        for party, columns, directions in zip(job.parties, assigned, constraints, strict=True)
+    )
+    return assemble_dataset(
+        job, (source.name, f"{place}, label column {job.data.label!r}"), parties, targets, ids, sides
+    )

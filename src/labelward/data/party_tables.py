@@ -1,0 +1,143 @@
+"""Party tables: the data of all parties in a simulation, or of one party in a run over a network.
+
+Both give a party the same data for the same tables and seeds: rows are sorted by id, the active party draws the split
+from its private seed, and each party encodes its columns by the training and validation rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from labelward.data.column_partition import check_disjoint, party_columns
+from labelward.data.dataset import PartyDataset, VerticalDataset, assemble_dataset, encode_columns, read_labels
+from labelward.data.monotone import party_monotone
+from labelward.data.splitting import DataSplit, split_rows
+from labelward.data.tables import check_same_ids, read_ids, read_table
+from labelward.errors import DataError, JobError
+from labelward.job import Job, PartySection
+from labelward.rng import PrivateSeed
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PartyTable:
+    """Table of one party.
+
+    Attributes:
+        party: the party's section of the job.
+        table: rows, sorted by id as text.
+        ids: text [rows], ascending.
+    """
+
+    party: PartySection
+    table: pa.Table
+    ids: NDArray[np.str_]
+
+    @property
+    def name(self) -> str:
+        """Name of the data set in results: that of the file, without folder and suffix."""
+        return PurePath(self.party.table or "").stem
+
+
+def load_party_table(job: Job, party: str) -> PartyTable:
+    """Read the table of a party.
+
+    Raises:
+        DataError: the table cannot be read or has no id column, or ids are missing or repeated.
+        JobError: no party has this name, or the job gives it no table.
+    """
+    section = job.party(party)
+    if section.table is None:
+        reason = "" if section.elsewhere else "; over a network parties cannot share the table of [data]"
+        raise JobError(f"required to run as {party!r}{reason}", code="missing", field=f"[parties.{party}] table")
+    return sort_by_id(section, read_table(section.table, text=[section.id or ""]))
+
+
+def sort_by_id(party: PartySection, table: pa.Table) -> PartyTable:
+    """Sort the rows of a party's table by id.
+
+    Raises:
+        DataError: the id column does not exist, or ids are missing or repeated.
+    """
+    ids = read_ids(table, party.id or "", f"party {party.name!r}")
+    order = np.argsort(ids)
+    return PartyTable(party=party, table=table.take(pa.array(order)), ids=ids[order])
+
+
+def encode_party(job: Job, own: PartyTable, split: DataSplit, private: PrivateSeed) -> PartyDataset:
+    """Return the encoded columns of one party.
+
+    Args:
+        job: the party's job file; other parties' tables are not read.
+        own: the party's table.
+        split: positions of the rows sorted by id, such as :meth:`DataSplit.of` the masks that the active party sent.
+        private: private seed of the party.
+
+    Raises:
+        DataError: a column or value is not valid.
+    """
+    columns = party_columns(job, own.party, own.table)
+    (directions,) = party_monotone([own.party], [columns])
+    return encode_columns(job, own.party.name, (own.table, columns, directions), split, private)
+
+
+def load_active(job: Job, own: PartyTable, seed: int, private: PrivateSeed) -> VerticalDataset:
+    """Return the data set as the active party knows it in a run over a network: its own columns alone.
+
+    Args:
+        job: the active party's job file.
+        own: the active party's table.
+        seed: seed of the run.
+        private: private seed of the active party, from which it draws the split.
+
+    Raises:
+        DataError: a column or value is not valid.
+    """
+    return _assemble(job, own.name, [own], seed, {own.party.name: private})
+
+
+def join_tables(
+    job: Job, name: str, owns: Sequence[PartyTable], seed: int, private: Mapping[str, PrivateSeed]
+) -> VerticalDataset:
+    """Return the data of all parties, whose tables are all on this machine.
+
+    Args:
+        job: a job whose parties have their own tables.
+        name: name of the data set in results.
+        owns: the tables, in the order of the job's parties.
+        seed: seed of the run.
+        private: private seeds by party.
+
+    Raises:
+        DataError: parties have different ids or the same column, or a column or value is not valid.
+    """
+    first = owns[0]
+    for own in owns[1:]:
+        check_same_ids("have", (first.party.name, first.ids), (own.party.name, own.ids))
+    columns = [party_columns(job, own.party, own.table) for own in owns]
+    check_disjoint(job, columns)
+    party_monotone(job.parties, columns)  # with all parties, so the error can name the party that has the column
+    return _assemble(job, name, owns, seed, private)
+
+
+def _assemble(
+    job: Job, name: str, owns: Sequence[PartyTable], seed: int, private: Mapping[str, PrivateSeed]
+) -> VerticalDataset:
+    first = owns[0]
+    if first.party.label is None:
+        raise DataError(
+            "the active party needs a label column; set label in its section",
+            code="missing",
+            field=f"party {first.party.name!r}",
+        )
+    place = f"party {first.party.name!r}"
+    targets = read_labels(job, first.table, (first.party.label, first.party.weight), place)
+    split = split_rows(job.data, seed, len(targets.values), private[first.party.name])
+    parties = tuple(encode_party(job, own, split, private[own.party.name]) for own in owns)
+    where = f"{place}, label column {first.party.label!r}"
+    return assemble_dataset(job, (name, where), parties, targets, first.ids, split)

@@ -1,0 +1,314 @@
+"""Coordination: how attempts begin, how they are interrupted, and how a run ends without a stranded party.
+
+Begin. The active party sends every passive party one :class:`~.session_records.AttemptCall` per session, which also
+ends an attempt that still runs there; it waits for :class:`~.session_records.AttemptReady` of all, then sends
+:class:`~.session_records.AttemptBegin`. A passive party that waits sends ``AttemptReady`` once per session.
+
+Interruption. An attempt is interrupted (:class:`~labelward.errors.PeerRestartedError`)
+
+- at any party, by a session with a new process of a peer that takes part in the attempt;
+- at the active party, by ``AttemptReady`` of a party that takes part in it;
+- at a passive party, by ``AttemptCall``.
+
+Each program then asks for the next attempt. ``AttemptCall`` reaches the parties that notice nothing else.
+
+End. A passive party with its share on disk sends :class:`~.session_records.ShareSaved`, again in each new session. With
+all shares saved, the active party marks the run as finished and sends :class:`~.session_records.RunFinished` in every
+session, also in later ones, until all have sent :class:`~.session_records.EndAcknowledged` or the time is up. A passive
+party marks the run before it acknowledges. A process that is killed meanwhile comes back as follows:
+
+- active, before its mark: it gathers the parties again; those that wait for the end receive ``AttemptCall``;
+- active, after its mark: it calls ``attempt(finished=True)``, which sends ``RunFinished`` to the others;
+- passive, before its share was on disk: it sends ``AttemptReady``, and the next attempt begins for all;
+- passive, after that: it calls ``attempt(finished=True)``, which sends ``AttemptReady(saved)``. The active party takes
+  this for ``ShareSaved`` if it waits for the end, and for ``AttemptReady`` if it gathers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from copy import copy
+from typing import Final
+
+from labelward.errors import CodecError, PeerError, PeerRestartedError
+from labelward.transport.base import Failure
+from labelward.transport.grpc.attempt import Attempt, from_record, to_record
+from labelward.transport.grpc.envelope import sanitize
+from labelward.transport.grpc.node import Node
+from labelward.transport.grpc.peer import Peer
+from labelward.transport.grpc.session_handshake import INCARNATION
+from labelward.transport.grpc.session_records import (
+    ATTEMPT,
+    AttemptBegin,
+    AttemptCall,
+    AttemptReady,
+    EndAcknowledged,
+    Note,
+    RunFailed,
+    RunFinished,
+    ShareSaved,
+    note_record,
+)
+
+_WAIT: Final = 1.0
+_LOG_INTERVAL: Final = 10.0  # seconds between two entries in the log about the same wait
+_LINGER: Final = 30.0  # seconds to wait for peers to be told of the end where none of them is there
+
+
+class _Coordinator:
+    """Common part of both sides: bounded waits for peers, which raise the reason why they end."""
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.peers = node, node.peers
+        self.over = False
+        self._waits: tuple[tuple[str, ...], float] = ((), 0.0)
+        node.on_session, node.on_note = self.on_session, self.on_note
+
+    def on_session(self, peer: Peer) -> None:
+        """Process a new session: a peer has connected, or restarted."""
+        attempt = self.node.attempt
+        if attempt is not None and attempt.running and attempt.incarnations.get(peer.name) in peer.retired:
+            attempt.stop(PeerRestartedError(peer.name, "came back as a new process", code="peer-restarted"))
+        self.node.lock.notify_all()
+
+    def on_note(self, peer: Peer, content: Note) -> None:
+        """Process a note of a peer."""
+        if isinstance(content, RunFailed):
+            peer.progress.failed = content
+
+    def fail(self, reason: str) -> None:
+        """Report to all peers that the run has failed here, outside of an attempt."""
+        with self.node.lock:
+            error = Failure("peer-failed", reason).at(self.node.endpoint.party)
+            self.node.broadcast(to_record(b"", error))
+
+    def _wait(self, missing: Iterable[Peer], began: float) -> None:
+        """Wait for at most a second; raise what ends the waiting, and report it to the peers."""
+        node, missing = self.node, list(missing)
+        if node.fatal is not None:
+            raise copy(node.fatal)
+        for peer in self.peers.values():
+            if peer.progress.failed is not None:
+                failed, peer.progress.failed = peer.progress.failed, None
+                raise from_record(failed)
+        for peer in missing:
+            error = node.missing(peer, began)
+            if error is None and time.monotonic() - began > node.endpoint.silence:
+                error = PeerError(
+                    peer.name,
+                    f"is connected but made no progress for {node.endpoint.silence:g} s",
+                    code="peer-silent",
+                    value=node.endpoint.silence,
+                )
+            if error is not None:
+                node.broadcast(to_record(b"", error))
+                raise error
+        self._log_waiting(missing, began)
+        node.lock.wait(_WAIT)
+
+    def _log_waiting(self, missing: list[Peer], began: float) -> None:
+        names, now = tuple(peer.name for peer in missing), time.monotonic()
+        if names == self._waits[0] and now - self._waits[1] < _LOG_INTERVAL:
+            return
+        self._waits = (names, now)
+        fresh = 3 * self.node.endpoint.heartbeat
+        away = {peer.name: self.node.reason(peer) for peer in missing if not peer.heard or now - peer.heard > fresh}
+        self.node.log("waiting", {"for": list(names), "away": away, "seconds": round(now - began, 1)})
+
+
+class ActiveCoordinator(_Coordinator):
+    """Side of the active party: begins attempts and ends the run."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._number = 0
+
+    def on_session(self, peer: Peer) -> None:
+        """Process a new session; after the end of the run, announce the end."""
+        super().on_session(peer)
+        if self.over:
+            self._announce_end_to(peer)
+
+    def on_note(self, peer: Peer, content: Note) -> None:
+        """See the module."""
+        super().on_note(peer, content)
+        progress, attempt = peer.progress, self.node.attempt
+        if isinstance(content, AttemptReady) and content.begun == progress.begun:
+            progress.ready, progress.saved, progress.failed = True, content.saved, None
+            if attempt is not None and attempt.running:
+                attempt.stop(PeerRestartedError(peer.name, "asks for a new attempt", code="peer-restarted"))
+        elif isinstance(content, ShareSaved):
+            progress.saved = True
+        elif isinstance(content, EndAcknowledged):
+            progress.acknowledged = True
+
+    def await_parties(self) -> Attempt:
+        """Wait for all parties and begin the next attempt."""
+        node, began = self.node, time.monotonic()
+        with node.lock:
+            self._close_attempt()
+            while True:
+                for peer in self.peers.values():
+                    self._request_attempt(peer)
+                missing = [peer for peer in self.peers.values() if not (peer.confirmed and peer.progress.ready)]
+                if not missing:
+                    return self._begin_attempt()
+                self._wait(missing, began)
+
+    def announce_end(self) -> None:
+        """Tell all that the run is finished, until they know, or it is too late."""
+        node, began = self.node, time.monotonic()
+        with node.lock:
+            self._close_attempt()
+            self.over = True
+            for peer in self.peers.values():
+                self._announce_end_to(peer)
+            while missing := self.uninformed():
+                now = time.monotonic()
+                last = max((began, *(self.peers[name].heard for name in missing)))
+                if now - began > node.endpoint.timeout or now - last > _LINGER or node.fatal:
+                    node.log("unacknowledged", {"peers": list(missing)})
+                    return
+                node.lock.wait(_WAIT)
+
+    def uninformed(self) -> tuple[str, ...]:
+        """Return the parties that have not acknowledged the end of the run."""
+        return tuple(peer.name for peer in self.peers.values() if self.over and not peer.progress.acknowledged)
+
+    def finish(self, mark: Callable[[], None]) -> None:
+        """Wait until all shares are on disk, mark the run as finished, announce the end."""
+        node, began = self.node, time.monotonic()
+        with node.lock:
+            self._close_attempt()
+            while missing := [peer for peer in self.peers.values() if not peer.progress.saved]:
+                for peer in missing:
+                    if peer.progress.ready:
+                        raise PeerRestartedError(
+                            peer.name, "came back without its share of the model", code="peer-restarted"
+                        )
+                self._wait(missing, began)
+        mark()
+        node.log("finished", {})
+        self.announce_end()
+
+    def _request_attempt(self, peer: Peer) -> None:
+        if peer.session is not None and not peer.progress.called:
+            failure = self.node.attempt.failure if self.node.attempt else None
+            party = failure.peer if failure else self.node.endpoint.party
+            reason = failure.reason if failure else "came back as a new process"
+            peer.session.push(note_record(AttemptCall(party, reason)))
+            peer.progress.called = True
+
+    def _begin_attempt(self) -> Attempt:
+        node = self.node
+        self._number += 1
+        name = node.incarnation + self._number.to_bytes(4, "big")
+        sessions = {peer.name: peer.session for peer in self.peers.values() if peer.session is not None}
+        incarnations = {name: session.incarnation for name, session in sessions.items()}
+        incarnations[node.endpoint.party] = node.incarnation
+        for peer in self.peers.values():
+            progress = peer.progress
+            progress.begun += 1
+            progress.ready = progress.saved = progress.called = False
+            sessions[peer.name].push(note_record(AttemptBegin(name, incarnations)))
+        node.log("attempt", {"number": self._number})
+        return node.begin(name, incarnations)
+
+    def _announce_end_to(self, peer: Peer) -> None:
+        if peer.session is not None and not peer.progress.finished:
+            peer.session.push(note_record(RunFinished()))
+            peer.progress.finished = True
+
+    def _close_attempt(self) -> None:
+        if self.node.attempt is not None:
+            self.node.attempt.closed = True
+
+
+class PassiveCoordinator(_Coordinator):
+    """Side of a passive party: follows the active party."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self.active = self.peers[node.endpoint.active]
+        self._next: AttemptBegin | None = None
+        self._called: AttemptCall | None = None
+        self._known = False
+
+    def on_session(self, peer: Peer) -> None:
+        """Process a new session; with the active party it voids what its former process announced."""
+        super().on_session(peer)
+        if peer is self.active:
+            self._next = self._called = None
+            self._known = False
+
+    def on_note(self, peer: Peer, content: Note) -> None:
+        """See the module."""
+        super().on_note(peer, content)
+        if peer is not self.active:
+            return
+        attempt = self.node.attempt
+        if isinstance(content, AttemptCall):
+            self._called, self._next = content, None
+            if attempt is not None and attempt.running:
+                attempt.stop(
+                    PeerRestartedError(sanitize(content.party), sanitize(content.reason), code="peer-restarted")
+                )
+        elif isinstance(content, AttemptBegin):
+            names, sizes = set(content.incarnations), {len(each) for each in content.incarnations.values()}
+            if len(content.attempt) != ATTEMPT or names != set(self.node.endpoint.parties) or sizes != {INCARNATION}:
+                raise CodecError("an attempt that is not of the parties of this run", code="peer-message")
+            self._next, self._called = content, None
+            peer.progress.begun += 1
+        elif isinstance(content, RunFinished):
+            self.over = True
+
+    def await_parties(self, saved: bool) -> Attempt | None:
+        """Wait for the next attempt; return None if the run is finished."""
+        node, began = self.node, time.monotonic()
+        with node.lock:
+            if node.attempt is not None:
+                node.attempt.closed = True
+            self.active.progress.told = ""
+            while True:
+                if self.over:
+                    return None
+                begin, self._next = self._next, None
+                if begin is not None:
+                    node.log("attempt", {"number": int.from_bytes(begin.attempt[-4:], "big")})
+                    return node.begin(begin.attempt, begin.incarnations)
+                self._notify("ready", AttemptReady(self.active.progress.begun, saved))
+                self._wait([self.active], began)
+
+    def finish(self, mark: Callable[[], None]) -> None:
+        """Report that the share is on disk, wait for the end of the run, mark it as finished."""
+        node, began = self.node, time.monotonic()
+        with node.lock:
+            if node.attempt is not None:
+                node.attempt.closed = True
+            self.active.progress.told = ""
+            while not self.over:
+                if self._called is not None:
+                    raise PeerRestartedError(
+                        sanitize(self._called.party), sanitize(self._called.reason), code="peer-restarted"
+                    )
+                self._notify("saved", ShareSaved())
+                self._wait([self.active], began)
+            self._known = True  # blocks the acknowledgement until the run is marked; it stays blocked if marking fails
+        mark()
+        node.log("finished", {})
+        self._known = False
+        self.acknowledge()
+
+    def acknowledge(self) -> None:
+        """Acknowledge the end of the run."""
+        with self.node.lock:
+            if self.over and not self._known and self.active.session is not None:
+                self._known = True
+                self.active.session.push(note_record(EndAcknowledged()))
+
+    def _notify(self, what: str, content: Note) -> None:
+        progress = self.active.progress
+        if self.active.session is not None and progress.told != what:
+            progress.told = what
+            self.active.session.push(note_record(content))
