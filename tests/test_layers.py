@@ -37,8 +37,9 @@ ALLOWED: dict[str, set[str]] = {
     "estimators": {"protocols", "defenses", "data", "party", "he", "transport"} | BASE,
     "service": {"party", "messages", "protocols", "transport", "data"} | BASE,
     "tune": {"evaluate"} | BASE,
-    "report": {"evaluate"} | BASE,
-    "cli": PARTS | FEATURES | BASE | {"estimators", "evaluate", "report", "service", "tune"},
+    "studies": {"evaluate", "attacks", "data", "kernels", "party"} | BASE,
+    "report": {"evaluate", "studies"} | BASE,
+    "cli": PARTS | FEATURES | BASE | {"estimators", "evaluate", "studies", "report", "service", "tune"},
     "testing": {"attacks", "evaluate", "he", "kernels", "messages", "party", "transport"} | BASE,
     "__main__": {"cli"},
     "": set(),  # the package itself
