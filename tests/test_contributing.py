@@ -52,7 +52,7 @@ for name, wanted in {"all": list(columns), "bank": ["id", "y", "x0", "x1"], "tel
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with the three examples added as the guide says."""
+    """A copy of the package with the examples added as the guide says."""
     root = tmp_path_factory.mktemp("extended")
     shutil.copytree(Path(labelward.__file__).parent, root / "labelward")
     for name, code in FILES.items():
@@ -88,8 +88,8 @@ def _rows(
 
 
 def test_each_example_is_one_file_and_one_line() -> None:
-    assert sorted(Path(name).parent.name for name in FILES) == ["attacks", "data", "defenses", "he"]
-    assert sorted(Path(name).parent.name for name, _ in LINES) == ["attacks", "defenses", "he", "job"]
+    assert sorted(Path(name).parent.name for name in FILES) == ["attacks", "data", "defenses", "he", "studies"]
+    assert sorted(Path(name).parent.name for name, _ in LINES) == ["attacks", "defenses", "he", "job", "studies"]
     assert all(line.count("\n") == 1 for _, line in LINES)
 
 
@@ -162,3 +162,22 @@ def test_the_engine_gives_the_trees_of_the_plain_one(extended: Path, tmp_path: P
     (tmp_path / "test_textbook.py").write_text(CONTRACT_TEST[1], encoding="utf-8")
     done = _run(extended, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "test_textbook.py"))
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_the_study_is_listed_run_and_shown(extended: Path, tmp_path: Path) -> None:
+    """Its command, parts, model titles and page come from its module."""
+    listed = _run(extended, "-m", "labelward", "study")
+    assert "tree-depth" in listed.stdout
+    done = _run(extended, "-m", "labelward", "study", "tree-depth", "--out", str(tmp_path / "study"), "--quiet")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "study" / "study.html").read_text(encoding="utf-8")
+    stored = [
+        (tmp_path / "study" / f"depth-{depth}" / "breast_cancer" / "secureboost" / "1" / "results.jsonl").read_text()
+        for depth in (2, 4)
+    ]
+    for row in (json.loads(line) for lines in stored for line in lines.splitlines()):
+        if row["attack"]["kind"] == "id2graph":
+            assert f"{row['leakage']['v_measure']:.3f}" in page
+    assert "breast_cancer, boosted trees" in page
+    assert "paper 0.700" in page

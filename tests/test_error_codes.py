@@ -15,7 +15,7 @@ SOURCE = Path(errors.__file__).parent
 TESTS = Path(__file__).parent
 
 PACKAGES = (
-    *("job", "data", "evaluate", "estimators", "report", "cli"),
+    *("job", "data", "evaluate", "studies", "estimators", "report", "cli"),
     *("attacks", "defenses", "he", "kernels", "messages", "party", "privacy", "protocols", "testing", "transport"),
 )
 """Whose errors give their code, and whose tests read no sentence."""

@@ -1,11 +1,15 @@
-"""``labelward study``: it ends in a table and a page with our figures and the paper's; bad requests are one line."""
+"""``labelward study``: a table and a page with our figures and the paper's; refusals are one line."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from small_jobs import Call, refused
+
+from labelward.studies import load_studies
+from labelward.studies.spec import Study
 
 
 @pytest.mark.slow
@@ -39,14 +43,48 @@ def test_a_study_without_any_data_ends_with_2(tmp_path: Path, call: Call) -> Non
     result = call("study", "label-inference", "--datasets", "cifar100,bhi", "--out", out)
     assert result.exit_code == 2
     assert "CIFAR-100 is missing" in result.stderr
-    assert "nothing was run" in result.stderr
+    assert "nothing ran" in result.stderr
+
+
+def test_a_part_is_named_in_three_ways(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def run(study: Study, out: Path, *, parts: Sequence[str], **_: object) -> None:
+        asked.append((study.name, *parts))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("labelward.studies.run.run_study", run)
+    out = ("--out", tmp_path / "study")
+    call("study", "label-inference", "--part", "second step", "--table", 2, "--table", 3, "--figure", 5, *out)
+    call("study", "label-inference", "--appendix", "--full", *out)
+    assert asked == [
+        ("label-inference", "second step", "table 2", "table 3", "figure 5"),
+        ("label-inference-full", "appendix e", "second step"),
+    ]
+
+
+def test_studies_are_listed_with_their_parts(call: Call) -> None:
+    listed = call("study").stdout
+    for study in load_studies().values():
+        assert study.name in listed
+        assert all(part.name in listed for part in study.parts)
+
+
+def test_options_that_a_study_lacks_are_refused(tmp_path: Path, call: Call) -> None:
+    out = tmp_path / "study"
+    refused(call("study", "ica", "--full", "--out", out), "--full", "'ica'")
+    refused(call("study", "ica", "--appendix", "--out", out), "'appendix'", "figure 3")
+    refused(call("study", "id2grap", "--out", out), "'id2graph'?")
+    refused(call("study", "ica"), "--out")
+    refused(call("study", "--out", out), "NAME")
+    assert not out.exists()
 
 
 def test_an_interrupted_study_says_how_to_go_on(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("labelward.evaluate.studies.run.run_study", stop)
+    monkeypatch.setattr("labelward.studies.run.run_study", stop)
     result = call("study", "ica", "--out", tmp_path / "study")
     assert result.exit_code == 2
     assert "interrupted: " in result.stderr

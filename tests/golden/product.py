@@ -24,8 +24,6 @@ from labelward.auditing.audit import audit
 from labelward.cli.app import app
 from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.errors import LabelwardError, PeerError
-from labelward.evaluate.studies.options import OPTIONS
-from labelward.evaluate.studies.run import Outcome
 from labelward.federation.components import make_engine, make_policies, with_defaults
 from labelward.federation.party_prediction import predict_as_party
 from labelward.federation.party_training import train_as_party
@@ -38,6 +36,8 @@ from labelward.protocols.tree.params import SecureBoost
 from labelward.report.study import StudyReport, write_study
 from labelward.rng import SecureRandom
 from labelward.runs.short_names import variant_without_defaults
+from labelward.studies import find_study
+from labelward.studies.run import StudyResult
 from labelward.transport.base import Transport
 from labelward.transport.in_process import connect
 from wiring import Setting, make_parts, make_targets
@@ -353,8 +353,8 @@ def run_command(*arguments: object) -> str:
 
 def study_page(out: Path) -> Path:
     """Render the page of the study of ID2Graph's options from its folder alone, and return where it lies."""
-    tables = OPTIONS.data(["breast_cancer"], every=False)
-    parts = OPTIONS.chosen([])
-    jobs = {task: OPTIONS.job(task, "breast_cancer") for task in OPTIONS.tasks(parts, tables, 1)}
-    outcome = Outcome(study=OPTIONS, parts=parts, tables=tables, seeds=1, jobs=jobs, missing={}, failed={})
-    return write_study(StudyReport(outcome, out), out)
+    study = find_study("options")
+    datasets, parts = study.select_datasets(["breast_cancer"]), study.select_parts([])
+    jobs = {task: study.job(task, "breast_cancer") for task in study.tasks(parts, datasets, 1)}
+    result = StudyResult(study=study, parts=parts, datasets=datasets, seeds=1, jobs=jobs)
+    return write_study(StudyReport(result, out), out)

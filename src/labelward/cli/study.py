@@ -1,4 +1,4 @@
-"""``labelward study``: a paper's tables and figures, run and set beside what the paper prints."""
+"""``labelward study``: tables and figures of a paper, run again and compared with what the paper prints."""
 
 from __future__ import annotations
 
@@ -10,137 +10,107 @@ import typer
 from labelward.cli._errors import fail
 from labelward.cli._output import print_table, warn
 from labelward.cli._progress import ProgressDisplay
-from labelward.errors import DependencyError
+from labelward.errors import DependencyError, InputError
 
 if TYPE_CHECKING:
-    from labelward.evaluate.studies.plan import Study
     from labelward.report.study import StudyReport
+    from labelward.studies.run import StudyResult
 
-__all__ = ["study"]
-
-study = typer.Typer(
-    help="Run the tables and figures of a paper, and set ours beside them.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-Out = Annotated[Path, typer.Option(help="The folder for results; an unfinished study goes on there.")]
-Tables = Annotated[list[int] | None, typer.Option("--table", help="A table of the paper; may be given several times.")]
-Numbers = Annotated[list[int] | None, typer.Option("--figure", help="A figure of it; may be given several times.")]
-Datasets = Annotated[
-    list[str] | None, typer.Option("--datasets", help="Names with commas between; all that are here, if left out.")
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of the study; without it, all are listed.")]
+Out = Annotated[Path | None, typer.Option(help="Folder for the results; an unfinished study in it is resumed.")]
+Parts = Annotated[list[str] | None, typer.Option("--part", help="A part by its name; repeatable.")]
+Tables = Annotated[list[int] | None, typer.Option("--table", help='A table: short for --part "table N"; repeatable.')]
+Figures = Annotated[
+    list[int] | None, typer.Option("--figure", help='A figure: short for --part "figure N"; repeatable.')
 ]
-Seeds = Annotated[int | None, typer.Option(min=1, help="How many; as many as the paper has, if left out.")]
-Jobs = Annotated[int, typer.Option(min=1, help="How many trainings run at once.")]
+Appendix = Annotated[bool, typer.Option("--appendix", help="The parts of the paper's appendix.")]
+Datasets = Annotated[list[str] | None, typer.Option("--datasets", help="Names, separated by commas. Default: all.")]
+Seeds = Annotated[int | None, typer.Option(min=1, help="Number of seeds. Default: as many as in the paper.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Number of trainings that run in parallel.")]
+Full = Annotated[bool, typer.Option("--full", help="The paper's networks and epochs; needs an accelerator.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 
-@study.command()
-def id2graph(
-    out: Out,
+def study(
+    name: Name = None,
+    out: Out = None,
+    part: Parts = None,
     table: Tables = None,
-    figure: Numbers = None,
+    figure: Figures = None,
+    appendix: Appendix = False,
     datasets: Datasets = None,
     seeds: Seeds = None,
     jobs: Jobs = 1,
+    full: Full = False,
     quiet: Quiet = False,
 ) -> None:
-    """The ID2Graph paper: Tables 2 and 3, Figures 5 to 10; all of them where none is named."""
-    from labelward.evaluate.studies.id2graph import ID2GRAPH
+    """Run tables and figures of a paper again, and compare them with the printed ones.
 
-    _study(ID2GRAPH, out, _parts(table, figure), datasets, seeds, jobs, quiet)
+    Without NAME, list the studies and their parts.
 
+    Without --part, --table, --figure and --appendix, run all parts but those on request.
+    """
+    from labelward.studies import find_study
+    from labelward.studies.run import run_study
 
-@study.command()
-def ica(
-    out: Out,
-    figure: Numbers = None,
-    datasets: Datasets = None,
-    seeds: Seeds = None,
-    jobs: Jobs = 1,
-    quiet: Quiet = False,
-) -> None:
-    """Instance clustering of the CMOSB paper: Figures 3 and 5; both where none is named."""
-    from labelward.evaluate.studies.ica import ICA
-
-    _study(ICA, out, _parts(None, figure), datasets, seeds, jobs, quiet)
-
-
-@study.command()
-def label_inference(
-    out: Out,
-    table: Tables = None,
-    figure: Numbers = None,
-    appendix: Annotated[bool, typer.Option("--appendix", help="Appendix E, breast cancer, both steps.")] = False,
-    datasets: Datasets = None,
-    seeds: Seeds = None,
-    jobs: Jobs = 1,
-    full: Annotated[bool, typer.Option("--full", help="The paper's networks; needs an accelerator.")] = False,
-    quiet: Quiet = False,
-) -> None:
-    """Label inference on split networks: Tables 2 to 4, 6, Figures 2, 3, 5, Appendix E; without names what is quick."""
-    from labelward.evaluate.studies.label_inference import LABEL_INFERENCE, LABEL_INFERENCE_FULL
-
-    chosen = LABEL_INFERENCE_FULL if full else LABEL_INFERENCE
-    parts = _parts(table, figure) + (["appendix e", "second step"] if appendix else [])
-    _study(chosen, out, parts, datasets, seeds, jobs, quiet)
-
-
-@study.command()
-def options(
-    out: Out,
-    datasets: Datasets = None,
-    seeds: Seeds = None,
-    jobs: Jobs = 1,
-    quiet: Quiet = False,
-) -> None:
-    """ID2Graph's options, which its paper leaves to future work, beside the attack as it is printed."""
-    from labelward.evaluate.studies.options import OPTIONS
-
-    _study(OPTIONS, out, [], datasets, seeds, jobs, quiet)
-
-
-def _parts(tables: list[int] | None, figures: list[int] | None) -> list[str]:
-    return [f"table {each}" for each in tables or ()] + [f"figure {each}" for each in figures or ()]
-
-
-def _study(
-    chosen: Study,
-    out: Path,
-    parts: list[str],
-    datasets: list[str] | None,
-    seeds: int | None,
-    jobs: int,
-    quiet: bool,
-) -> None:
-    from labelward.evaluate.studies.run import run_study
-    from labelward.report.study import StudyReport
-
-    names = [name.strip() for each in datasets or () for name in each.split(",") if name.strip()]
+    if name is None and out is None:
+        _list_studies()
+        return
+    if name is None or out is None:
+        field, reason = ("NAME", "names the study") if name is None else ("--out", "is the folder for the results")
+        raise InputError(f"must be given; it {reason}", code="missing", field=field)
+    selected = find_study(name)
+    parts = [*(part or ()), *(f"table {each}" for each in table or ()), *(f"figure {each}" for each in figure or ())]
+    if appendix:
+        parts += [each.name for each in selected.parts if each.appendix] or ["appendix"]
+    if full:
+        if selected.full is None:
+            reason = f"is not supported by study {name!r}; remove it"
+            raise InputError(reason, code="unsupported", field="--full", value=name)
+        selected = selected.full
+    names = [each.strip() for group in datasets or () for each in group.split(",") if each.strip()]
     try:
         with ProgressDisplay("starting", quiet=quiet) as board:
-            outcome = run_study(chosen, out, parts=parts, datasets=names, seeds=seeds, jobs=jobs, watch=board)
+            result = run_study(selected, out, parts=parts, datasets=names, seeds=seeds, jobs=jobs, watch=board)
     except KeyboardInterrupt:
-        fail(f"what is finished stays in {out}; the same command goes on with the rest", 2, "interrupted")
-    for title, reason in outcome.missing.items():
+        fail(f"finished trainings remain in {out}; run the same command again to resume", 2, "interrupted")
+    _report(result, out)
+
+
+def _list_studies() -> None:
+    from labelward.studies import load_studies
+
+    for each in load_studies().values():
+        typer.echo(f"{each.name}: {each.title}")
+        for what, named in (("parts", each.parts), ("datasets", each.datasets)):
+            for kind, on_request in (("", False), (" on request", True)):
+                names = ", ".join(one.name for one in named if one.on_request is on_request)
+                if names:
+                    typer.echo(f"    {what}{kind}: {names}")
+
+
+def _report(result: StudyResult, out: Path) -> None:
+    """Print the figures, write the page, and end with exit code 2 if anything failed."""
+    from labelward.report.study import StudyReport, write_study
+
+    for title, reason in result.missing.items():
         warn(f"{title} is missing: {reason}")
-    for table in outcome.tables:
-        if table.substitute:
-            warn(f"{table.name} is a substitute for {table.title}: {table.substitute}")
+    for dataset in result.datasets:
+        if dataset.substitute:
+            warn(f"{dataset.name} is a substitute for {dataset.title}: {dataset.substitute}")
     try:
-        report = StudyReport(outcome, out)
+        report = StudyReport(result, out)
         _print(report)
-        _write(report, out)
+        typer.echo(f"page: {write_study(report, out)}")
     except DependencyError as error:
         warn(f"no page: {error}")
-    if not outcome.jobs:
-        fail("none of the data sets that were asked for is at hand: nothing was run", 2)
-    if outcome.failed:
-        for path, reason in outcome.failed.items():
-            warn(f"{path}: {reason}")
-        fail(
-            f"{len(outcome.failed)} of {len(outcome.jobs)} trainings did not end; the same command tries them again", 2
-        )
+    if not result.jobs:
+        fail("none of the requested datasets is present; nothing ran", 2)
+    for path, reason in result.failed.items():
+        warn(f"{path}: {reason}")
+    if result.failed:
+        failed = f"{len(result.failed)} of {len(result.jobs)} trainings failed"
+        fail(f"{failed}; run the same command again to retry", 2)
 
 
 def _print(report: StudyReport) -> None:
@@ -156,9 +126,3 @@ def _print(report: StudyReport) -> None:
         for sentence in section.verdicts:
             typer.echo(sentence)
     typer.echo(report.verdict())
-
-
-def _write(report: StudyReport, out: Path) -> None:
-    from labelward.report.study import write_study
-
-    typer.echo(f"page: {write_study(report, out)}")

@@ -16,7 +16,7 @@ from labelward.errors import DependencyError
 from labelward.leakage.embeddings import NEIGHBORS, ClassMap, ExplainedImage, Explanations, LabelsInEmbedding
 from labelward.report.formatting import decimals
 from labelward.report.metrics import NOTHING
-from labelward.report.study_plots import Image
+from labelward.report.plots import Image
 from labelward.report.tables import ReportTable
 
 if TYPE_CHECKING:

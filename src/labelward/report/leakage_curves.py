@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from labelward.report.study_plots import Image, curves
+from labelward.report.plots import Image, curves
 from labelward.report.summary import Spread
 from labelward.runs.schema import MeterReading, RunDetails
 

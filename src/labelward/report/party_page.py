@@ -13,7 +13,7 @@ from labelward.report.formatting import count, data_size, duration
 from labelward.report.metrics import NOTHING, figure, metric_name
 from labelward.report.narrative import insecure_warning
 from labelward.report.page import REPORT_FILE
-from labelward.report.study_plots import Image, curves
+from labelward.report.plots import Image, curves
 from labelward.report.summary import Spread
 from labelward.report.tables import ReportTable
 from labelward.runs.party_record import PARTY_FILE, PartyRecord, read_party_record

@@ -1,4 +1,4 @@
-"""A further attribute from inferred labels: made tables whose answer is known, and a task of the study."""
+"""Attribute inference from inferred labels: synthetic tables with known answers, and a task of the study."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
 from labelward.errors import FileFormatError
-from labelward.evaluate.studies.label_inference import LABEL_INFERENCE
-from labelward.evaluate.studies.plan import NONE, Part, Study
-from labelward.evaluate.studies.read import figures
-from labelward.evaluate.studies.run import run_study
-from labelward.evaluate.studies.second import SECOND_FILE, further_attribute, read_second, with_labels
+from labelward.studies.attribute_inference import (
+    ATTRIBUTE_FILE,
+    append_labels,
+    infer_attribute,
+    read_attribute_inference,
+)
+from labelward.studies.label_inference import LABEL_INFERENCE
+from labelward.studies.references import NO_DEFENSE
+from labelward.studies.results import study_figures
+from labelward.studies.run import run_study
+from labelward.studies.spec import Study
 from refusals import refused
 
 ROWS = 400
@@ -24,7 +30,7 @@ ROWS = 400
 def _accuracy(own: AttackerData, labels: dict[str, NDArray[np.int64]], secret: NDArray[np.int64]) -> dict[str, float]:
     known = np.arange(40)
     aux = AuxiliaryKnowledge(classes=2, known_rows=known, known_labels=secret[known])
-    found = further_attribute(own, labels, aux, classes=int(max(each.max() for each in labels.values())) + 1, seed=1)
+    found = infer_attribute(own, labels, aux, classes=int(max(each.max() for each in labels.values())) + 1, seed=1)
     return {name: float(np.mean(guess.values[40:] == secret[40:])) for name, guess in found.items()}
 
 
@@ -65,7 +71,7 @@ def test_a_label_that_tells_nothing_gains_nothing() -> None:
 
 def test_the_column_of_labels_keeps_apart_from_others_of_its_name() -> None:
     own = AttackerData(features=np.zeros((2, 1)), columns=["label"], outside=np.zeros((1, 1)))
-    found = with_labels(own, np.array([0, 2]), 3)
+    found = append_labels(own, np.array([0, 2]), 3)
     assert list(found.columns) == ["label", "label_"]
     assert found.categories == {"label_": 3}
     assert found.numbers().tolist() == [[0, 0, 0], [0, 0, 1]]
@@ -73,45 +79,45 @@ def test_the_column_of_labels_keeps_apart_from_others_of_its_name() -> None:
 
 
 def _small() -> Study:
-    table = next(each for each in LABEL_INFERENCE.tables if each.name == "breast_cancer_published")
-    quick = replace(table, model={**table.model, "epochs": 3}, completion={"steps": 60}, bounded=False)
+    table = next(each for each in LABEL_INFERENCE.datasets if each.name == "breast_cancer_published")
+    quick = replace(table, model={**table.model, "epochs": 3}, completion={"steps": 60}, upper_bound=False)
     columns = tuple(each for each in LABEL_INFERENCE.columns if each.title.startswith(("attribute", "λ_U 1")))
     parts = tuple(replace(each, columns=tuple(c.title for c in columns)) for each in LABEL_INFERENCE.parts)
     setting = next(each for each in LABEL_INFERENCE.settings if each.name == "appendix-e")
     setting = replace(setting, columns=tuple(each.title for each in columns))
     kept = tuple(each for each in parts if each.name == "second step")
     return replace(
-        LABEL_INFERENCE, tables=(quick,), columns=columns, settings=(setting,), parts=kept, claims=(), seeds=1
+        LABEL_INFERENCE, datasets=(quick,), columns=columns, settings=(setting,), parts=kept, claims=(), seeds=1
     )
 
 
 def test_the_study_s_second_step_takes_the_labels_of_its_first(tmp_path: Path) -> None:
     study = _small()
-    outcome = run_study(study, tmp_path / "study")
-    assert not outcome.failed
-    found = figures(outcome, tmp_path / "study")
-    place = "breast_cancer_published", "top", NONE
+    result = run_study(study, tmp_path / "study")
+    assert not result.failed
+    found = study_figures(result, tmp_path / "study")
+    place = "breast_cancer_published", "top", NO_DEFENSE
     told = {title: found["appendix-e", (*place, title)][1] for title in (each.title for each in study.columns)}
     assert told["attribute, network"] > 0.55  # other sizes stand among the columns
     assert told["attribute, network, true label"] != told["attribute, network"]
     (folder,) = (tmp_path / "study").glob("appendix-e/*/top/1")
-    stored = (folder / SECOND_FILE).read_bytes()
-    (folder / SECOND_FILE).unlink()
+    stored = (folder / ATTRIBUTE_FILE).read_bytes()
+    (folder / ATTRIBUTE_FILE).unlink()
     run_study(study, tmp_path / "study")  # nothing is trained again: the guess is that of the stored view
-    assert (folder / SECOND_FILE).read_bytes() == stored
-    (folder / SECOND_FILE).write_text("{}")
+    assert (folder / ATTRIBUTE_FILE).read_bytes() == stored
+    (folder / ATTRIBUTE_FILE).write_text("{}")
     with refused(
         FileFormatError,
         "damaged",
         field=str(tmp_path / "study" / "appendix-e" / "breast_cancer_published" / "top" / "1" / "second.json"),
     ):
-        read_second(folder)
+        read_attribute_inference(folder)
 
 
 def test_parts_are_only_of_what_has_an_attribute() -> None:
-    parts: dict[str, Part] = {part.name: part for part in LABEL_INFERENCE.parts}
-    secrets = {table.name: table.secret for table in LABEL_INFERENCE.tables}
-    assert all(secrets[name] for name in parts["second step"].tables)
-    for table in LABEL_INFERENCE.tables:
-        held = {name for columns in table.columns.values() for name in columns}
-        assert not table.secret or table.secret not in held
+    parts = {part.name: part for part in LABEL_INFERENCE.parts}
+    secrets = {table.name: table.hidden_attribute for table in LABEL_INFERENCE.datasets}
+    assert all(secrets[name] for name in parts["second step"].datasets)
+    for table in LABEL_INFERENCE.datasets:
+        held = {name for columns in table.party_columns.values() for name in columns}
+        assert not table.hidden_attribute or table.hidden_attribute not in held

@@ -1,4 +1,4 @@
-"""The plots of a study in the form of the paper's, as SVG that a page holds in an image."""
+"""Plots as SVG that a page embeds as images."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from labelward.report.summary import Spread
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Image", "Mark", "curves", "trade_off"]
-
 _SIZE = (3.5, 2.7)  # inches
 _COLORS = ("#0067a5", "#c2410c", "#00795a", "#a3337c", "#8a6100", "#4b5fc1")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -25,7 +23,7 @@ _AREA = 28.0  # square points of a mark without a budget, and of the smallest bu
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """A drawing: a ``data:`` address, and what it shows in words."""
+    """An image: a ``data:`` address, and its content in words."""
 
     title: str
     address: str
@@ -33,8 +31,8 @@ class Image:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
-    """One defense in a trade-off plot; larger for a larger budget."""
+class DefenseMark:
+    """One defense in a plot of utility against leakage; larger for a larger budget."""
 
     family: str
     name: str
@@ -46,14 +44,14 @@ class Mark:
 def curves(
     title: str, values: Sequence[float], lines: Mapping[str, Sequence[Spread]], axis: str, leakage: str
 ) -> Image:
-    """Return lines of leakage over what a figure varies, with the spread over the seeds as bars.
+    """Return lines of leakage over a varied value, with standard deviations over seeds as error bars.
 
     Args:
-        title: of the drawing.
+        title: of the image.
         values: on the axis.
         lines: by name, one spread for each value.
-        axis: what the values are.
-        leakage: what the lines are.
+        axis: label of the axis of values.
+        leakage: label of the other axis.
 
     Raises:
         DependencyError: matplotlib is not installed.
@@ -76,23 +74,29 @@ def curves(
         axes.set_xlabel(axis)
         axes.set_ylabel(leakage)
 
-    told = [f"{name} {', '.join(decimals(each.mean, 3) for each in line)}" for name, line in lines.items()]
+    contents = [f"{name} {', '.join(decimals(each.mean, 3) for each in line)}" for name, line in lines.items()]
     places = ", ".join(f"{value:g}" for value in values)
-    return Image(title=title, address=_drawn(draw), words=f"{leakage} over {axis} ({places}): {'; '.join(told)}.")
+    return Image(title=title, address=_render(draw), words=f"{leakage} over {axis} ({places}): {'; '.join(contents)}.")
 
 
-def trade_off(
-    title: str, marks: Sequence[Mark], *, utility: str, leakage: str, undefended: Mark, floor: Spread | None
+def defense_plot(
+    title: str,
+    marks: Sequence[DefenseMark],
+    *,
+    utility: str,
+    leakage: str,
+    undefended: DefenseMark,
+    floor: Spread | None,
 ) -> Image:
     """Return utility against leakage: a mark for each defense, and the undefended utility as a vertical line.
 
     Args:
-        title: of the drawing.
+        title: of the image.
         marks: of the defenses.
-        utility: the metric's name.
-        leakage: what the other axis is.
-        undefended: where nothing defends.
-        floor: what the attacker's own columns give, as a horizontal line.
+        utility: label of the utility axis.
+        leakage: label of the other axis.
+        undefended: the mark without a defense.
+        floor: leakage of a baseline that needs no view, drawn as a horizontal line.
 
     Raises:
         DependencyError: matplotlib is not installed.
@@ -118,21 +122,21 @@ def trade_off(
         axes.set_xlabel(f"{utility} on the test rows")
         axes.set_ylabel(leakage)
 
-    told = [
+    contents = [
         f"{mark.name}: {decimals(mark.utility.mean, 3)}, {decimals(mark.leakage.mean, 3)}"
         for mark in (undefended, *marks)
     ]
-    words = f"{utility} and {leakage}. {'; '.join(told)}."
-    return Image(title=title, address=_drawn(draw), words=words)
+    words = f"{utility} and {leakage}. {'; '.join(contents)}."
+    return Image(title=title, address=_render(draw), words=words)
 
 
-def _ranks(marks: Sequence[Mark]) -> list[int]:
+def _ranks(marks: Sequence[DefenseMark]) -> list[int]:
     """Return the rank of each budget among a family's."""
     budgets = sorted({mark.budget or 0.0 for mark in marks})
     return [budgets.index(mark.budget or 0.0) for mark in marks]
 
 
-def _drawn(draw: Callable[[Axes], None]) -> str:
+def _render(draw: Callable[[Axes], None]) -> str:
     try:
         import matplotlib as mpl
         from matplotlib.backends.backend_svg import FigureCanvasSVG

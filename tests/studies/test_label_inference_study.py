@@ -1,4 +1,4 @@
-"""The study of label inference: its jobs, its tables of images and texts, what its columns read, what it claims."""
+"""The label inference study: jobs, tables of images and texts, columns, claims, rankings."""
 
 from __future__ import annotations
 
@@ -9,68 +9,50 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from labelward.evaluate.studies import made
-from labelward.evaluate.studies.compared import Claim
-from labelward.evaluate.studies.label_inference import LABEL_INFERENCE, LABEL_INFERENCE_FULL
-from labelward.evaluate.studies.plan import NONE, SUMS, UTILITY, Study, Task
-from labelward.evaluate.studies.read import figures
-from labelward.evaluate.studies.run import Outcome, run_study
-from labelward.federation.components import check_job, with_defaults
-from labelward.job import Kind, parse_job
+from labelward.job import Kind
+from labelward.report.plots import DefenseMark, Image
 from labelward.report.study import StudyReport, write_study
-from labelward.report.study_plots import Image, Mark
-from labelward.report.study_verdicts import claim_verdict, contest_verdict
+from labelward.report.study.verdicts import claim_verdict, ranking_verdict
+from labelward.studies import datasets
+from labelward.studies.label_inference import LABEL_INFERENCE
+from labelward.studies.references import NO_DEFENSE, UTILITY, Claim
+from labelward.studies.results import study_figures
+from labelward.studies.run import StudyResult, run_study
+from labelward.studies.spec import Study, StudyTask
 
-PIXELS = [f"p{at}" for at in range(64)]
-
-
-def _tasks(study: Study) -> list[Task]:
-    return list(study.tasks(study.parts, study.tables, 1))
-
-
-@pytest.mark.parametrize("study", [LABEL_INFERENCE, LABEL_INFERENCE_FULL], ids=lambda study: study.name)
-def test_every_job_can_be_run(study: Study) -> None:
-    for task in _tasks(study):
-        job = study.job(task, "any.parquet", PIXELS)
-        check_job(with_defaults(job))
-        assert with_defaults(parse_job(with_defaults(job).to_toml())) == with_defaults(job)
+FULL = LABEL_INFERENCE.full
+assert FULL is not None
 
 
-def test_every_figure_to_compare_with_has_its_place() -> None:
-    study = LABEL_INFERENCE
-    tables = {table.name for table in study.tables}
-    columns = {column.title for column in study.columns} | {UTILITY, SUMS}
-    claimed = [place for claim in study.claims for group in claim.groups for place in group]
-    for table, model, defense, column in [*study.expected, *(place for _, place in study.printed), *claimed]:
-        defenses = {each.name for one in study.settings for each in one.defenses.get(model, ())} | {NONE}
-        assert table in tables
-        assert model in study.models
-        assert defense in defenses
-        assert column in columns
-    parts = {part.name: part for part in study.parts}
-    for part, (table, model, _, column) in study.printed:
-        assert table in parts[part].tables
-        assert model in parts[part].models
-        assert column in (*parts[part].columns, UTILITY)
-    for claim in study.claims:
-        for table, _, _, column in (place for group in claim.groups for place in group):
-            assert table in parts[claim.part].tables
-            assert column in (*parts[claim.part].columns, UTILITY)
+def _tasks(study: Study) -> list[StudyTask]:
+    return list(study.tasks(study.parts, study.datasets, 1))
+
+
+def test_figures_and_claims_belong_to_what_their_part_shows() -> None:
+    """A printed figure and a claim belong to a dataset, a model and a column that their part shows."""
+    study, parts = LABEL_INFERENCE, {part.name: part for part in LABEL_INFERENCE.parts}
+    claimed = [(claim.part, key) for claim in study.claims for group in claim.groups for key in group]
+    for part, key in [*study.printed, *claimed]:
+        assert key.dataset in parts[part].datasets
+        assert key.model in parts[part].models
+        assert key.column in (*parts[part].columns, UTILITY)
 
 
 def test_what_takes_long_is_run_only_where_it_is_named() -> None:
-    named = [part.name for part in LABEL_INFERENCE.chosen([])]
+    named = [part.name for part in LABEL_INFERENCE.select_parts([])]
     assert named == ["table 2", "table 4", "table 6", "appendix e", "second step"]
-    assert [part.name for part in LABEL_INFERENCE.chosen(["figure 3"])] == ["figure 3"]
-    quick = [table.name for table in LABEL_INFERENCE.data([], every=False)]
+    assert [part.name for part in LABEL_INFERENCE.select_parts(["figure 3"])] == ["figure 3"]
+    quick = [table.name for table in LABEL_INFERENCE.select_datasets([], on_request=False)]
     assert quick == ["breast_cancer_published", "digits"]
-    assert LABEL_INFERENCE.data([]) == LABEL_INFERENCE.tables
-    assert [table.name for table in LABEL_INFERENCE.data(["criteo"], every=False)] == ["criteo"]
+    assert LABEL_INFERENCE.select_datasets([]) == LABEL_INFERENCE.datasets
+    assert [table.name for table in LABEL_INFERENCE.select_datasets(["criteo"], on_request=False)] == ["criteo"]
 
 
 def test_splits_of_breast_cancer() -> None:
     """The published attacker holds 14 columns without radius, perimeter and area; the paper's has two of these."""
-    held = {table.name: table.columns for table in LABEL_INFERENCE.tables if table.table == "breast_cancer"}
+    held = {
+        table.name: table.party_columns for table in LABEL_INFERENCE.datasets if table.catalogue_name == "breast_cancer"
+    }
     published, paper = held["breast_cancer_published"], held["breast_cancer_paper"]
     assert (len(published["telco"]), len(paper["telco"])) == (14, 15)
     assert not {"mean radius", "mean perimeter", "mean area"} & set(published["telco"])
@@ -82,7 +64,7 @@ def test_splits_of_breast_cancer() -> None:
 
 
 def test_halves_of_images() -> None:
-    task = next(each for each in _tasks(LABEL_INFERENCE) if each.table.name == "digits")
+    task = next(each for each in _tasks(LABEL_INFERENCE) if each.dataset.name == "digits")
     columns = [f"r{row}c{column}" for row in range(8) for column in range(8)]
     active, attacker = LABEL_INFERENCE.job(task, "digits", columns).parties
     assert set(attacker.columns or ()) == {f"r{row}c{column}" for row in range(8) for column in range(4)}
@@ -97,22 +79,22 @@ def test_parties_share_the_columns_alike() -> None:
 
 
 def test_texts_become_numbers_of_their_words() -> None:
-    first, second = made.halves("The fox; the DOG's fox", 4, 100)  # the fox the | dog s fox
+    first, second = datasets.token_halves("The fox; the DOG's fox", 4, 100)  # the fox the | dog s fox
     assert first[0] == first[2]
     assert first[1] == second[2]
     assert first[3] == second[3] == 0
     assert set(first[:3]) | set(second[:3]) <= set(range(1, 100))
-    cut, _ = made.halves("one two three four", 1, 100)
+    cut, _ = datasets.token_halves("one two three four", 1, 100)
     assert len(cut) == 1
-    assert not made.halves("", 3, 100).any()
+    assert not datasets.token_halves("", 3, 100).any()
 
 
 def test_texts_are_cut_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"title": ["Red fox", None], "body": ["runs far", "alone"], "label": [1, 2]})
-    monkeypatch.setattr(made, "load_catalogue_table", lambda name: table)
-    found = made.texts(1, name="any")
+    monkeypatch.setattr(datasets, "load_catalogue_table", lambda name: table)
+    found = datasets.texts(1, name="any")
     assert found.column_names == [*(f"{side}{at}" for side in ("first", "second") for at in range(32)), "label"]
-    words = made.halves("red fox runs far", 32, made.VOCABULARY)
+    words = datasets.token_halves("red fox runs far", 32, datasets.VOCABULARY)
     assert [found[f"first{at}"][0].as_py() for at in range(32)] == words[0].tolist()
     assert [found[f"second{at}"][0].as_py() for at in range(32)] == words[1].tolist()
     assert found["second0"][1].as_py() == 0  # a single word has no second half
@@ -120,23 +102,23 @@ def test_texts_are_cut_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_some_texts_are_drawn_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"text": [f"word{at} again" for at in range(40)], "label": [at % 2 for at in range(40)]})
-    monkeypatch.setattr(made, "load_catalogue_table", lambda name: table)
-    found = made.texts(1, name="any", rows=10)
+    monkeypatch.setattr(datasets, "load_catalogue_table", lambda name: table)
+    found = datasets.texts(1, name="any", rows=10)
     assert (found.num_rows, sum(found["label"].to_pylist())) == (10, 5)
-    assert found.equals(made.texts(1, name="any", rows=10))
-    assert not found.equals(made.texts(2, name="any", rows=10))
+    assert found.equals(datasets.texts(1, name="any", rows=10))
+    assert not found.equals(datasets.texts(2, name="any", rows=10))
 
 
 def test_color_images_are_columns_by_channel(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     table = pa.table({"image": [each.tobytes() for each in pixels], "split": ["train", "test"], "label": [3, 7]})
-    monkeypatch.setattr(made, "load_catalogue_table", lambda name: table)
-    found = made.cifar(1)
+    monkeypatch.setattr(datasets, "load_catalogue_table", lambda name: table)
+    found = datasets.cifar10(1)
     assert found.num_columns == 3 * 32 * 32 + 1
     for color, channel in zip("rgb", range(3), strict=True):
         assert found[f"{color}5_9"][1].as_py() == pytest.approx(pixels[1, 5, 9, channel] / 255)
     assert found.column_names[: 32 + 1][-1] == "r1_0"  # row by row
-    small = made.cifar(1, side=16)
+    small = datasets.cifar10(1, width=16)
     assert small.num_columns == 3 * 16 * 16 + 1
     for color, channel in zip("rgb", range(3), strict=True):
         block = pixels[1, 4:6, 8:10, channel]
@@ -145,8 +127,8 @@ def test_color_images_are_columns_by_channel(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_clicks_are_hashed_by_name_and_value(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"I1": [3, None, -3], "C1": ["a", "a", None], "C2": ["a", "b", None], "label": [0, 1, 0]})
-    monkeypatch.setattr(made, "load_catalogue_table", lambda name: table)
-    found = made.clicks(1, buckets=4096)
+    monkeypatch.setattr(datasets, "load_catalogue_table", lambda name: table)
+    found = datasets.criteo(1, buckets=4096)
     values = np.array([found[f"h{at}"].to_numpy() for at in range(4096)]).T
     assert np.sort(values[0])[-3:] == pytest.approx([1, 1, np.log(4)])  # "a" of another column is another category
     assert (values[0] * values[1]).sum() == 1  # C1 = a
@@ -157,19 +139,19 @@ def test_clicks_are_hashed_by_name_and_value(monkeypatch: pytest.MonkeyPatch) ->
 def test_drawn_rows_are_those_of_their_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.arange(200)
     table = pa.table({"p0": values, "label": values % 4})
-    monkeypatch.setattr(made, "load_catalogue_table", lambda name: table)
-    found = made.fashion(1, rows=40)
-    assert found.equals(made.fashion(1, rows=40))
-    assert not found.equals(made.fashion(2, rows=40))
+    monkeypatch.setattr(datasets, "load_catalogue_table", lambda name: table)
+    found = datasets.fashion_mnist(1, rows=40)
+    assert found.equals(datasets.fashion_mnist(1, rows=40))
+    assert not found.equals(datasets.fashion_mnist(2, rows=40))
     assert np.unique(found["label"].to_numpy(), return_counts=True)[1].tolist() == [10] * 4
     assert found["p0"].to_numpy().max() <= 1
-    assert made.credit(1, rows=8).num_rows == 8
+    assert datasets.credit_default(1, rows=8).num_rows == 8
 
 
 def test_the_whole_study_takes_whole_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"p0": np.arange(40), "label": np.arange(40) % 4})
-    monkeypatch.setattr(made, "load_catalogue_table", lambda name: table)
-    whole = {each.name: each.generate for each in LABEL_INFERENCE_FULL.tables}
+    monkeypatch.setattr(datasets, "load_catalogue_table", lambda name: table)
+    whole = {each.name: each.generate for each in FULL.datasets}
     for name in ("fashion_mnist", "credit_default"):
         generate = whole[name]
         assert generate is not None
@@ -177,11 +159,11 @@ def test_the_whole_study_takes_whole_tables(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_parts_speak_of_the_networks_that_their_settings_train() -> None:
-    for study in (LABEL_INFERENCE, LABEL_INFERENCE_FULL):
-        (part,) = study.chosen(["table 6"])
+    for study in (LABEL_INFERENCE, FULL):
+        (part,) = study.select_parts(["table 6"])
         (setting,) = (each for each in study.settings if each.name in part.settings)
         assert ("linear layer" in part.about) is (setting.model.get("bottom") == "linear")
-    assert not [each.name for each in LABEL_INFERENCE_FULL.parts if "networks than the paper's" in each.reason]
+    assert not [each.name for each in FULL.parts if "networks than the paper's" in each.reason]
 
 
 @pytest.mark.parametrize(
@@ -189,24 +171,24 @@ def test_parts_speak_of_the_networks_that_their_settings_train() -> None:
     [
         ([[[0.9, 0.9], [0.8, 0.8]], [[0.7, 0.6]]], {}, True),  # the least of the upper group counts
         ([[[0.9, 0.9], [0.6, 0.6]], [[0.7, 0.6]]], {}, False),
-        ([[[0.9, 0.5]], [[0.6, 0.6]]], {"every": True}, False),  # one seed of two
-        ([[[0.9, 0.8]], [[0.6, 0.6]]], {"every": True, "least": 0.2}, True),
+        ([[[0.9, 0.5]], [[0.6, 0.6]]], {"every_seed": True}, False),  # one seed of two
+        ([[[0.9, 0.8]], [[0.6, 0.6]]], {"every_seed": True, "margin": 0.2}, True),
         ([[[0.5]], [[0.5]]], {}, False),  # equal is not above
-        ([[[0.93]]], {"least": 0.93}, True),
+        ([[[0.93]]], {"margin": 0.93}, True),
         ([[[0.5]], [[0.4]], [[0.3]]], {}, True),  # a chain
         ([[[0.5]], [[0.2]], [[0.3]]], {}, False),
     ],
 )
 def test_claims_are_judged_by_their_order(groups: list[list[list[float]]], claim: dict[str, object], met: bool) -> None:
-    made_of = Claim(part="p", words="w", groups=(), **claim)  # type: ignore[arg-type]
-    assert claim_verdict(made_of, [np.array(group) for group in groups])[1] is met
+    claimed = Claim(part="p", text="w", groups=(), **claim)  # type: ignore[arg-type]
+    assert claim_verdict(claimed, [np.array(group) for group in groups])[1] is met
 
 
 QUICK = replace(
     LABEL_INFERENCE,
-    tables=tuple(
-        replace(table, model={**table.model, "epochs": 1}, completion={"steps": 20}, bounded=table.name == "digits")
-        for table in LABEL_INFERENCE.tables
+    datasets=tuple(
+        replace(table, model={**table.model, "epochs": 1}, completion={"steps": 20}, upper_bound=table.name == "digits")
+        for table in LABEL_INFERENCE.datasets
         if table.name in ("breast_cancer_published", "digits")
     ),
     settings=tuple(
@@ -220,27 +202,27 @@ QUICK = replace(
 @pytest.mark.slow
 def test_a_quick_study_fills_its_page(tmp_path: Path) -> None:
     parts = ["table 2", "table 4", "table 6", "appendix e"]
-    outcome = run_study(QUICK, tmp_path / "study", parts=parts)
-    assert not outcome.failed
-    found = figures(outcome, tmp_path / "study")
-    digits = "digits", "top", NONE
+    result = run_study(QUICK, tmp_path / "study", parts=parts)
+    assert not result.failed
+    found = study_figures(result, tmp_path / "study")
+    digits = "digits", "top", NO_DEFENSE
     for column in (*QUICK.parts[0].columns, "model under active attack", UTILITY):
         assert 0 <= found["default", (*digits, column)][1] <= 1
     honest, attacked = (found["default", (*digits, name)][1] for name in (UTILITY, "model under active attack"))
     assert honest != attacked  # of two trainings
-    assert found["direct", ("digits", "sum", NONE, "least number")][1] == 1.0
-    assert ("appendix-e", ("digits", "top", NONE, "λ_U 1")) not in found
-    report = StudyReport(outcome, tmp_path / "study")
+    assert found["direct", ("digits", "sum", NO_DEFENSE, "least number")][1] == 1.0
+    assert ("appendix-e", ("digits", "top", NO_DEFENSE, "λ_U 1")) not in found
+    report = StudyReport(result, tmp_path / "study")
     page = write_study(report, tmp_path / "study").read_text(encoding="utf-8")
-    assert "published split: federated accuracy" in page
-    assert "Sizes, networks and epochs fit two cores" in page
+    assert "mean federated accuracy" in page
+    assert "epochs fit two cores" in page
     assert "tolerances and claims hold" in report.verdict()
 
 
 def test_further_metrics_have_rows_of_their_own(tmp_path: Path) -> None:
     study = replace(
         QUICK,
-        tables=tuple(replace(each, also=("auc",)) for each in QUICK.tables if each.name == "digits"),
+        datasets=tuple(replace(each, extra_metrics=("auc",)) for each in QUICK.datasets if each.name == "digits"),
         claims=(),
         settings=tuple(
             replace(each, columns=("passive, head only", "λ_U 1")) if each.name == "default" else each
@@ -248,55 +230,57 @@ def test_further_metrics_have_rows_of_their_own(tmp_path: Path) -> None:
         ),
         columns=tuple(each for each in QUICK.columns if each.title in ("passive, head only", "λ_U 1")),
     )
-    part = replace(study.parts[0], columns=("passive, head only", "λ_U 1"), contests=())
-    outcome = run_study(replace(study, parts=(part,)), tmp_path / "study")
-    found = figures(outcome, tmp_path / "study")
-    share, area = (found["default", (name, "top", NONE, "passive, head only")] for name in ("digits", "digits, auc"))
+    part = replace(study.parts[0], columns=("passive, head only", "λ_U 1"), rankings=())
+    result = run_study(replace(study, parts=(part,)), tmp_path / "study")
+    found = study_figures(result, tmp_path / "study")
+    share, area = (
+        found["default", (name, "top", NO_DEFENSE, "passive, head only")] for name in ("digits", "digits, auc")
+    )
     assert share != area
-    assert ("default", ("digits, auc", "top", NONE, "λ_U 1")) not in found  # that column is accuracy, in any row
-    (grid,) = StudyReport(outcome, tmp_path / "study").sections[0].grids
+    assert ("default", ("digits, auc", "top", NO_DEFENSE, "λ_U 1")) not in found  # that column is accuracy, in any row
+    (grid,) = StudyReport(result, tmp_path / "study").sections[0].tables
     assert [name for name, _ in grid.rows] == ["digits, top model, accuracy", "digits, top model, AUC"]
     assert grid.rows[1][1][1].ours != "not run"
 
 
 def test_a_column_takes_the_parameters_of_its_data_set() -> None:
-    table = replace(LABEL_INFERENCE.tables[0], completion={"auxiliary": 20, "steps": 7})
+    table = replace(LABEL_INFERENCE.datasets[0], completion={"auxiliary": 20, "steps": 7})
     columns = {column.title: column for column in LABEL_INFERENCE.columns}
-    passive = LABEL_INFERENCE.attack(columns["passive, 120"], table)
+    passive = LABEL_INFERENCE.attack_of(columns["passive, 120"], table)
     assert passive == Kind("passive-completion", {"steps": 7, "auxiliary": 120})
-    gently = replace(table, tuning={"learning_rate": 1e-4})
-    assert LABEL_INFERENCE.attack(columns["passive, 120"], gently) == passive  # the head alone
+    gently = replace(table, fine_tuning={"learning_rate": 1e-4})
+    assert LABEL_INFERENCE.attack_of(columns["passive, 120"], gently) == passive  # the head alone
     tuned = {"auxiliary": 20, "steps": 7, "learning_rate": 1e-4, "fine_tune": True}
-    assert LABEL_INFERENCE.attack(columns["passive"], gently) == Kind("passive-completion", tuned)
-    assert LABEL_INFERENCE.attack(columns["first negative"], table) == Kind("direct", {"rule": "first-negative"})
+    assert LABEL_INFERENCE.attack_of(columns["passive"], gently) == Kind("passive-completion", tuned)
+    assert LABEL_INFERENCE.attack_of(columns["first negative"], table) == Kind("direct", {"rule": "first-negative"})
 
 
 def test_defenses_against_active_attacks_are_drawn_by_the_attacked_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     columns = {UTILITY: 0.9, "active, head only": 0.5, "active": 0.4, "model under active attack": 0.8}
-    found = {("defended", ("digits", "top", NONE, column)): {1: value} for column, value in columns.items()}
+    found = {("defended", ("digits", "top", NO_DEFENSE, column)): {1: value} for column, value in columns.items()}
     drawn: dict[str, tuple[float, float]] = {}
 
-    def trade_off(title: str, *_: object, undefended: Mark, **__: object) -> Image:
+    def defense_plot(title: str, *_: object, undefended: DefenseMark, **__: object) -> Image:
         drawn[title] = undefended.utility.mean, undefended.leakage.mean
         return Image(title=title, words="", address="")
 
-    monkeypatch.setattr("labelward.report.study.figures", lambda *_: found)
-    monkeypatch.setattr("labelward.report.study.trade_off", trade_off)
-    parts, tables = LABEL_INFERENCE.chosen(["figure 5"]), LABEL_INFERENCE.data(["digits"])
-    report = StudyReport(Outcome(study=LABEL_INFERENCE, parts=parts, tables=tables, seeds=1, jobs={}), tmp_path)
+    monkeypatch.setattr("labelward.report.study.page.study_figures", lambda *_: found)
+    monkeypatch.setattr("labelward.report.study.page.defense_plot", defense_plot)
+    parts, tables = LABEL_INFERENCE.select_parts(["figure 5"]), LABEL_INFERENCE.select_datasets(["digits"])
+    report = StudyReport(StudyResult(study=LABEL_INFERENCE, parts=parts, datasets=tables, seeds=1, jobs={}), tmp_path)
     assert list(drawn.values()) == [(0.8, 0.5), (0.8, 0.4)]
-    name, cells = report.sections[0].grids[0].rows[0]
+    name, cells = report.sections[0].tables[0].rows[0]
     assert (name, [cell.ours for cell in cells]) == ("undefended", ["0.900", "0.500", "0.400", "0.800"])
 
 
 @pytest.mark.parametrize(
     ("second", "word"), [([0.7, 0.71, 0.69], "it wins"), ([0.95, 0.6, 0.8], "no clear winner"), ([0.7], "one seed")]
 )
-def test_who_wins_is_told_only_beyond_chance(second: list[float], word: str) -> None:
+def test_a_ranking_has_a_winner_only_beyond_chance(second: list[float], word: str) -> None:
     best = np.array([0.8, 0.82, 0.81])[: len(second)]
-    told = contest_verdict("digits", {"worst": best - 0.5, "second": np.array(second), "best": best})
-    assert "the best is best (0.8" in told
-    assert "before second" in told
-    assert word in told
+    verdict = ranking_verdict("digits", {"worst": best - 0.5, "second": np.array(second), "best": best})
+    assert "best is best (0.8" in verdict
+    assert "ahead of second" in verdict
+    assert word in verdict

@@ -1,0 +1,384 @@
+"""The page of a study: its parts in six forms, and the file ``study.html``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+from labelward.errors import DependencyError
+from labelward.report.formatting import count, decimals
+from labelward.report.metrics import metric_name
+from labelward.report.plots import DefenseMark, curves, defense_plot
+from labelward.report.study.tables import (
+    NOT_RUN,
+    FigureCell,
+    FigureTable,
+    StudySection,
+    signed,
+    signed_spread,
+    spread_figure,
+)
+from labelward.report.study.verdicts import ablation_verdict, judge_claim, ranking_verdict
+from labelward.report.summary import Spread
+from labelward.runs.secure_files import atomic_write
+from labelward.studies.references import NO_DEFENSE, SUMS, UTILITY, FigureKey, ReferenceFigure
+from labelward.studies.results import figures_by_seed, information_by_tree, study_figures, study_versions
+from labelward.studies.run import StudyResult
+from labelward.studies.spec import DefenseSpec, PartForm, StudyDataset, StudyPart, StudySetting
+
+PAGE_FILE = "study.html"
+NOTEWORTHY = 0.05
+"""Differences from the paper above this are explained in a sentence."""
+_TREES_SHOWN = (1, 2, 3, 5, 10, 20, 30, 40, 50)
+
+
+class StudyReport:
+    """Sections and verdict of a study.
+
+    Args:
+        result: of a run.
+        out: its folder.
+
+    Raises:
+        FileFormatError: a stored result or view is damaged.
+        DependencyError: matplotlib is not installed.
+    """
+
+    def __init__(self, result: StudyResult, out: Path) -> None:
+        self.result, self.study, self._out = result, result.study, out
+        self._settings = {setting.name: setting for setting in self.study.settings}
+        self._figures = study_figures(result, out)
+        self._judged: dict[FigureKey | str, bool] = {}
+        forms: dict[PartForm, Callable[[StudyPart], StudySection]] = {
+            "grid": self._grid,
+            "rates": self._rates,
+            "curves": self._curves,
+            "trade-off": self._trade_off,
+            "information": self._information,
+            "ablation": self._ablation,
+        }
+        self.sections = tuple(self._with_claims(forms[part.form](part)) for part in result.parts)
+
+    def cells(self) -> list[tuple[str, str, str, FigureCell]]:
+        """Return part, row, column and cell of all figures that the paper or the reference has, too."""
+        return [
+            (section.part.name, f"{table.caption}: {name}", column, cell)
+            for section in self.sections
+            for table in section.tables
+            for name, row in table.rows
+            for column, cell in zip(table.header, row, strict=True)
+            if cell.paper or cell.reference
+        ]
+
+    def verdict(self) -> str:
+        """Say how many figures are within their tolerance; one that several parts show counts once."""
+        judged = self._judged.values()
+        if any(part.form == "ablation" for part in self.result.parts):
+            return "None of these figures is printed in a paper; the verdicts state the effect of each option."
+        if not judged:
+            return (
+                f"No figure was judged: tolerances hold for the mean of {self.study.seeds} seeds."
+                if self.result.seeds != self.study.seeds
+                else "There is no figure to compare with."
+            )
+        if not self.study.claims:
+            return f"{sum(judged)} of {len(judged)} figures that have a tolerance are within it."
+        return f"{sum(judged)} of {len(judged)} tolerances and claims hold."
+
+    # -- what a part shows ---------------------------------------------------------------------------------------------
+
+    def _setting(self, part: StudyPart) -> StudySetting:
+        return self._settings[part.settings[0]]
+
+    def _datasets(self, part: StudyPart) -> tuple[StudyDataset, ...]:
+        return self.study.datasets_of(part, self.result.datasets)
+
+    def _rows(self, part: StudyPart) -> Iterator[tuple[StudyDataset, str, str, str]]:
+        """Yield dataset, the name of its figures, model and title, once for each metric of the dataset."""
+        for dataset, model, title in self._pairs(part):
+            for name, utility, _ in dataset.metrics():
+                yield dataset, name, model, f"{title}, {metric_name(utility)}" if dataset.extra_metrics else title
+
+    def _pairs(self, part: StudyPart) -> Iterator[tuple[StudyDataset, str, str]]:
+        """Yield dataset, model and title."""
+        for dataset in self._datasets(part):
+            for model in self.study.models_of(part):
+                yield dataset, model, f"{dataset.label}, {self.study.models[model].title}"
+
+    def _defenses(self, part: StudyPart, model: str) -> list[DefenseSpec]:
+        defenses = self._setting(part).defenses.get(model, ())
+        return [each for each in defenses if not part.defenses or each.family in part.defenses]
+
+    # -- figures -------------------------------------------------------------------------------------------------------
+
+    def _spread(self, setting: StudySetting, key: FigureKey) -> Spread | None:
+        values = self._figures.get((setting.name, key))
+        return None if not values else Spread.of([values[seed] for seed in sorted(values)])
+
+    def _cell(self, part: StudyPart, setting: StudySetting, key: FigureKey) -> FigureCell:
+        ours = self._spread(setting, key)
+        reference = self.study.reference.get(key) if setting.has_references else None
+        within = None if reference is None else reference.within
+        return FigureCell(
+            ours=spread_figure(ours, NOT_RUN),
+            paper=spread_figure(self.study.printed.get((part.name, key))),
+            reference=spread_figure(reference),
+            within="" if within is None else f"within {decimals(within, 2)}",
+            met=None if ours is None else self._agrees(key, ours, reference),
+        )
+
+    def _agrees(self, key: FigureKey, ours: Spread, reference: ReferenceFigure | None) -> bool | None:
+        """Return whether a mean, rounded as it is shown, is within the tolerance; None without one or all seeds."""
+        if reference is None or reference.within is None or ours.seeds != self.study.seeds:
+            return None
+        self._judged[key] = round(abs(round(ours.mean, 3) - reference.mean), 6) <= reference.within
+        return self._judged[key]
+
+    def _with_claims(self, section: StudySection) -> StudySection:
+        """Return a section with verdicts on the claims about its part."""
+        verdicts = list(section.verdicts)
+        for claim in self.study.claims:
+            if claim.part == section.part.name:
+                found = judge_claim(claim, section.part.settings[0], self._figures, self.study.seeds)
+                if found is not None:
+                    verdicts.append(found.text)
+                    if found.met is not None:
+                        self._judged[claim.text] = found.met
+        return replace(section, verdicts=verdicts)
+
+    # -- the forms -----------------------------------------------------------------------------------------------------
+
+    def _grid(self, part: StudyPart) -> StudySection:
+        """Datasets and models by columns, undefended."""
+        setting, rows, differences, verdicts = self._setting(part), [], [], []
+        for dataset, name, model, title in self._rows(part):
+            keys = [FigureKey(name, model, NO_DEFENSE, column) for column in (UTILITY, *part.columns)]
+            rows.append((title, [self._cell(part, setting, key) for key in keys]))
+            differences += [self._difference(part, setting, dataset, key) for key in keys]
+            for columns in part.rankings:
+                rivals = [FigureKey(name, model, NO_DEFENSE, column) for column in columns]
+                values = figures_by_seed(self._figures, setting.name, rivals)
+                verdicts.append(ranking_verdict(name, dict(zip(columns, values, strict=True))))
+        utility = " or ".join(dict.fromkeys(metric_name(each.utility_metric) for each in self._datasets(part)))
+        header = (utility or UTILITY, *part.columns)
+        table = FigureTable(caption=f"{self.study.metric}, undefended", header=header, rows=rows)
+        return StudySection(
+            part=part, tables=[table], verdicts=[*filter(None, verdicts)], differences=[*filter(None, differences)]
+        )
+
+    def _difference(self, part: StudyPart, setting: StudySetting, dataset: StudyDataset, key: FigureKey) -> str:
+        """Return a sentence on a figure's difference from the printed one, with known reasons; empty if it is small."""
+        ours, printed = self._spread(setting, key), self.study.printed.get((part.name, key))
+        if ours is None or printed is None or abs(ours.mean - printed.mean) <= NOTEWORTHY:
+            return ""
+        column = next((each for each in self.study.columns if each.title == key.column), None)
+        reference = self.study.reference.get(key)
+        reasons = [f"a substitute for the paper's dataset ({dataset.substitute})"] if dataset.substitute else []
+        reasons += [dataset.reason, part.reason, column.reason if column else ""]
+        agrees = self._agrees(key, ours, reference)
+        if reference is not None and agrees is not None and reference.within is not None:
+            tolerance = f"{'within' if agrees else 'beyond'} the tolerance of {decimals(reference.within, 2)}"
+            reasons.append(
+                "an independent implementation with the paper's errors corrected gives "
+                f"{decimals(reference.mean, 3)}, which is {tolerance} from ours"
+            )
+        elif column and (reference is None or reference.within is None):
+            reasons.append(column.reason_unless_judged)
+        if printed.std is not None and abs(ours.mean - printed.mean) <= printed.std:
+            reasons.append("within the paper's standard deviation over its seeds")
+        where = f"{dataset.title}, {self.study.models[key.model].title}, {key.column}"
+        return f"{where}: {_compare(ours.mean, printed.mean)}: {'; '.join(filter(None, reasons)) or 'unexplained'}."
+
+    def _rates(self, part: StudyPart) -> StudySection:
+        """Encrypted sums by defense, relative to the undefended training."""
+        tables, differences = [], []
+        for model in self.study.models_of(part):
+            title, rows = self.study.models[model].title, []
+            for defense in self._defenses(part, model):
+                rates = [self._rate(part, dataset, model, defense.name) for dataset in self.result.datasets]
+                means = [rate.mean for rate, _ in rates if rate]
+                key = FigureKey("", model, defense.name, SUMS)
+                cells = [
+                    FigureCell(ours=f"{spread_figure(rate)} ({count(sums)} sums)" if rate else NOT_RUN)
+                    for rate, sums in rates
+                ]
+                rows.append((defense.name, [self._mean_rate(part, key, means), *cells]))
+                printed = self.study.printed.get((part.name, key))
+                if printed and means and abs(Spread.of(means).mean - printed.mean) > NOTEWORTHY:
+                    differences.append(
+                        f"{title}, {defense.name}: {_compare(Spread.of(means).mean, printed.mean)}, mean of "
+                        f"{len(means)} datasets here: {part.reason}."
+                    )
+            header = ("all datasets", *(dataset.label for dataset in self.result.datasets))
+            tables.append(
+                FigureTable(
+                    caption=f"{title}: encrypted sums, relative to the undefended training", header=header, rows=rows
+                )
+            )
+        return StudySection(part=part, tables=tables, differences=differences)
+
+    def _rate(self, part: StudyPart, dataset: StudyDataset, model: str, defense: str) -> tuple[Spread | None, float]:
+        """Return the ratio of sums to the undefended training's, seed by seed, and the mean number of sums."""
+        keys = [FigureKey(dataset.name, model, each, SUMS) for each in (NO_DEFENSE, defense)]
+        undefended, defended = figures_by_seed(self._figures, part.settings[0], keys)
+        if not defended.size:
+            return None, 0.0
+        return Spread.of((defended / undefended).tolist()), float(defended.mean())
+
+    def _mean_rate(self, part: StudyPart, key: FigureKey, rates: Sequence[float]) -> FigureCell:
+        """Return the mean of rates over datasets, judged by the paper's side of 1 if the study says so."""
+        printed = self.study.printed.get((part.name, key))
+        paper = "" if printed is None else decimals(printed.mean, 3)
+        if not rates:
+            return FigureCell(ours=NOT_RUN, paper=paper)
+        mean = Spread.of(rates).mean
+        if printed is None or key.defense not in self.study.judged_rates:
+            return FigureCell(ours=decimals(mean, 3), paper=paper)
+        self._judged[key] = (mean < 1) == (printed.mean < 1)
+        side = f"{'below' if printed.mean < 1 else 'above'} 1"
+        return FigureCell(ours=decimals(mean, 3), paper=paper, within=side, met=self._judged[key])
+
+    def _curves(self, part: StudyPart) -> StudySection:
+        """Columns over what the settings vary."""
+        settings = [self._settings[name] for name in part.settings]
+        model_values = next(iter(self.study.models.values())).spec.params
+        values = [  # a setting without a value has what all models have
+            float(model_values[part.axis]) if each.axis_value is None else each.axis_value for each in settings
+        ]
+        header = tuple(f"{part.axis} {value:g}" for value in values)
+        tables, images = [], []
+        for _, name, model, title in self._rows(part):
+            keys = [FigureKey(name, model, NO_DEFENSE, column) for column in part.columns]
+            rows = [(key.column, [self._cell(part, each, key) for each in settings]) for key in keys]
+            tables.append(FigureTable(caption=title, header=header, rows=rows))
+            lines = {key.column: [self._spread(each, key) for each in settings] for key in keys}
+            complete = {name: [one for one in line if one] for name, line in lines.items() if None not in line}
+            if complete:
+                images.append(curves(title, values, complete, part.axis, self.study.metric))
+        return StudySection(part=part, tables=tables, images=images)
+
+    def _trade_off(self, part: StudyPart) -> StudySection:
+        """Utility and leakage by defense."""
+        setting, tables, images = self._setting(part), [], []
+        # of an attack that trains the model, utility is that of the attacked training
+        attacked = (each.title for each in self.study.columns if each.source == "model" and each.title in part.columns)
+        utility = next(attacked, UTILITY)
+        for dataset, model, title in self._pairs(part):
+            defenses = self._defenses(part, model)
+            rows = []
+            for name in (NO_DEFENSE, *(each.name for each in defenses)):
+                keys = [FigureKey(dataset.name, model, name, column) for column in (UTILITY, *part.columns)]
+                cells = [self._cell(part, setting, key) for key in keys]
+                rows.append(("undefended" if name == NO_DEFENSE else name, cells))
+            header = (metric_name(dataset.utility_metric), *part.columns)
+            tables.append(FigureTable(caption=title, header=header, rows=rows))
+            for column in (each for each in part.columns if each != utility):
+                axes = (utility, column)
+                marks = [self._mark(setting, dataset, model, each, axes) for each in (_UNDEFENDED, *defenses)]
+                if marks[0] is not None:
+                    plot = defense_plot(
+                        f"{title}: {column}",
+                        [mark for mark in marks[1:] if mark is not None],
+                        utility=metric_name(dataset.utility_metric),
+                        leakage=self.study.metric,
+                        undefended=marks[0],
+                        floor=self._spread(setting, FigureKey(dataset.name, model, NO_DEFENSE, part.baseline)),
+                    )
+                    images.append(plot)
+        return StudySection(part=part, tables=tables, images=images)
+
+    def _mark(
+        self, setting: StudySetting, dataset: StudyDataset, model: str, defense: DefenseSpec, axes: tuple[str, str]
+    ) -> DefenseMark | None:
+        """Return a defense's place in a plot of two columns, utility and leakage; None if one is missing."""
+        name = NO_DEFENSE if defense is _UNDEFENDED else defense.name
+        utility, leakage = (self._spread(setting, FigureKey(dataset.name, model, name, column)) for column in axes)
+        if utility is None or leakage is None:
+            return None
+        return DefenseMark(
+            family=defense.family, name=defense.name, utility=utility, leakage=leakage, budget=defense.strength
+        )
+
+    def _ablation(self, part: StudyPart) -> StudySection:
+        """The first column, and the differences of the others to it, seed by seed."""
+        setting, rows = self._setting(part), []
+        gains: dict[str, list[Spread]] = {column: [] for column in part.columns[1:]}
+        for dataset, model, title in self._pairs(part):
+            base = FigureKey(dataset.name, model, NO_DEFENSE, part.columns[0])
+            cells = [self._cell(part, setting, base)]
+            for column, found in gains.items():
+                keys = [base, base._replace(column=column)]
+                without, with_option = figures_by_seed(self._figures, setting.name, keys)
+                if without.size:
+                    found.append(Spread.of((with_option - without).tolist()))
+                cells.append(FigureCell(ours=signed_spread(found[-1]) if without.size else NOT_RUN))
+            rows.append((title, cells))
+        caption = f"{self.study.metric}: mean ± standard deviation over the seeds, and differences seed by seed"
+        table = FigureTable(caption=caption, header=part.columns, rows=rows)
+        verdicts = [f"{name}: {ablation_verdict(found)}" for name, found in gains.items() if found]
+        return StudySection(part=part, tables=[table], verdicts=verdicts)
+
+    def _information(self, part: StudyPart) -> StudySection:
+        """Mutual information of leaves and labels, tree by tree."""
+        tables, images = [], []
+        for dataset, model, _ in self._pairs(part):
+            found = [
+                information_by_tree(task, job, self._out)
+                for task, job in self.result.jobs.items()
+                if (task.setting.name, task.dataset, task.model) == (part.settings[0], dataset, model)
+                and task.path not in self.result.failed
+            ]
+            if not found:
+                continue
+            by_tree = [Spread.of(values.tolist()) for values in np.array(found).T]
+            title, trees = f"{dataset.label}, mean of {len(found)} models", range(1, len(by_tree) + 1)
+            images.append(curves(title, list(trees), {"mutual information": by_tree}, part.axis, "nats"))
+            shown = [tree for tree in _TREES_SHOWN if tree <= len(by_tree)]
+            cells = [FigureCell(ours=spread_figure(by_tree[tree - 1])) for tree in shown]
+            header = tuple(f"tree {tree}" for tree in shown)
+            tables.append(FigureTable(caption=title, header=header, rows=[(dataset.label, cells)]))
+        return StudySection(part=part, tables=tables, images=images)
+
+
+_UNDEFENDED = DefenseSpec(family="undefended", chain=())
+
+
+def _compare(ours: float, paper: float) -> str:
+    return f"{decimals(ours, 3)} here, {decimals(paper, 3)} in the paper ({signed(ours - paper)})"
+
+
+def write_study(report: StudyReport, out: Path) -> Path:
+    """Write ``study.html`` into a study's folder, replacing it atomically; return its path.
+
+    The page has no scripts and loads nothing; whatever results contain is escaped.
+
+    Raises:
+        DependencyError: Jinja is not installed.
+        OutputError: the page cannot be written.
+    """
+    try:
+        from jinja2 import Environment, StrictUndefined
+        from markupsafe import Markup
+    except ImportError as error:
+        raise DependencyError(
+            "the page needs Jinja: pip install 'labelward[report]'", code="dependency", value="jinja2"
+        ) from error
+    files, result = resources.files("labelward.report"), report.result
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string((files / "study" / "page.html.j2").read_text(encoding="utf-8"))
+    page = template.render(
+        css=Markup((files / "page.css").read_text(encoding="utf-8")),
+        study=report.study,
+        result=result,
+        verdict=report.verdict(),
+        sections=report.sections,
+        versions=study_versions(result, out),
+    )
+    target = out / PAGE_FILE
+    with atomic_write(target) as file:
+        file.write(page.encode())
+    return target

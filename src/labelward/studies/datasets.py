@@ -1,0 +1,125 @@
+"""Tables of images, texts, hashed columns and row samples, derived from those of the catalogue.
+
+A job reads columns. An image has one column per pixel, channel by channel and row by row; a text has one per position,
+which holds the number of a token. Functions of a dataset take the seed of a run.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.data.catalogue import load_catalogue_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DIGITS_WIDTH, FASHION_WIDTH, CIFAR_WIDTH = 8, 28, 32  # pixels
+TOKENS = 32
+"""Positions of each half of a text."""
+VOCABULARY = 8192
+
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+def fashion_mnist(seed: int, *, rows: int | None = None) -> pa.Table:
+    """Return Fashion-MNIST training images, pixels scaled to [0, 1]: all, or a sample of rows stratified by class."""
+    import pyarrow as pa
+
+    table = _sample(load_catalogue_table("fashion_mnist_train"), seed, rows)
+    pixels = [name for name in table.column_names if name != "label"]
+    scaled = {name: (table[name].to_numpy() / 255).astype(np.float32) for name in pixels}
+    return pa.table({**scaled, "label": table["label"]})
+
+
+def credit_default(seed: int, *, rows: int | None = None) -> pa.Table:
+    """Return the credit default table, or a sample of its rows stratified by class."""
+    return _sample(load_catalogue_table("credit_default"), seed, rows)
+
+
+def cifar10(seed: int, *, width: int = CIFAR_WIDTH) -> pa.Table:
+    """Return the CIFAR-10 subset, one column per pixel and channel, scaled to [0, 1]; the same for any seed.
+
+    Args:
+        seed: unused.
+        width: of an image, a divisor of 32; smaller images have means of pixels.
+    """
+    import pyarrow as pa
+
+    table, step = load_catalogue_table("cifar10_10k"), CIFAR_WIDTH // width
+    pixels = np.frombuffer(b"".join(table["image"].to_pylist()), np.uint8).reshape(-1, width, step, width, step, 3)
+    flat = (pixels.mean(axis=(2, 4)) / 255).astype(np.float32).transpose(0, 3, 1, 2).reshape(len(pixels), -1)
+    names = [f"{color}{row}_{column}" for color in "rgb" for row in range(width) for column in range(width)]
+    return pa.table({**dict(zip(names, flat.T.copy(), strict=True)), "label": table["label"]})
+
+
+def criteo(seed: int, *, buckets: int) -> pa.Table:
+    """Return the Criteo sample with columns hashed into buckets, as in the paper; the same for any seed.
+
+    A category adds 1 to the bucket of its column and value; a number x adds sign(x) log(1 + |x|) to the bucket of its
+    column; a missing value adds nothing.
+    """
+    import pyarrow as pa
+
+    table = load_catalogue_table("criteo_8k")
+    sums = np.zeros((table.num_rows, buckets), np.float32)
+    for name in table.column_names[:-1]:
+        for row, value in enumerate(table[name].to_pylist()):
+            if isinstance(value, str):
+                sums[row, zlib.crc32(f"{name}={value}".encode()) % buckets] += 1
+            elif value is not None:
+                sums[row, zlib.crc32(name.encode()) % buckets] += np.sign(value) * np.log1p(abs(value))
+    return pa.table({**{f"h{at}": sums[:, at] for at in range(buckets)}, "label": table["label"]})
+
+
+def texts(seed: int, *, name: str, rows: int | None = None) -> pa.Table:
+    """Return a text table of the catalogue as token numbers, in two halves: all rows, or a stratified sample."""
+    import pyarrow as pa
+
+    table = _sample(load_catalogue_table(name), seed, rows)
+    columns = [table[column].to_pylist() for column in table.column_names[:-1]]
+    joined = (" ".join(str(part or "") for part in row) for row in zip(*columns, strict=True))
+    tokens = np.stack([token_halves(text, TOKENS, VOCABULARY) for text in joined]).reshape(-1, 2 * TOKENS)
+    names = [f"{side}{place}" for side in ("first", "second") for place in range(TOKENS)]
+    return pa.table({**dict(zip(names, tokens.T.copy(), strict=True)), "label": table["label"]})
+
+
+def token_halves(text: str, positions: int, vocabulary: int) -> NDArray[np.int64]:
+    """Return int64 [2, positions]: token numbers of the first and second half of a text's words, padded with 0.
+
+    A token is a word or number in lower case. Its number, from 1 to ``vocabulary - 1``, is a checksum of it, so no
+    vocabulary has to be learned or fetched, and different words may have the same number.
+    """
+    words = _WORD.findall(text.lower())
+    middle = (len(words) + 1) // 2
+    numbers = np.zeros((2, positions), np.int64)
+    for half, own in enumerate((words[:middle], words[middle:])):
+        codes = [1 + zlib.crc32(word.encode()) % (vocabulary - 1) for word in own[:positions]]
+        numbers[half, : len(codes)] = codes
+    return numbers
+
+
+def synthetic(rows: int, classes: int, seed: int) -> pa.Table:
+    """Return a table of 10 columns, 5 informative ones and 5 linear combinations of these, and ``label``."""
+    import pyarrow as pa
+    from sklearn.datasets import make_classification
+
+    values, labels = make_classification(
+        n_samples=rows, n_features=10, n_informative=5, n_redundant=5, n_classes=classes, random_state=seed
+    )
+    return pa.table({**{f"f{at}": values[:, at] for at in range(10)}, "label": labels})
+
+
+def _sample(table: pa.Table, seed: int, rows: int | None) -> pa.Table:
+    """Return a sample of rows, stratified by class, in the order of the table; for None the table."""
+    if rows is None:
+        return table
+    from sklearn.model_selection import train_test_split
+
+    labels = table["label"].to_numpy(zero_copy_only=False)
+    kept, _ = train_test_split(np.arange(len(labels)), train_size=rows, random_state=seed, stratify=labels)
+    return table.take(np.sort(kept))

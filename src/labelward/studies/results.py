@@ -1,0 +1,131 @@
+"""Figures of a study, read from the results of its audits; nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.attacks.instance_spaces import observed_leaves
+from labelward.federation.components import with_defaults
+from labelward.federation.simulation import VIEW
+from labelward.job import Job
+from labelward.kernels.information import joint_information
+from labelward.party.view import View
+from labelward.runs.directory import data_folder
+from labelward.runs.schema import RESULTS_FILE, ResultRow, read_rows, run_folder
+from labelward.studies.attribute_inference import read_attribute_inference
+from labelward.studies.references import NO_DEFENSE, SUMS, UTILITY, FigureKey
+from labelward.studies.run import StudyResult
+from labelward.studies.spec import ATTACKER, ATTRIBUTE, MetricColumn, Study, StudyTask
+
+StudyFigures = dict[tuple[str, FigureKey], dict[int, float]]
+"""By setting and key: the figure of each seed."""
+
+
+def study_figures(result: StudyResult, out: Path) -> StudyFigures:
+    """Return all figures that the tasks of a study stored.
+
+    Raises:
+        FileFormatError: stored results are damaged.
+    """
+    figures: StudyFigures = {}
+    for task, job in result.jobs.items():
+        folder = out / task.path
+        if not (folder / RESULTS_FILE).exists():
+            continue
+        full = with_defaults(job)  # rows name every parameter, the study only those that it sets
+        names = [NO_DEFENSE, *(each.name for each in task.setting.defenses.get(task.model, ()))]
+        defenses = {_encode(each.as_list()): name for each, name in zip(full.variants(), names, strict=True)}
+        attacks = {_encode(each.as_dict()): given for each, given in zip(full.attacks, job.attacks, strict=True)}
+        inferred = read_attribute_inference(folder)
+        for row in read_rows(folder):
+            defense = defenses[_encode(list(row.defense))]
+            for name, *metrics in task.dataset.metrics():
+                for column, value in _row_figures(result.study, task, row, attacks, metrics, inferred).items():
+                    key = FigureKey(name, task.model, defense, column)
+                    figures.setdefault((task.setting.name, key), {})[task.seed] = value
+    return figures
+
+
+def figures_by_seed(figures: StudyFigures, setting: str, keys: Sequence[FigureKey]) -> NDArray[np.float64]:
+    """Return float64 [keys, seeds] on the seeds that all of the keys have, in their order."""
+    found = [figures.get((setting, key), {}) for key in keys]
+    seeds = sorted(set.intersection(*map(set, found)))
+    return np.array([[each[seed] for seed in seeds] for each in found]).reshape(len(keys), len(seeds))
+
+
+def study_versions(result: StudyResult, out: Path) -> dict[str, str]:
+    """Return the versions of the software that computed the figures; if rows differ, all of them."""
+    versions: dict[str, dict[str, None]] = {}
+    for task in result.jobs:
+        for row in read_rows(out / task.path) if (out / task.path / RESULTS_FILE).exists() else []:
+            for name, version in row.versions.items():
+                versions.setdefault(name, {})[version] = None
+    return {name: ", ".join(each) for name, each in versions.items()}
+
+
+def information_by_tree(task: StudyTask, job: Job, out: Path) -> NDArray[np.float64]:
+    """Return float64 [trees]: mutual information, in nats, of the labels and the leaves that the attacker observes.
+
+    For each tree on the rows of its sample, in the undefended training of a task.
+
+    Raises:
+        FileFormatError: the stored view is damaged.
+    """
+    import pyarrow.parquet as pq
+
+    folder = out / task.path
+    truth = pq.read_table(data_folder(folder, task.seed) / "truth.parquet")["label"].to_numpy(zero_copy_only=False)
+    _, labels = np.unique(truth, return_inverse=True)
+    leaves = observed_leaves(View.load(run_folder(folder, [], task.seed) / ATTACKER / VIEW))
+    return np.array([joint_information(tree[tree >= 0], labels[tree >= 0]) for tree in leaves])
+
+
+def _row_figures(
+    study: Study,
+    task: StudyTask,
+    row: ResultRow,
+    attacks: Mapping[bytes, Any],
+    metrics: Sequence[str],
+    inferred: Mapping[str, float],
+) -> dict[str, float]:
+    """Return the figures of a row by column, in a metric of utility and one of leakage.
+
+    A run in which the attacker deviates from the protocol gives the attack's figures only.
+    """
+    utility, leakage = metrics
+    figures: dict[str, Any] = {}
+    if row.behavior is None:
+        figures = {UTILITY: row.utility[utility], SUMS: row.cost.logical_sums}
+    if row.attack is not None and row.leakage is not None and row.party == ATTACKER:
+        attack = attacks[_encode(row.attack)]
+        for column in study.columns:
+            applies = "*" in column.metric or leakage == task.dataset.leakage_metric
+            if applies and study.attack_of(column, task.dataset) == attack:
+                source = _metrics_of(column, row, (utility, leakage), inferred)
+                figures[column.title] = source.get(column.metric.replace("*", leakage))
+    return {column: float(value) for column, value in figures.items() if value is not None}
+
+
+def _metrics_of(
+    column: MetricColumn, row: ResultRow, metrics: tuple[str, str], inferred: Mapping[str, float]
+) -> Mapping[str, Any]:
+    """Return the metrics among which a column has its own."""
+    scored: Mapping[str, Any] = row.leakage or {}
+    utility, leakage = metrics
+    if column.source == "model":
+        return {leakage: row.utility[utility]}
+    if column.source == ATTRIBUTE:
+        return inferred if row.behavior is None and not row.defense else {}
+    if column.source == "without view":
+        return dict(scored["without_view"])
+    return dict(scored.get("beside", {}).get(column.source, {})) if column.source else scored
+
+
+def _encode(configured: Any) -> bytes:
+    return msgspec.json.encode(configured, order="deterministic")

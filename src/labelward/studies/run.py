@@ -1,0 +1,254 @@
+"""Running a study: its tasks in sequence or in parallel, each an audit that resumes where it stopped."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from labelward.auditing.audit import audit
+from labelward.data.catalogue import catalogue_entries, load_catalogue_table
+from labelward.errors import DataError, InputError, LabelwardError, OutputError
+from labelward.federation.components import with_defaults
+from labelward.federation.progress import Watch, no_log
+from labelward.federation.simulation import VIEW
+from labelward.job import Job
+from labelward.runs.directory import relocate_table
+from labelward.runs.secure_files import LOCK_FILE, atomic_write, directory_lock, output_errors, private_folder
+from labelward.studies.attribute_inference import ensure_attribute_inference
+from labelward.studies.spec import ATTACKER, Study, StudyDataset, StudyPart, StudyTask
+
+STUDY_FILE = "study.json"
+_TABLES = "tables"
+_NO_COPY = "no copy of it is known"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyResult:
+    """What was requested of a study, and how it ended.
+
+    Attributes:
+        study: the study.
+        parts: the requested parts.
+        datasets: the requested datasets that are present.
+        seeds: number of seeds.
+        jobs: jobs of all tasks.
+        missing: why requested datasets are absent, by title.
+        failed: why tasks failed, by path.
+    """
+
+    study: Study
+    parts: tuple[StudyPart, ...]
+    datasets: tuple[StudyDataset, ...]
+    seeds: int
+    jobs: Mapping[StudyTask, Job]
+    missing: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_study(
+    study: Study,
+    out: Path,
+    *,
+    parts: Sequence[str] = (),
+    datasets: Sequence[str] = (),
+    seeds: int | None = None,
+    jobs: int = 1,
+    watch: Watch = no_log,
+) -> StudyResult:
+    """Run what parts of a study need and is not finished yet.
+
+    A task whose job is invalid or whose training fails is reported, and the others run.
+
+    Args:
+        study: the study.
+        out: a new folder, or one of the same study, which is resumed, whatever parts it was begun for.
+        parts: names; empty: all but those on request.
+        datasets: names; empty: all, but without ``parts`` only those that need not be requested.
+        seeds: number of seeds; None: the study's.
+        jobs: number of parallel tasks, each in a process of its own; 1 runs them in this process.
+        watch: receives the progress of tasks as event ``"runs"``.
+
+    Raises:
+        InputError: an unknown part or dataset, or a dataset that none of the parts shows.
+        OutputError: the folder holds something else, cannot be written, or is used by another process; or a worker
+            process was killed.
+    """
+    selected = study.select_parts(parts)
+    requested = study.select_datasets(datasets, on_request=bool(parts))
+    if datasets:
+        _check_shown(study, selected, requested)
+    requested = tuple(each for each in requested if any(study.datasets_of(part, (each,)) for part in selected))
+    missing = {title: _NO_COPY for name, title in study.unavailable.items() if not datasets or name in datasets}
+    with _claim_folder(out, study):
+        columns: dict[str, tuple[str, ...]] = {}
+        for dataset in requested:
+            try:
+                columns[dataset.name] = _columns(dataset)
+            except DataError as error:
+                missing[dataset.title] = str(error)
+        present = tuple(dataset for dataset in requested if dataset.name in columns)
+        count = study.seeds if seeds is None else seeds
+        planned = {task: _job(study, out, task, columns) for task in study.tasks(selected, present, count)}
+        failed = _run({out / task.path: job for task, job in planned.items()}, jobs, watch)
+        for task, job in planned.items():
+            if out / task.path not in failed:
+                ensure_attribute_inference(study, task, job, out / task.path)
+    return StudyResult(
+        study=study,
+        parts=selected,
+        datasets=present,
+        seeds=count,
+        jobs=planned,
+        missing=missing,
+        failed={str(path.relative_to(out)): reason for path, reason in failed.items()},
+    )
+
+
+def _check_shown(study: Study, parts: Sequence[StudyPart], datasets: Sequence[StudyDataset]) -> None:
+    """Refuse a dataset that none of the parts shows."""
+    for dataset in datasets:
+        showing = [part for part in study.parts if study.datasets_of(part, (dataset,))]
+        if not any(part in showing for part in parts):
+            asked, others = (", ".join(part.name for part in group) or "no part" for group in (parts, showing))
+            raise InputError(
+                f"dataset {dataset.name!r} is not in {asked}, but in {others}; name another part or dataset",
+                code="conflict",
+                field=f"study {study.name!r}",
+                value=dataset.name,
+            )
+
+
+@contextmanager
+def _claim_folder(out: Path, study: Study) -> Iterator[None]:
+    """Reserve the folder of a study for this process; refuse one that holds something else."""
+    marker = out / STUDY_FILE
+    with output_errors(out):
+        if out.exists() and not out.is_dir():
+            raise OutputError("is a file, not a folder", code="exists", field=str(out))
+        present = {path.name for path in out.iterdir()} - {LOCK_FILE} if out.exists() else set()
+        if present and _stored_name(marker) != study.name:
+            reason = f"exists and does not contain study {study.name!r}; choose another folder"
+            raise OutputError(reason, code="exists", field=str(out))
+        out.parent.mkdir(parents=True, exist_ok=True)
+    with directory_lock(private_folder(out)):
+        if not marker.exists():
+            with atomic_write(marker) as file:
+                file.write(json.dumps({"format": 1, "study": study.name}).encode())
+        yield
+
+
+def _stored_name(marker: Path) -> str | None:
+    """Return the name of the study that a folder holds; None without a readable marker."""
+    try:
+        return str(json.loads(marker.read_text(encoding="utf-8"))["study"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _columns(dataset: StudyDataset) -> tuple[str, ...]:
+    """Return the columns of a dataset's table in the catalogue; none for one that is purely synthetic.
+
+    Raises:
+        DataError: there is no such table.
+    """
+    if dataset.generate is not None and not dataset.catalogue_name:
+        return ()
+    name = dataset.catalogue_name or dataset.name
+    if name not in catalogue_entries():
+        raise DataError(_NO_COPY, code="not-found", value=name)
+    return tuple(load_catalogue_table(name).column_names[:-1])
+
+
+def _job(study: Study, out: Path, task: StudyTask, columns: Mapping[str, tuple[str, ...]]) -> Job:
+    """Return the job of a task; a generated table is written first, if it is not there yet."""
+    dataset = task.dataset
+    if dataset.generate is None:
+        return study.job(task, dataset.catalogue_name or dataset.name, columns[dataset.name])
+    import pyarrow.parquet as pq
+
+    path = private_folder(out / _TABLES).resolve() / f"{dataset.name}-{task.seed}.parquet"
+    if not path.exists():
+        with atomic_write(path) as file:
+            pq.write_table(dataset.generate(task.seed), file)
+    return study.job(task, str(path), pq.read_schema(path).names[:-1])
+
+
+def _run(tasks: Mapping[Path, Job], jobs: int, watch: Watch) -> dict[Path, str]:
+    """Run all audits; return why some failed, by folder."""
+    failed: dict[Path, str] = {}
+    for done, (folder, reason) in enumerate(_results(tasks, jobs, watch), start=1):
+        if reason is not None:
+            failed[folder] = reason
+        watch("runs", done, len(tasks), "")
+    return failed
+
+
+def _results(tasks: Mapping[Path, Job], jobs: int, watch: Watch) -> Iterator[tuple[Path, str | None]]:
+    """Yield each folder with the reason of its failure, or None, as the audits end."""
+    if jobs == 1:
+        for done, (folder, job) in enumerate(tasks.items()):
+            watch("runs", done, len(tasks), _describe(folder))
+            yield folder, _audit(job, folder)
+        return
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_start_worker)
+    try:
+        running = {pool.submit(_audit, job, folder): folder for folder, job in tasks.items()}
+        watch("runs", 0, len(tasks), f"{len(tasks)} trainings, {jobs} in parallel")
+        for each in as_completed(running):
+            yield running[each], each.result()
+    except BrokenProcessPool as error:
+        reason = "a worker process was killed, perhaps for lack of memory; run the same command again to resume"
+        raise OutputError(reason, code="incomplete") from error
+    except BaseException:
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.terminate()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _audit(job: Job, folder: Path) -> str | None:
+    """Run one audit, or the rest of it; return why it failed.
+
+    A generated table lies in the study's folder, which may have been moved since the audit began. Only the attacker's
+    views are kept: the active party's, with all sums that it decrypted, would fill a disk.
+    """
+    try:
+        relocate_table(folder, with_defaults(job))
+        audit(job, folder, explained=False, attackers=(ATTACKER,))
+        for view in folder.glob(f"runs/*/*/{job.active.name}/{VIEW}"):
+            with output_errors(view):
+                shutil.rmtree(view)
+    except (LabelwardError, MemoryError) as error:
+        return str(error) or "out of memory"
+    return None
+
+
+def _start_worker() -> None:
+    """Leave interrupts to the parent process, and end when it ends, however it does: it holds the folder's lock."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+
+def _exit_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _describe(folder: Path) -> str:
+    """Return what a task is, from its folder."""
+    setting, dataset, model, seed = folder.parts[-4:]
+    return f"{dataset}, {model}, {setting}, seed {seed}"

@@ -1,0 +1,391 @@
+"""Specification of a study: datasets, models, attacks, settings, and the tables and figures of a paper made of them.
+
+A study runs one training for each *task*: a setting, a dataset, a model and a seed. Each task is an audit in a folder
+of its own, with all defenses and attacks of its setting, so parts that have a setting in common share its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from labelward.errors import InputError, unknown_name
+from labelward.job import DataSection, EncryptionSection, Job, Kind, LeakageSection, PartySection, RunSection, Variant
+from labelward.studies.references import Claim, FigureKey, ReferenceFigure
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ATTACKER = "telco"
+"""Name of the attacker's party in every job of a study."""
+ATTRIBUTE = "attribute"
+"""In :attr:`MetricColumn.source`: a hidden attribute, inferred with the help of the inferred labels."""
+
+PartForm = Literal["grid", "rates", "curves", "trade-off", "information", "ablation"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StudyDataset:
+    """A dataset of a study.
+
+    Attributes:
+        name: name in the catalogue, or of a table that is generated.
+        title: name in the paper.
+        substitute: how it differs from the paper's dataset; empty if it is the same.
+        active_share: the active party's share of the columns.
+        image_width: width of the images whose pixels are the columns, row by row; the attacker gets their left part.
+        reason: why its figures differ from the paper's, if known.
+        utility_metric: the paper's metric of utility.
+        leakage_metric: the paper's metric of leakage; replaces ``*`` in :attr:`MetricColumn.metric`.
+        extra_metrics: further metrics, each with rows of its own.
+        generate: makes the table of a seed, for datasets that are drawn anew for each seed or derived from another.
+        catalogue_name: the table in the catalogue that it is or is derived from, if it differs from ``name``.
+        party_columns: columns by party; empty: dealt out by share.
+        test_size: share of test rows; None: the study's.
+        model: model parameters that differ from the study's.
+        completion: parameters of model completion attacks.
+        fine_tuning: further parameters of those that fine-tune the bottom model.
+        upper_bound: whether the oracle upper bound is computed for columns that show it.
+        on_request: whether it runs only if it, or a part, is named.
+        hidden_attribute: a column that no party has; whether a row is above its median is inferred in a second step.
+    """
+
+    name: str
+    title: str
+    substitute: str = ""
+    active_share: float = 0.5
+    image_width: int = 0
+    reason: str = ""
+    utility_metric: str = "auc"
+    leakage_metric: str = "accuracy"
+    extra_metrics: tuple[str, ...] = ()
+    generate: Callable[[int], pa.Table] | None = None
+    catalogue_name: str = ""
+    party_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    test_size: float | None = None
+    model: Mapping[str, Any] = field(default_factory=dict)
+    completion: Mapping[str, Any] = field(default_factory=dict)
+    fine_tuning: Mapping[str, Any] = field(default_factory=dict)
+    upper_bound: bool = True
+    on_request: bool = False
+    hidden_attribute: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name, and what it stands for."""
+        return f"{self.name}, a substitute for {self.title}" if self.substitute else self.name
+
+    def metrics(self) -> tuple[tuple[str, str, str], ...]:
+        """Return (dataset of the figure's key, utility metric, leakage metric): the paper's first, then the others."""
+        extra = ((f"{self.name}, {metric}", metric, metric) for metric in self.extra_metrics)
+        return (self.name, self.utility_metric, self.leakage_metric), *extra
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyModel:
+    """A model that a study trains: its title on the page, and its configuration."""
+
+    title: str
+    spec: Kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricColumn:
+    """A measure of leakage: an attack, and one of its metrics.
+
+    Attributes:
+        title: heading of the column.
+        attack: its configuration, without what a dataset adds for model completions.
+        metric: metric of the leakage; ``*`` stands for the dataset's.
+        source: what is scored. ``""``: the attack's guess; ``"without view"``: the same attack without the view;
+            ``"logistic"``, ``"boosted"``, ``"all labels"``: that baseline; ``"model"``: the utility of the attacked
+            training; :data:`ATTRIBUTE`: the hidden attribute, with ``metric`` naming model and inputs.
+        reason: why it differs from the paper on any dataset, if known.
+        reason_unless_judged: the same, where no reference figure has a tolerance.
+    """
+
+    title: str
+    attack: Kind
+    metric: str = "v_measure"
+    source: str = ""
+    reason: str = ""
+    reason_unless_judged: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DefenseSpec:
+    """A defense under the name that the paper gives it.
+
+    Attributes:
+        family: name without parameter.
+        chain: configuration.
+        strength: its parameter, if it has one.
+    """
+
+    family: str
+    chain: tuple[Kind, ...]
+    strength: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Family and parameter: ``ID-LMID 0.5``."""
+        return self.family if self.strength is None else f"{self.family} {self.strength:g}"
+
+
+def defense_sweep(
+    family: str, kind: str, parameter: str, values: Sequence[float], **fixed: Any
+) -> tuple[DefenseSpec, ...]:
+    """Return one defense of a kind for each value of its parameter."""
+    return tuple(
+        DefenseSpec(family=family, strength=each, chain=(Kind(kind, {parameter: each, **fixed}),)) for each in values
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StudySetting:
+    """Configuration that some trainings have in common.
+
+    Attributes:
+        name: name of its folder.
+        axis_value: its place on the axis of a figure.
+        model: model parameters that differ from the study's.
+        attacker_share: the attacker's share of the columns; None: what the active party's share leaves.
+        partition: how columns are dealt out, as in a job.
+        defenses: by model, those that run besides the undefended training.
+        attacked: whether attacks run; otherwise only views are kept.
+        has_references: whether the reference figures were measured in this setting.
+        columns: titles of the columns that are measured; empty: all.
+        parties: number of parties; the attacker is the last one.
+    """
+
+    name: str
+    axis_value: float | None = None
+    model: Mapping[str, Any] = field(default_factory=dict)
+    attacker_share: float | None = None
+    partition: str = "random"
+    defenses: Mapping[str, tuple[DefenseSpec, ...]] = field(default_factory=dict)
+    attacked: bool = True
+    has_references: bool = False
+    columns: tuple[str, ...] = ()
+    parties: int = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPart:
+    """A table or a figure of a paper.
+
+    Attributes:
+        name: ``"table 2"``, ``"figure 5"``; any name in a study of no paper.
+        title: what it shows.
+        form: how it is shown. ``grid``: datasets and models by columns; ``rates``: encrypted sums by defense;
+            ``curves``: columns over the settings' axis; ``trade-off``: utility and leakage by defense; ``information``:
+            mutual information of leaves and labels by tree; ``ablation``: the first column, and differences to it.
+        settings: their names, in the order of the axis; all forms but ``curves`` take one.
+        columns: titles of the columns.
+        axis: what the settings' values are.
+        about: explanation, with choices that the paper leaves open.
+        reason: why all of its figures differ from the paper's, if they do.
+        defenses: families that it shows; empty: all.
+        models: names that it shows; empty: all.
+        datasets: names that it shows; empty: all.
+        rankings: groups of columns; the page names the best column of each group.
+        baseline: title of the column that a trade-off plot draws as a horizontal line.
+        on_request: whether it runs only if it is named.
+        appendix: whether the option ``--appendix`` names it.
+    """
+
+    name: str
+    title: str
+    form: PartForm
+    settings: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    axis: str = ""
+    about: str = ""
+    reason: str = ""
+    defenses: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    rankings: tuple[tuple[str, ...], ...] = ()
+    baseline: str = ""
+    on_request: bool = False
+    appendix: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyTask:
+    """One audit of a study, with one seed."""
+
+    setting: StudySetting
+    dataset: StudyDataset
+    model: str
+    seed: int
+
+    @property
+    def path(self) -> str:
+        """Its folder below that of the study."""
+        return f"{self.setting.name}/{self.dataset.name}/{self.model}/{self.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """The tables and figures of a paper.
+
+    Attributes:
+        name: name on the command line and in stored studies.
+        title: title of the page.
+        datasets: in the paper's order.
+        unavailable: titles, by name, of the paper's datasets of which no copy is known.
+        models: by name.
+        columns: what is measured.
+        settings: what the parts are made of.
+        parts: in the paper's order.
+        test_size: share of test rows.
+        first_seed: the first seed.
+        seeds: number of seeds.
+        printed: figures of the paper, by part and key.
+        reference: figures of the independent implementation, by key.
+        judged_rates: defenses whose encrypted sums must lie on the paper's side of those of the undefended training.
+        metric: what the columns hold, in words.
+        claims: orders that must come out.
+        remarks: remarks on the whole study.
+        full: the same study at the paper's size, which the option ``--full`` selects.
+    """
+
+    name: str
+    title: str
+    datasets: tuple[StudyDataset, ...]
+    models: Mapping[str, StudyModel]
+    columns: tuple[MetricColumn, ...]
+    settings: tuple[StudySetting, ...]
+    parts: tuple[StudyPart, ...]
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    test_size: float = 0.2
+    first_seed: int = 1
+    seeds: int = 5
+    printed: Mapping[tuple[str, FigureKey], ReferenceFigure] = field(default_factory=dict)
+    reference: Mapping[FigureKey, ReferenceFigure] = field(default_factory=dict)
+    judged_rates: tuple[str, ...] = ()
+    metric: str = "V-measure"
+    claims: tuple[Claim, ...] = ()
+    remarks: str = ""
+    full: Study | None = None
+
+    def select_parts(self, names: Sequence[str]) -> tuple[StudyPart, ...]:
+        """Return the parts of these names; for no names, all but those on request.
+
+        Raises:
+            InputError: an unknown name.
+        """
+        self._check("part", names, [part.name for part in self.parts])
+        return tuple(part for part in self.parts if part.name in names or not (names or part.on_request))
+
+    def select_datasets(self, names: Sequence[str], *, on_request: bool = True) -> tuple[StudyDataset, ...]:
+        """Return the datasets of these names; for no names, all.
+
+        Args:
+            names: of datasets.
+            on_request: whether "all" includes those on request.
+
+        Raises:
+            InputError: an unknown name.
+        """
+        self._check("dataset", names, [*(each.name for each in self.datasets), *self.unavailable])
+        return tuple(
+            each for each in self.datasets if each.name in names or not (names or (each.on_request and not on_request))
+        )
+
+    def datasets_of(self, part: StudyPart, datasets: Sequence[StudyDataset]) -> tuple[StudyDataset, ...]:
+        """Return those of the datasets that a part shows."""
+        return tuple(each for each in datasets if not part.datasets or each.name in part.datasets)
+
+    def models_of(self, part: StudyPart) -> tuple[str, ...]:
+        """Return the names of the models that a part shows."""
+        return tuple(model for model in self.models if not part.models or model in part.models)
+
+    def columns_of(self, setting: StudySetting) -> tuple[MetricColumn, ...]:
+        """Return the columns that a setting measures."""
+        return tuple(each for each in self.columns if not setting.columns or each.title in setting.columns)
+
+    def tasks(self, parts: Sequence[StudyPart], datasets: Sequence[StudyDataset], seeds: int) -> tuple[StudyTask, ...]:
+        """Return the tasks that the parts need, in the order in which they run."""
+        needed = {
+            (setting, dataset.name, model)
+            for part in parts
+            for setting in part.settings
+            for dataset in self.datasets_of(part, datasets)
+            for model in self.models_of(part)
+        }
+        return tuple(
+            StudyTask(setting=setting, dataset=dataset, model=model, seed=seed)
+            for setting in self.settings
+            for dataset in datasets
+            for model in self.models
+            for seed in range(self.first_seed, self.first_seed + seeds)
+            if (setting.name, dataset.name, model) in needed
+        )
+
+    def attack_of(self, column: MetricColumn, dataset: StudyDataset) -> Kind:
+        """Return the attack of a column as configured for a dataset."""
+        kind, params = column.attack.kind, column.attack.params
+        if not kind.endswith("-completion"):
+            return column.attack
+        tuning = dataset.fine_tuning if params.get("fine_tune") else {}
+        return Kind(kind, {**dataset.completion, **tuning, **params})
+
+    def job(self, task: StudyTask, table: str, columns: Sequence[str] = ()) -> Job:
+        """Return the job of a task.
+
+        Args:
+            task: a task of this study.
+            table: the table, as a job names it.
+            columns: its columns in order, for images.
+        """
+        setting, dataset, model = task.setting, task.dataset, self.models[task.model].spec
+        measured = self.columns_of(setting)
+        partition: Any = "random" if dataset.image_width else setting.partition
+        return Job(
+            data=DataSection(
+                table=table,
+                label="label",
+                test_size=self.test_size if dataset.test_size is None else dataset.test_size,
+                split="reference",
+                categories="dummies",
+                partition=partition,
+            ),
+            parties=_parties(setting, dataset, columns),
+            model=Kind(model.kind, {**model.params, **dataset.model, **setting.model}),
+            encryption=EncryptionSection() if model.kind == "splitnn" else _UNENCRYPTED,
+            defenses=tuple(Variant(each.chain) for each in setting.defenses.get(task.model, ())),
+            attacks=tuple(dict.fromkeys(self.attack_of(each, dataset) for each in measured if setting.attacked)),
+            leakage=LeakageSection(
+                upper_bound=dataset.upper_bound and any(each.source == "all labels" for each in measured)
+            ),
+            run=RunSection(seeds=(task.seed,)),
+        )
+
+    def _check(self, what: str, names: Sequence[str], known: Sequence[str]) -> None:
+        for name in names:
+            if name not in known:
+                raise InputError(
+                    unknown_name(what, name, known), code="unknown", field=f"study {self.name!r}", value=name
+                )
+
+
+_UNENCRYPTED = EncryptionSection(engine="plain", insecure=True, workers=1)
+
+
+def _parties(setting: StudySetting, dataset: StudyDataset, columns: Sequence[str]) -> tuple[PartySection, ...]:
+    """Return which party has which columns: listed ones, parts of images, or shares."""
+    if dataset.party_columns:
+        return tuple(PartySection(name=name, columns=names) for name, names in dataset.party_columns.items())
+    share = 1.0 - dataset.active_share if setting.attacker_share is None else setting.attacker_share
+    if dataset.image_width:
+        width = round(share * dataset.image_width)
+        left = tuple(name for at, name in enumerate(columns) if at % dataset.image_width < width)
+        right = tuple(name for at, name in enumerate(columns) if at % dataset.image_width >= width)
+        return PartySection(name="active", columns=right), PartySection(name=ATTACKER, columns=left)
+    if setting.parties > 2:
+        names = ["active", *(f"party{number}" for number in range(2, setting.parties)), ATTACKER]
+        return tuple(PartySection(name=name, share=1 / setting.parties) for name in names)
+    return PartySection(name="active", share=1.0 - share), PartySection(name=ATTACKER, share=share)
