@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.utils import Bunch
 
-from labelward.data import catalogue, catalogue_entries, load_tables, loading
+from labelward.data import catalogue, catalogue_entries, load_dataset, load_tables
 from labelward.data.openml import Download, download
 from labelward.errors import DataError
 from labelward.job import parse_job
@@ -142,7 +142,7 @@ def test_names_that_do_not_exist(nowhere):
 @needs_folder
 def test_quantities_and_points_in_time_are_read_as_such():
     job = parse_job({"data": {"table": "appliances_energy"}, "parties": {"active": ["T1"], "telco": ["date", "T2"]}})
-    data = loading(job, 1)
+    data = load_dataset(job, 1)
     assert (data.task, data.classes) == ("regression", ())
     telco = data.parties[1]
     assert telco.categories == {}

@@ -20,9 +20,9 @@ from labelward.data import (
     VerticalDataset,
     encode_party,
     load_active,
+    load_dataset,
     load_party_table,
     load_tables,
-    loading,
 )
 from labelward.errors import Code, DataError, JobError
 from labelward.job import Job, parse_job
@@ -133,7 +133,7 @@ def test_alone_each_party_holds_what_it_holds_in_a_rehearsal(folder: Path, case:
     for name, table in tables_of(case).items():
         pq.write_table(table, folder / f"{name}.parquet")
     try:
-        together = loading(job_of(case, folder, ("bank", "telco")), case.seed)
+        together = load_dataset(job_of(case, folder, ("bank", "telco")), case.seed)
     except DataError as error:
         assume(error.code != "labels")  # a draw in which a side lacks a class
         raise
@@ -173,7 +173,7 @@ def test_a_common_table_knows_the_place_of_each_row(tmp_path: Path, ids: str | N
     if ids is not None:
         data["id"] = ids
     job = parse_job({"data": data, "parties": {"active": ["b"], "telco": ["a"]}})
-    found = loading(job, 1)
+    found = load_dataset(job, 1)
     assert found.ids.tolist() == (sorted(map(str, who)) if ids else [str(row) for row in range(60)])
     for name, rows in found.split.named():
         assert found.ids[rows].tolist() == getattr(found, f"{name}_ids").tolist()

@@ -16,7 +16,7 @@ from labelward.evaluate.studies.plan import NONE, SUMS, UTILITY, Study, Task
 from labelward.evaluate.studies.read import figures
 from labelward.evaluate.studies.run import Outcome, run_study
 from labelward.federation.components import check_job, with_defaults
-from labelward.job import Kind, parse_job
+from labelward.job import ComponentSpec, parse_job
 from labelward.report.study import StudyReport, write_study
 from labelward.report.study_plots import Image, Mark
 from labelward.report.study_verdicts import claim_verdict, contest_verdict
@@ -263,12 +263,14 @@ def test_a_column_takes_the_parameters_of_its_data_set() -> None:
     table = replace(LABEL_INFERENCE.tables[0], completion={"auxiliary": 20, "steps": 7})
     columns = {column.title: column for column in LABEL_INFERENCE.columns}
     passive = LABEL_INFERENCE.attack(columns["passive, 120"], table)
-    assert passive == Kind("passive-completion", {"steps": 7, "auxiliary": 120})
+    assert passive == ComponentSpec("passive-completion", {"steps": 7, "auxiliary": 120})
     gently = replace(table, tuning={"learning_rate": 1e-4})
     assert LABEL_INFERENCE.attack(columns["passive, 120"], gently) == passive  # the head alone
     tuned = {"auxiliary": 20, "steps": 7, "learning_rate": 1e-4, "fine_tune": True}
-    assert LABEL_INFERENCE.attack(columns["passive"], gently) == Kind("passive-completion", tuned)
-    assert LABEL_INFERENCE.attack(columns["first negative"], table) == Kind("direct", {"rule": "first-negative"})
+    assert LABEL_INFERENCE.attack(columns["passive"], gently) == ComponentSpec("passive-completion", tuned)
+    assert LABEL_INFERENCE.attack(columns["first negative"], table) == ComponentSpec(
+        "direct", {"rule": "first-negative"}
+    )
 
 
 def test_defenses_against_active_attacks_are_drawn_by_the_attacked_model(

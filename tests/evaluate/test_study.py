@@ -35,7 +35,7 @@ from labelward.evaluate.studies.plan import (
 from labelward.evaluate.studies.read import figures, information_by_tree, versions
 from labelward.evaluate.studies.run import STUDY_FILE, run_study
 from labelward.federation.components import check_job, with_defaults
-from labelward.job import Kind, parse_job
+from labelward.job import ComponentSpec, parse_job
 from labelward.report.study import StudyReport, write_study
 from labelward.report.study_verdicts import rival_verdict
 from labelward.report.summary import Spread
@@ -49,16 +49,18 @@ TINY = Study(
     title="A tiny study",
     tables=(DataSet(name="breast_cancer", title="Breast"),),
     absent={"lost": "Lost & found"},
-    models={"secureboost": Kind("secureboost", SMALL)},
+    models={"secureboost": ComponentSpec("secureboost", SMALL)},
     columns=(
-        Column(title="CL", attack=Kind("clustering")),
-        Column(title="ID2Graph", attack=Kind("id2graph")),
+        Column(title="CL", attack=ComponentSpec("clustering")),
+        Column(title="ID2Graph", attack=ComponentSpec("id2graph")),
     ),
     settings=(
         Setting(
             name="defended",
             defenses={
-                "secureboost": (Defended(family="ID-LMID", strength=0.1, chain=(Kind("id-lmid", {"xi": 0.1}),)),)
+                "secureboost": (
+                    Defended(family="ID-LMID", strength=0.1, chain=(ComponentSpec("id-lmid", {"xi": 0.1}),)),
+                )
             },
             reference=True,
         ),
@@ -244,7 +246,7 @@ def test_data_that_are_not_here_are_named(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_task_that_cannot_be_is_told_of_and_others_go_on(tmp_path: Path) -> None:
-    unknown = {"secureboost": (Defended(family="No", chain=(Kind("no-such-defense"),)),)}
+    unknown = {"secureboost": (Defended(family="No", chain=(ComponentSpec("no-such-defense"),)),)}
     wrong = Setting(name="wrong", defenses=unknown)
     parts = (Part(name="table 9", title="", form="grid", settings=("wrong",), columns=("CL",)), TINY.parts[-1])
     study = replace(TINY, settings=(wrong, TINY.settings[1]), parts=parts)
@@ -355,7 +357,9 @@ def test_generated_tables_are_those_of_their_seed() -> None:
 
 def test_options_are_compared_seed_by_seed(tmp_path: Path) -> None:
     """An option that changes nothing gains nothing, on each seed, though the seeds differ."""
-    same = Column(title="same", attack=Kind("id2graph", {"inter_chunk_weight": 7.0}))  # not read without chunks
+    same = Column(
+        title="same", attack=ComponentSpec("id2graph", {"inter_chunk_weight": 7.0})
+    )  # not read without chunks
     part = Part(name="options", title="", form="rivals", settings=("trees-1",), columns=("ID2Graph", "CL", "same"))
     study = replace(TINY, columns=(*TINY.columns, same), parts=(part,), printed={}, expected={})
     outcome = run_study(study, tmp_path / "study")

@@ -22,7 +22,7 @@ from interrupted import Cut, Interrupted
 from labelward import estimators
 from labelward.auditing.audit import audit
 from labelward.cli.app import app
-from labelward.data import VerticalDataset, load_tables, loading
+from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.errors import LabelwardError, PeerError
 from labelward.evaluate.studies.options import OPTIONS
 from labelward.evaluate.studies.run import Outcome
@@ -92,7 +92,7 @@ def run_prediction(run: Path, tables: Path | Mapping[str, Path], out: Path, *, m
 
 def _prepared(job: Job, seed: int) -> VerticalDataset:
     """Return all parties' data: the only place where the record splits rows by itself."""
-    return loading(job, seed, load_tables(job))
+    return load_dataset(job, seed, load_tables(job))
 
 
 @dataclass(frozen=True)

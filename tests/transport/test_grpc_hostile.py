@@ -18,7 +18,7 @@ from loopback import Log, credentials, network, networks, together
 from blames import blamed
 from labelward.errors import PeerError
 from labelward.transport.base import Transport
-from labelward.transport.grpc import diagnose, envelope, serve_relay
+from labelward.transport.grpc import envelope, probe, serve_relay
 from labelward.transport.grpc import session as session_module
 from labelward.transport.grpc.hub import Hub, Register, encode_register
 from labelward.transport.grpc.session import Session
@@ -53,7 +53,7 @@ def test_a_probe_puts_no_key_on_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", loading)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        reason = diagnose(f"127.0.0.1:{port}", credentials("telco"), "bank", timeout=0.1).reason
+        reason = probe(f"127.0.0.1:{port}", credentials("telco"), "bank", timeout=0.1).reason
     assert reason is not None
     assert "does not answer" in reason
     assert found == []

@@ -23,7 +23,7 @@ from loopback import RUN, Log, authority, credentials, network, networks, togeth
 from blames import blamed
 from labelward.errors import InputError
 from labelward.transport.certificates import Credentials, new_authority, new_party
-from labelward.transport.grpc import Network, diagnose, serve_relay
+from labelward.transport.grpc import Network, probe, serve_relay
 from labelward.transport.grpc.envelope import HELLO, LARGEST, pack
 from labelward.transport.grpc.hub import Register, encode_register
 from labelward.transport.grpc.rpc import METHOD, REGISTER, start
@@ -324,15 +324,15 @@ def test_parties_of_two_runs_do_not_meet_at_a_relay() -> None:
 def test_the_probe_tells_why() -> None:
     mine = credentials("telco")
     with networks(TWO) as made:
-        found = diagnose(f"127.0.0.1:{made['bank'].port}", mine, "bank")
+        found = probe(f"127.0.0.1:{made['bank'].port}", mine, "bank")
         assert (found.reason, found.tls) == (None, "TLSv1.3")
-        assert "'bank'" in str(diagnose(f"127.0.0.1:{made['bank'].port}", mine, "shop").reason)
+        assert "'bank'" in str(probe(f"127.0.0.1:{made['bank'].port}", mine, "shop").reason)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
-        assert "within 0.3 s" in str(diagnose(f"127.0.0.1:{port}", mine, "bank", timeout=0.3).reason)
-    assert "nobody listens" in str(diagnose(f"127.0.0.1:{port}", mine, "bank").reason)
-    assert "is not known (DNS)" in str(diagnose("no-such-machine.invalid:7443", mine, "bank").reason)
-    assert "expired" in str(diagnose("127.0.0.1:1", CASES["expired"][0], "bank").reason)
+        assert "within 0.3 s" in str(probe(f"127.0.0.1:{port}", mine, "bank", timeout=0.3).reason)
+    assert "nobody listens" in str(probe(f"127.0.0.1:{port}", mine, "bank").reason)
+    assert "is not known (DNS)" in str(probe("no-such-machine.invalid:7443", mine, "bank").reason)
+    assert "expired" in str(probe("127.0.0.1:1", CASES["expired"][0], "bank").reason)
 
 
 def test_other_programs_can_be_started_while_the_network_works() -> None:

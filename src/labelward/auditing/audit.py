@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from labelward.attacks.base import Attack, AttackerData, LabelGuess
 from labelward.auditing.traffic import wire_flows
-from labelward.data import RawTables, VerticalDataset, load_tables, loading
+from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables
 from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import DataError, JobError, OutputError, PolicyError
 from labelward.evaluate.costs.expected import Estimate
@@ -50,7 +50,7 @@ from labelward.federation.simulation import (
     simulate,
 )
 from labelward.he import Engine
-from labelward.job import Job, Kind, Variant
+from labelward.job import ComponentSpec, Job, Variant
 from labelward.leakage.embeddings import Explainer
 from labelward.leakage.run_attack import (
     FOLDS,
@@ -126,10 +126,10 @@ def audit(
     check_output(out, job, "audit", force=force)
     source = load_tables(job)
     private = resolve_seeds([party.name for party in job.parties], None if force else out, repeat)
-    first = loading(job, job.run.seeds[0], source, private=private)
+    first = load_dataset(job, job.run.seeds[0], source, private=private)
     _check_data(job, first)
     for seed in job.run.seeds[1:]:  # a draw that cannot be used is refused before anything is written, or kept
-        loading(job, seed, source, private=private)
+        load_dataset(job, seed, source, private=private)
     attacks = _with_standing(job, first)
     with locked_output(out, job, force=force):
         _check_begun(out)
@@ -160,7 +160,7 @@ def processor() -> str:
     return f"{name}, {cores} {'core' if cores == 1 else 'cores'}"
 
 
-def _with_standing(job: Job, data: VerticalDataset) -> tuple[Kind, ...]:
+def _with_standing(job: Job, data: VerticalDataset) -> tuple[ComponentSpec, ...]:
     """Return the job's attacks and those that stand beside them; none does where tables come already cut."""
     if not data.classes or job.data.split == "reference":
         return job.attacks
@@ -222,7 +222,7 @@ class _Seed:
     upper_bound: bool
     explainer: Explainer
     prospect: Prospect | None
-    comparisons: dict[tuple[str, Kind], dict[str, Any]] = field(default_factory=dict)
+    comparisons: dict[tuple[str, ComponentSpec], dict[str, Any]] = field(default_factory=dict)
     bounds: dict[Hashable, LabelGuess] = field(default_factory=dict)
 
     def own(self, party: str) -> AttackerData:
@@ -230,7 +230,7 @@ class _Seed:
         held = next(each for each in self.data.parties if each.name == party)
         return dataclasses.replace(attacker_data(held), outside=held.test)
 
-    def compared(self, name: Kind, attack: Attack, view: View, own: AttackerData) -> dict[str, Any]:
+    def compared(self, name: ComponentSpec, attack: Attack, view: View, own: AttackerData) -> dict[str, Any]:
         """Return what an attack is compared with, none of which depends on the view: worked out once for a party.
 
         That is what it reaches without the view, and other ways to the labels with what the attacker knows.
@@ -265,7 +265,7 @@ class _Audit:
     out: Path
     source: RawTables
     private: Seeds
-    attacks: tuple[Kind, ...]
+    attacks: tuple[ComponentSpec, ...]
     engine: Engine
     watch: Watch
     protections: Protections
@@ -316,15 +316,19 @@ class _Audit:
         slug = "" if deviation is None else deviation.slug
         return keys <= self.done and read_run(self.out, variant.as_list(), seed, slug) is not None
 
-    def _attackers(self, deviation: MaliciousRun | None) -> list[tuple[str | None, Kind | None]]:
+    def _attackers(self, deviation: MaliciousRun | None) -> list[tuple[str | None, ComponentSpec | None]]:
         """Return who attacks how, once for each row of a training; an honest run has a row at least."""
         wanted = None if deviation is None else deviation.behavior
         parties = self._attacking if deviation is None else (deviation.party,)
         attacks = [attack for attack in self.attacks if malicious_behavior(make_attack(attack)) == wanted]
-        found: list[tuple[str | None, Kind | None]] = [(party, attack) for party in parties for attack in attacks]
+        found: list[tuple[str | None, ComponentSpec | None]] = [
+            (party, attack) for party in parties for attack in attacks
+        ]
         return found or [(None, None)]
 
-    def _row(self, seed: int, variant: Variant, party: str | None, attack: Kind | None, **figures: Any) -> ResultRow:
+    def _row(
+        self, seed: int, variant: Variant, party: str | None, attack: ComponentSpec | None, **figures: Any
+    ) -> ResultRow:
         """Return a row; without figures only its key means anything."""
         nothing: dict[str, Any] = {"leakage": None, "utility": {}, "cost": None, "versions": {}}
         behavior = None if attack is None else make_attack(attack).behavior
@@ -341,7 +345,7 @@ class _Audit:
         )
 
     def _prepare(self, seed: int) -> _Seed:
-        data = loading(self.job, seed, self.source, private=self.private)
+        data = load_dataset(self.job, seed, self.source, private=self.private)
         counts = {make_attack(attack).labels_needed for attack in self.attacks}
         store_data(
             self.out, data, seed, [sample_known_rows(data.train_labels, count, seed=seed) for count in sorted(counts)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labelward.auditing.audit import library_versions
-from labelward.data import VerticalDataset, load_tables, loading
+from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.errors import JobError, unknown_name
 from labelward.evaluate.costs.expected import Estimate
 from labelward.evaluate.costs.prospect import expected, foresee
@@ -93,7 +93,7 @@ def train_variant(
     source, programs = load_tables(job), model_adapter(job.model)
     again = [*repeat, *([earlier] if earlier and stored_seeds(earlier) else [])]
     private = resolve_seeds([party.name for party in job.parties], repeat=again)
-    data = loading(job, seed, source, private=private)
+    data = load_dataset(job, seed, source, private=private)
     programs.check(data, with_monitor(job, data, make_policies(defended), seed=seed))
     shares = None if earlier is None else load_warm_start(programs, earlier, job, data)
     engine = make_engine(job.encryption)

@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data import DataSplit, PartyTable, encode_party, load_active, load_party_table, load_tables, loading
+from labelward.data import (
+    DataSplit,
+    PartyTable,
+    encode_party,
+    load_active,
+    load_dataset,
+    load_party_table,
+    load_tables,
+)
 from labelward.errors import JobError, unknown_name
 from labelward.evaluate.costs.dry import ANY_SEED, Subject
 from labelward.evaluate.costs.prospect import subject_of
@@ -106,7 +114,7 @@ def bring(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, ...
             raise JobError(
                 f"got {given} but all data of the job are here", code="conflict", field=f"--{name}", value=given
             )
-    data = loading(job, seed, load_tables(job), private={party.name: ANY_SEED for party in job.parties})
+    data = load_dataset(job, seed, load_tables(job), private={party.name: ANY_SEED for party in job.parties})
     chain = with_monitor(job, data, policies, seed=seed)
     model_adapter(job.model).check(data, chain)
     return Brought(

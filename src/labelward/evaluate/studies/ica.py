@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from labelward.evaluate.studies.plan import Column, DataSet, Defended, Part, Setting, Study
 from labelward.evaluate.studies.printed import ICA_EXPECTED, ICA_PRINTED
-from labelward.job import Kind
+from labelward.job import ComponentSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +44,7 @@ _LOCAL = tuple(
         family="local trees",
         strength=count,
         symbol="trees",
-        chain=(Kind("local-trees", {"count": count, "mode": "add"}),),
+        chain=(ComponentSpec("local-trees", {"count": count, "mode": "add"}),),
     )
     for count in (1, 2, 5, 10)
 )
@@ -53,7 +53,7 @@ _PURITY = tuple(
         family="purity threshold",
         strength=threshold,
         symbol="purity",
-        chain=(Kind("purity-threshold", {"threshold": threshold, "hide": "below"}),),
+        chain=(ComponentSpec("purity-threshold", {"threshold": threshold, "hide": "below"}),),
     )
     for threshold in (0.9, 0.8, 0.7, 0.6)
 )
@@ -80,14 +80,14 @@ ICA = Study(
         ),
     ),
     models={
-        _MODEL: Kind(
+        _MODEL: ComponentSpec(
             "secureboost",
             {"trees": 5, "depth": 3, "learning_rate": 0.3, "row_fraction": 0.8, "bins": 32, "candidates": "node"},
         )
     },
     columns=(
-        Column(title=_TWO[0], attack=Kind("instance-clustering"), metric="accuracy"),
-        Column(title=_TWO[1], attack=Kind("instance-clustering"), metric="accuracy_majority"),
+        Column(title=_TWO[0], attack=ComponentSpec("instance-clustering"), metric="accuracy"),
+        Column(title=_TWO[1], attack=ComponentSpec("instance-clustering"), metric="accuracy_majority"),
     ),
     settings=(
         Setting(name="fifty-trees", model={"trees": 50}, attacked=False),

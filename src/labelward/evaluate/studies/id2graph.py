@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from labelward.evaluate.studies.plan import Column, DataSet, Defended, Part, Setting, Study
 from labelward.evaluate.studies.printed import ID2GRAPH_EXPECTED, ID2GRAPH_PRINTED
-from labelward.job import Kind
+from labelward.job import ComponentSpec
 
 __all__ = ["ID2GRAPH"]
 
@@ -24,7 +24,7 @@ _NO_TICKS = "The paper shows it as a plot only, and its text does not name the v
 def _lmid(*, sampled: bool) -> tuple[Defended, ...]:
     more = {"sampled": True} if sampled else {}
     return tuple(
-        Defended(family="ID-LMID", strength=xi, symbol="ξ", chain=(Kind("id-lmid", {"xi": xi, **more}),))
+        Defended(family="ID-LMID", strength=xi, symbol="ξ", chain=(ComponentSpec("id-lmid", {"xi": xi, **more}),))
         for xi in _BUDGETS
     )
 
@@ -33,7 +33,10 @@ def _noisy(stages: int) -> tuple[Defended, ...]:
     name = f"LP-{stages}ST"
     return tuple(
         Defended(
-            family=name, strength=epsilon, symbol="ε", chain=(Kind("lp-mst", {"epsilon": epsilon, "stages": stages}),)
+            family=name,
+            strength=epsilon,
+            symbol="ε",
+            chain=(ComponentSpec("lp-mst", {"epsilon": epsilon, "stages": stages}),),
         )
         for epsilon in _BUDGETS
     )
@@ -46,14 +49,14 @@ def _grafted(stages: int) -> tuple[Defended, ...]:
             family=family,
             strength=noise.strength,
             symbol="ε",
-            chain=(*noise.chain, Kind("grafting", {"unrepaired": form})),
+            chain=(*noise.chain, ComponentSpec("grafting", {"unrepaired": form})),
         )
         for family, form in forms.items()
         for noise in _noisy(stages)
     )
 
 
-_REDUCED = (Defended(family="Reduced-Leakage", chain=(Kind("local-trees", {"count": 1, "mode": "replace"}),)),)
+_REDUCED = (Defended(family="Reduced-Leakage", chain=(ComponentSpec("local-trees", {"count": 1, "mode": "replace"}),)),)
 _DEFENSES = {
     FOREST: (*_lmid(sampled=True), *_noisy(2), *_grafted(2)),
     XGBOOST: (*_REDUCED, *_lmid(sampled=False), *_noisy(2)),
@@ -180,14 +183,14 @@ ID2GRAPH = Study(
     ),
     absent={"pucrio": "Pucrio"},
     models={
-        FOREST: Kind("forest", {**_BOTH, "row_fraction": 0.8, "candidates": "all"}),
-        XGBOOST: Kind("secureboost", {**_BOTH, "learning_rate": 0.3, "bins": 32, "candidates": "node"}),
+        FOREST: ComponentSpec("forest", {**_BOTH, "row_fraction": 0.8, "candidates": "all"}),
+        XGBOOST: ComponentSpec("secureboost", {**_BOTH, "learning_rate": 0.3, "bins": 32, "candidates": "node"}),
     },
     columns=(
-        Column(title="CL", attack=Kind("clustering")),
-        Column(title="UNI", attack=Kind("union")),
-        Column(title="UNI+CL", attack=Kind("union-clustering")),
-        Column(title="ID2Graph", attack=Kind("id2graph", {"alpha": 3.0})),
+        Column(title="CL", attack=ComponentSpec("clustering")),
+        Column(title="UNI", attack=ComponentSpec("union")),
+        Column(title="UNI+CL", attack=ComponentSpec("union-clustering")),
+        Column(title="ID2Graph", attack=ComponentSpec("id2graph", {"alpha": 3.0})),
     ),
     settings=_SETTINGS,
     parts=_PARTS,

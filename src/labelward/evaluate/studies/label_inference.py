@@ -14,27 +14,27 @@ from labelward.evaluate.studies.compared import Claim, Place
 from labelward.evaluate.studies.label_inference_printed import EXPECTED, PRINTED
 from labelward.evaluate.studies.label_inference_sets import CONFIGURED, FULL, SETS
 from labelward.evaluate.studies.plan import NONE, SECOND, UTILITY, Column, Defended, Part, Setting, Study
-from labelward.job import Kind
+from labelward.job import ComponentSpec
 
 __all__ = ["LABEL_INFERENCE", "LABEL_INFERENCE_FULL"]
 
 TOP, SUM = "top", "sum"
 
 _TUNED: Mapping[str, Any] = {"fine_tune": True}
-_PASSIVE = Kind("passive-completion", _TUNED)
-_ACTIVE = Kind("active-completion", _TUNED)
-_PASSIVE_HEAD = Kind("passive-completion")
-_ACTIVE_HEAD = Kind("active-completion")
-_LIGHT = Kind("passive-completion", {**_TUNED, "unlabeled_weight": 1.0})
-_FIRST, _LEAST = Kind("direct", {"rule": "first-negative"}), Kind("direct")
+_PASSIVE = ComponentSpec("passive-completion", _TUNED)
+_ACTIVE = ComponentSpec("active-completion", _TUNED)
+_PASSIVE_HEAD = ComponentSpec("passive-completion")
+_ACTIVE_HEAD = ComponentSpec("active-completion")
+_LIGHT = ComponentSpec("passive-completion", {**_TUNED, "unlabeled_weight": 1.0})
+_FIRST, _LEAST = ComponentSpec("direct", {"rule": "first-negative"}), ComponentSpec("direct")
 _INFERRED_BY = tuple(
     f"{model}{more}" for model in ("network", "logistic") for more in ("", ", inferred label", ", true label")
 )
 _COUNTS = (10, 20, 40, 120, 320)
 
 
-def _known(count: int) -> Kind:
-    return Kind("passive-completion", {"auxiliary": count})
+def _known(count: int) -> ComponentSpec:
+    return ComponentSpec("passive-completion", {"auxiliary": count})
 
 
 _COLUMNS = (
@@ -80,7 +80,7 @@ _SECOND_STEP = tuple(each.title for each in _COLUMNS[-6:])
 
 
 def _one(family: str, symbol: str, strength: float, kind: str, params: Mapping[str, Any]) -> Defended:
-    return Defended(family=family, strength=strength, symbol=symbol, chain=(Kind(kind, params),))
+    return Defended(family=family, strength=strength, symbol=symbol, chain=(ComponentSpec(kind, params),))
 
 
 _NOISE = tuple(_one("noise", "scale", each, "noisy-gradients", {"scale": each}) for each in (1e-4, 1e-3, 1e-2, 1e-1))
@@ -294,7 +294,7 @@ LABEL_INFERENCE = Study(
     title="Label inference: what a bottom model and a returned gradient give away",
     tables=SETS,
     absent={"cifar100": "CIFAR-100", "cinic10": "CINIC-10", "yahoo_answers": "Yahoo Answers", "bhi": "BHI"},
-    models={TOP: Kind("splitnn"), SUM: Kind("splitnn", CONFIGURED)},
+    models={TOP: ComponentSpec("splitnn"), SUM: ComponentSpec("splitnn", CONFIGURED)},
     columns=_COLUMNS,
     settings=_SETTINGS,
     parts=_PARTS,

@@ -12,7 +12,7 @@ from typing import Any
 
 from labelward.evaluate.studies.id2graph import ID2GRAPH
 from labelward.evaluate.studies.plan import Column, Part, Study
-from labelward.job import Kind
+from labelward.job import ComponentSpec
 
 __all__ = ["OPTIONS"]
 
@@ -33,8 +33,8 @@ OPTIONS = Study(
     tables=tuple(replace(table, title=table.name) for table in ID2GRAPH.tables if table.name in _NAMES),
     models=ID2GRAPH.models,
     columns=(
-        Column(title="ID2Graph", attack=Kind("id2graph")),
-        *(Column(title=name, attack=Kind("id2graph", change)) for name, change in _CHANGES.items()),
+        Column(title="ID2Graph", attack=ComponentSpec("id2graph")),
+        *(Column(title=name, attack=ComponentSpec("id2graph", change)) for name, change in _CHANGES.items()),
     ),
     settings=tuple(setting for setting in ID2GRAPH.settings if setting.name == "default"),
     parts=(

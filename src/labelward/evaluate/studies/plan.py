@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from labelward.errors import InputError, unknown_name
 from labelward.evaluate.studies.compared import Claim, Expected, Place, Printed
-from labelward.job import DataSection, EncryptionSection, Job, Kind, LeakageSection, PartySection, RunSection, Variant
+from labelward.job import (
+    ComponentSpec,
+    DataSection,
+    EncryptionSection,
+    Job,
+    LeakageSection,
+    PartySection,
+    RunSection,
+    Variant,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,7 +122,7 @@ class Column:
     """
 
     title: str
-    attack: Kind
+    attack: ComponentSpec
     metric: str = "v_measure"
     of: str = ""
 
@@ -130,7 +139,7 @@ class Defended:
     """
 
     family: str
-    chain: tuple[Kind, ...]
+    chain: tuple[ComponentSpec, ...]
     strength: float | None = None
     symbol: str = ""
 
@@ -246,7 +255,7 @@ class Study:
     name: str
     title: str
     tables: tuple[DataSet, ...]
-    models: Mapping[str, Kind]
+    models: Mapping[str, ComponentSpec]
     columns: tuple[Column, ...]
     settings: tuple[Setting, ...]
     parts: tuple[Part, ...]
@@ -317,13 +326,13 @@ class Study:
         """Return the columns that a setting measures."""
         return tuple(each for each in self.columns if not setting.columns or each.title in setting.columns)
 
-    def attack(self, column: Column, table: DataSet) -> Kind:
+    def attack(self, column: Column, table: DataSet) -> ComponentSpec:
         """Return the attack of a column as a data set's jobs have it."""
         kind, params = column.attack.kind, column.attack.params
         if not kind.endswith("-completion"):
             return column.attack
         tuning = table.tuning if params.get("fine_tune") else {}
-        return Kind(kind, {**table.completion, **tuning, **params})
+        return ComponentSpec(kind, {**table.completion, **tuning, **params})
 
     def job(self, task: Task, source: str, columns: Sequence[str] = ()) -> Job:
         """Return the job of a task.
@@ -347,7 +356,7 @@ class Study:
                 **data,
             ),
             parties=_parties(setting, table, columns),
-            model=Kind(model.kind, {**model.params, **table.model, **setting.model}),
+            model=ComponentSpec(model.kind, {**model.params, **table.model, **setting.model}),
             encryption=EncryptionSection() if model.kind == "splitnn" else _PLAIN,
             defenses=tuple(Variant(each.chain) for each in setting.defenses.get(task.model, ())),
             attacks=tuple(attacks),

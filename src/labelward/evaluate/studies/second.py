@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
-from labelward.data import VerticalDataset, load_tables, loading
+from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.data.labels import encode_regression_targets, quantile_edges
 from labelward.errors import FileFormatError
 from labelward.evaluate.studies.plan import ATTACKER, SECOND, Study, Task
@@ -99,7 +99,7 @@ def ensure_second(study: Study, task: Task, job: Job, folder: Path) -> None:
         return
     job = with_defaults(job)
     source = load_tables(job)
-    data = loading(job, task.seed, source)
+    data = load_dataset(job, task.seed, source)
     quantities = encode_regression_targets(source.tables[0], task.table.secret, f"table {source.name!r}")
     rows = data.table_rows.train
     secret = np.searchsorted(quantile_edges(quantities[rows], 2), quantities[rows])

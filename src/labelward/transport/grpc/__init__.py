@@ -8,4 +8,4 @@ from labelward.transport.grpc.endpoint import Endpoint, PeerInfo
 from labelward.transport.grpc.network import Network
 from labelward.transport.grpc.relay import Relay, serve_relay
 
-__all__ = ["Endpoint", "Network", "PeerInfo", "Probe", "Relay", "diagnose", "serve_relay"]
+__all__ = ["Endpoint", "Network", "PeerInfo", "Probe", "Relay", "probe", "serve_relay"]
