@@ -34,6 +34,7 @@ def test_a_place_is_put_before_the_text_and_nothing_else_changes():
     assert str(moved) == "job.toml: [data] label: is required"
     assert (moved.code, moved.field, moved.reason) == (error.code, error.field, error.reason)
     assert str(error) == "[data] label: is required"
+    assert str(moved.within("job.toml")) == str(moved)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 import labelward
 
 ROOT = Path(labelward.__file__).parent
-BASE = {"errors", "rng", "registry", "job"}
+BASE = {"errors", "parameters", "rng", "registry", "job"}
 PARTS = {"he", "kernels", "messages", "party", "policy", "privacy", "transport"}
 FEATURES = {"attacks", "data", "defenses", "protocols"}
 STORED = {"runs", "metrics"}
@@ -25,7 +25,8 @@ ALLOWED: dict[str, set[str]] = {
     "rng": {"errors"},
     "registry": {"errors"},
     "jit": set(),
-    "job": {"errors"},
+    "parameters": {"errors"},
+    "job": {"errors", "parameters"},
     "kernels": {"errors", "jit"},
     "privacy": {"errors", "rng"},
     "he": {"errors", "rng", "jit"},

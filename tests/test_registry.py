@@ -63,7 +63,7 @@ def test_objects_with_parameters_and_defaults(registry: Registry[Any]) -> None:
         ("zzz", {}, "unknown", "", "zzz", "fancy, plain"),
         ("fancy", {"colour": "red"}, "unknown", "", "colour", "'color'?"),
         ("fancy", {"kind": "x"}, "unknown", "", "kind", "'fancy'"),
-        ("plain", {}, "missing", "", "size", "'plain'"),
+        ("plain", {}, "missing", "size", None, ""),
         ("plain", {"size": 0}, "range", "size", 0, ""),
     ],
 )

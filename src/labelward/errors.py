@@ -52,6 +52,7 @@ __all__ = [
     "PolicyError",
     "ProtocolError",
     "number_code",
+    "suggestion",
     "unknown_name",
 ]
 
@@ -136,7 +137,9 @@ class LabelwardError(Exception):
         return _restore, (type(self), self.args, self.__dict__)
 
     def within(self, place: str) -> Self:
-        """Return the same error with a place, such as the job file's name, before its text."""
+        """Return the same error with a place, such as the job file's name, before its text, unless it is there."""
+        if str(self).startswith(f"{place}: "):
+            return self
         moved = copy(self)
         moved.args = (f"{place}: {self}",)
         return moved
@@ -260,9 +263,13 @@ class EncryptionError(LabelwardError):
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     """Return the message for a name that is not in a list: what was given, a near one, all known ones."""
     names = sorted(known)
-    near = get_close_matches(name, names, n=1, cutoff=LEAST_LIKENESS)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"unknown {kind} {name!r}{hint}; known: {', '.join(names) or 'none'}"
+    return f"unknown {kind} {name!r}{suggestion(name, names)}; known: {', '.join(names) or 'none'}"
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message that suggests the nearest known name; empty where none is near."""
+    near = get_close_matches(name, list(known), n=1, cutoff=LEAST_LIKENESS)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def number_code(value: object, *, whole: bool = False) -> Code:

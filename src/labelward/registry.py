@@ -1,7 +1,7 @@
-"""A list of names that a file may use: ``kind -> class``, each module imported only when it is asked for.
+"""Registry: the components of one family by the name that a job file uses; modules are imported only when needed.
 
-An entry is ``"module:Class"``, relative to the package that holds the list. A kind's class is a dataclass of
-parameters; an unknown kind or parameter is refused with the known ones.
+An entry is ``"module:Class"``, relative to the package that holds the list. A class is a dataclass of parameters;
+unknown names and parameters are refused with the known ones.
 """
 
 from __future__ import annotations
@@ -11,60 +11,56 @@ from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
-from labelward.errors import InputError, JobError, unknown_name
-
-__all__ = ["Registry"]
+from labelward.errors import InputError, JobError, suggestion, unknown_name
 
 T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """The kinds of one family (attacks, defenses, models).
+    """The components of one family: attacks, defenses or models.
 
     Args:
-        what: the family's name in messages.
-        package: where relative entries are found.
+        family: singular name of the family, for errors.
+        package: package to which entries are relative.
         entries: ``"module:Class"`` strings; each class has a ``kind``.
     """
 
-    def __init__(self, what: str, package: str, entries: Sequence[str]) -> None:
-        self.what, self._package, self._entries = what, package, tuple(entries)
+    def __init__(self, family: str, package: str, entries: Sequence[str]) -> None:
+        self.family, self._package, self._entries = family, package, tuple(entries)
 
     def classes(self) -> dict[str, type[T]]:
         """Return all classes by kind, in the order of the list."""
-        found: dict[str, type[T]] = {}
+        classes: dict[str, type[T]] = {}
         for entry in self._entries:
             module, _, name = entry.partition(":")
             cls = getattr(import_module(f".{module}", self._package), name)
-            if cls.kind in found:
-                raise ValueError(f"two {self.what}s are called {cls.kind!r}")
-            found[cls.kind] = cls
-        return found
+            if cls.kind in classes:
+                raise ValueError(f"two {self.family}s are called {cls.kind!r}")
+            classes[cls.kind] = cls
+        return classes
 
     def make(self, kind: str, params: Mapping[str, Any]) -> T:
-        """Return the object of a kind with these parameters.
+        """Return a component with these parameters.
 
         Raises:
-            JobError: an unknown kind, an unknown, missing or unfit parameter; names it.
+            JobError: an unknown component, or an unknown, missing or invalid parameter.
         """
         known = self.classes()
         if kind not in known:
-            raise JobError(unknown_name(self.what, kind, known), code="unknown", value=kind)
+            raise JobError(unknown_name(self.family, kind, known), code="unknown", value=kind)
         cls: Any = known[kind]
-        names = {field.name: field for field in fields(cls) if field.init}
+        place = f"{self.family} {kind!r}"
+        parameters = {field.name: field for field in fields(cls) if field.init}
         for name in params:
-            if name not in names:
-                raise JobError(
-                    unknown_name(f"parameter of {self.what} {kind!r}", name, names), code="unknown", value=name
-                )
-        for name, field in names.items():
+            if name not in parameters:
+                hint = f"{suggestion(name, parameters)}; known: {', '.join(sorted(parameters)) or 'none'}"
+                raise JobError(f"unknown parameter {name!r} of {place}{hint}", code="unknown", value=name)
+        for name, field in parameters.items():
             if name not in params and field.default is MISSING and field.default_factory is MISSING:
-                raise JobError(
-                    f"{self.what} {kind!r} needs a value for {name!r}; there is no default", code="missing", value=name
-                )
+                raise JobError("required; there is no default", code="missing", field=name).within(place)
         try:
-            made: T = cls(**params)
+            component: T = cls(**params)
         except InputError as error:
-            placed = error if error.field.startswith("[") else error.within(f"{self.what} {kind!r}")
+            placed = error if error.field.startswith("[") else error.within(place)
             raise placed.translated(JobError) from error
-        return made
+        return component

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from splitruns import attacked, known_of, trained
 
-from blames import refused_about
 from labelward.attacks import ATTACKS
 from labelward.attacks.active_completion import ActiveCompletion
 from labelward.attacks.passive_completion import PassiveCompletion
@@ -51,7 +50,7 @@ def test_an_honest_party_s_view_is_refused_unless_told():
 
 
 def test_parameters_that_cannot_be_are_refused_by_name():
-    with refused_about("honest", JobError, "type", value=1):
+    with refused(JobError, "type", field="honest", value=1):
         ATTACKS.make("active-completion", {"honest": 1})
-    with refused_about("steps", JobError, "range", value=0):
+    with refused(JobError, "range", field="steps", value=0):
         ATTACKS.make("active-completion", {"steps": 0})

@@ -138,7 +138,8 @@ def test_a_view_that_contradicts_itself_is_refused(rows):
     [({"rule": "sign"}, "choice"), ({"epochs": 0}, "range"), ({"epochs": True}, "type")],
 )
 def test_parameters_that_cannot_be_are_refused_by_name(parameters, code):
-    with refused_about(next(iter(parameters)), JobError, code, value=next(iter(parameters.values()))):
+    ((name, value),) = parameters.items()
+    with refused(JobError, code, field=name, value=value):
         ATTACKS.make("direct", parameters)
 
 

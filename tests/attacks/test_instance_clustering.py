@@ -10,6 +10,7 @@ from labelward.errors import InputError, JobError
 from labelward.metrics.leakage import cluster_chance, score_clusters
 from labelward.protocols.tree.params import SecureBoost
 from labelward.testing.attacks import AttackContract, planted_view
+from refusals import refused
 from wiring import Setting
 
 
@@ -121,7 +122,7 @@ def test_a_hundred_thousand_rows_take_seconds():
 
 @pytest.mark.parametrize("known", [0, 101, 1.0, True, "one"])
 def test_an_unfit_number_of_known_rows_is_refused(known):
-    with refused_about("known_per_cluster", JobError, "range" if type(known) is int else "type", value=known):
+    with refused(JobError, "range" if type(known) is int else "type", field="known_per_cluster", value=known):
         ATTACKS.make("instance-clustering", {"known_per_cluster": known})
 
 

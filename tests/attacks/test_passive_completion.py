@@ -9,7 +9,6 @@ import pytest
 import torch
 from splitruns import Trained, attacked, known_of, trained
 
-from blames import refused_about
 from labelward.attacks import ATTACKS
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge
 from labelward.attacks.passive_completion import PassiveCompletion
@@ -201,5 +200,6 @@ def test_a_bottom_model_that_is_not_there_or_does_not_fit_is_refused():
     ],
 )
 def test_parameters_that_cannot_be_are_refused_by_name(parameters, code):
-    with refused_about(next(iter(parameters)), JobError, code, value=next(iter(parameters.values()))):
+    ((name, value),) = parameters.items()
+    with refused(JobError, code, field=name, value=value):
         ATTACKS.make("passive-completion", parameters)

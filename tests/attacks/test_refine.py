@@ -191,8 +191,8 @@ def test_cells_weigh_what_was_asked_for():
 @pytest.mark.parametrize(
     ("wrong", "code", "about"),
     [
-        ({"attributes": -0.1}, "range", "attributes"),
-        ({"attributes": True}, "type", "attributes"),
+        ({"attributes": -0.1}, "range", ""),
+        ({"attributes": True}, "type", ""),
         ({"tree_weights": "deepth"}, "choice", "'depth'"),
         ({"clusters": "class"}, "choice", "'classes'"),
         ({"chunk": 10, "attributes": 0.1}, "conflict", "attributes"),
@@ -200,5 +200,6 @@ def test_cells_weigh_what_was_asked_for():
     ],
 )
 def test_options_that_mean_nothing_are_refused(wrong, code, about):
-    with refused_about(about, JobError, code, value=next(iter(wrong.values()))):
+    name, value = next(iter(wrong.items()))
+    with refused_about(about, JobError, code, field=name, value=value):
         ID2Graph(**wrong)

@@ -14,7 +14,7 @@ from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.split_posterior import SplitPosterior, sides_depend_on_labels
 from labelward.auditing.audit import audit
 from labelward.data import RawTables, VerticalDataset, as_table, load_dataset
-from labelward.errors import JobError
+from labelward.errors import Code, JobError
 from labelward.job import Job, parse_job
 from labelward.messages.base import RowMask
 from labelward.messages.handshake import RowSplit
@@ -85,16 +85,20 @@ def test_labels_that_have_nothing_to_do_with_the_sides_are_not_found() -> None:
 def test_counts_that_are_not_those_of_the_rows() -> None:
     views, table, labels = stored("breast-cancer")
     for counts, value in (((10, 10), 20), ((200, 200, 169), 3)):
-        with refused(JobError, "conflict", field="attack 'split-posterior', class_counts", value=value):
+        with refused(JobError, "conflict", field="class_counts", value=value):
             attack(views, table, labels, class_counts=counts)
 
 
 @pytest.mark.parametrize(
-    ("params", "field"),
-    [({"rounds": -1}, "rounds"), ({"rounds": 1.5}, "rounds"), ({"class_counts": [0, 3]}, "class_counts")],
+    ("params", "code", "field"),
+    [
+        ({"rounds": -1}, "range", "rounds"),
+        ({"rounds": 1.5}, "type", "rounds"),
+        ({"class_counts": [0, 3]}, "range", "class_counts"),
+    ],
 )
-def test_parameters_that_cannot_be(params: dict[str, Any], field: str) -> None:
-    with refused(JobError, "range", field=f"attack 'split-posterior', {field}"):
+def test_parameters_that_cannot_be(params: dict[str, Any], code: Code, field: str) -> None:
+    with refused(JobError, code, field=field):
         SplitPosterior(**params)
 
 

@@ -361,7 +361,7 @@ def test_list_says_what_each_name_means(call: Call) -> None:
     tables = {one["kind"]: one["summary"] for one in families["tables"]}
     assert tables["breast_cancer"].endswith("569 rows, 30 columns, 2 classes")
     assert tables["digits"].endswith("10 classes")
-    assert tables["appliances_energy"].endswith("a quantity")
+    assert tables["appliances_energy"].endswith("regression")
 
 
 def test_view_commands(call: Call, audited: Path) -> None:

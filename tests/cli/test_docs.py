@@ -109,6 +109,18 @@ def test_the_page_of_the_job_file_has_every_kind_and_parameter() -> None:
                 for name, default, _ in info.parameters
             }
             assert written == known, info.kind
+            meanings = {cells[0].strip("`"): cells[-1] for cells in table}
+            for name, _, description in info.parameters:
+                meaning, forest = _markdown(description), info.kind == "forest"
+                same = meaning in meanings[name] or (
+                    forest and f"Forest: {meaning[0].lower()}{meaning[1:]}" in meanings[name]
+                )
+                assert same, f"{info.kind} {name}: {meaning}"
+
+
+def _markdown(description: str) -> str:
+    """Return the help of a parameter as the pages write it: values in code."""
+    return re.sub(r"(?<!\w)'([\w:.-]+)'(?!\w)", r'`"\1"`', description)
 
 
 def test_the_page_of_results_has_every_name() -> None:

@@ -392,13 +392,13 @@ def test_families_do_not_mix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "code", "value", "about"),
+    ("make", "code", "value", "field"),
     [
         (lambda: NoisyGradients(), "missing", None, "scale"),
         (lambda: NoisyGradients(scale=0), "range", 0, "scale"),
         (lambda: NoisyGradients(scale=1.0, clip=1.0), "conflict", 1.0, "scale"),
-        (lambda: NoisyGradients(distribution="gaussian", epsilon=1.0, delta=1e-5), "missing", None, "clip"),
-        (lambda: NoisyGradients(epsilon=1.0, delta=1e-5, clip=1.0), "conflict", "laplace", "'gaussian'"),
+        (lambda: NoisyGradients(distribution="gaussian", epsilon=1.0, delta=1e-5), "missing", None, "scale"),
+        (lambda: NoisyGradients(epsilon=1.0, delta=1e-5, clip=1.0), "conflict", "laplace", "distribution"),
         (lambda: accounted(delta=1.0), "range", 1.0, "delta"),
         (lambda: accounted(epsilon=float("inf")), "range", float("inf"), "epsilon"),
         (lambda: NoisyGradients(distribution="cauchy", scale=1.0), "choice", "cauchy", "distribution"),  # type: ignore[arg-type]
@@ -406,16 +406,16 @@ def test_families_do_not_mix() -> None:
         (lambda: GradientCompression(keep=True), "type", True, "keep"),
         (lambda: Ppdl(theta=1, epsilon=1.0), "range", 1, "theta"),
         (lambda: Ppdl(theta=0.5, epsilon=0.0), "range", 0.0, "epsilon"),
-        (lambda: Ppdl(theta=0.5, epsilon=1.0, sensitivity=1e-3), "conflict", 1e-3, "clip"),
+        (lambda: Ppdl(theta=0.5, epsilon=1.0, sensitivity=1e-3), "conflict", 1e-3, "sensitivity"),
         (lambda: Ppdl(theta=0.5, epsilon=1.0, form="wrong"), "choice", "wrong", "form"),  # type: ignore[arg-type]
         (lambda: DiscreteSgd(levels=0), "range", 0, "levels"),
         (lambda: DiscreteSgd(outliers="keep"), "choice", "keep", "outliers"),  # type: ignore[arg-type]
         (lambda: DiscreteSgd(form="fixed"), "choice", "fixed", "form"),  # type: ignore[arg-type]
-        (lambda: DiscreteSgd(bound=0.1), "conflict", 0.1, "'published'"),
-        (lambda: DiscreteSgd(form="published", outliers="clip"), "conflict", "clip", "published"),
+        (lambda: DiscreteSgd(bound=0.1), "conflict", 0.1, "bound"),
+        (lambda: DiscreteSgd(form="published", outliers="clip"), "conflict", "clip", "outliers"),
         (lambda: SignSgd(magnitude=-1.0), "range", -1.0, "magnitude"),
     ],
 )
-def test_parameters_that_cannot_be(make: Any, code: Code, value: object, about: str) -> None:
-    with refused_about(about, JobError, code, value=value):
+def test_parameters_that_cannot_be(make: Any, code: Code, value: object, field: str) -> None:
+    with refused(JobError, code, field=field, value=value):
         make()

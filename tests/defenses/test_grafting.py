@@ -318,5 +318,5 @@ def test_boosted_trees_are_never_regrown() -> None:
 
 @pytest.mark.parametrize("unrepaired", ["clean", "", None, True])
 def test_forms_that_are_not_there(unrepaired: Any) -> None:
-    with refused_about("unrepaired", JobError, "choice", value=unrepaired):
+    with refused(JobError, "choice", value=unrepaired, field="unrepaired"):
         Grafting(unrepaired=unrepaired)

@@ -20,6 +20,7 @@ from labelward.policy.base import POINTS, LeafWeights, Policy, PolicyContext, Tr
 from labelward.policy.chain import check_hooks
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
 from labelward.rng import SecureRandom, learning
+from refusals import refused
 from wiring import Setting, make_labels, make_parts, make_targets, readable_content
 
 SETUP = PolicyContext(model="secureboost", trees=2, classes=2, active_columns=2, passive=("left",), row_fraction=1.0)
@@ -264,13 +265,13 @@ def test_a_run_that_stops_early_or_goes_on_is_refused() -> None:
 @pytest.mark.parametrize("epsilon", [-0.1, float("nan"), float("inf"), True, "1", None])
 def test_epsilons_that_cannot_be(epsilon: Any) -> None:
     for kind in (RandomizedLabels, LpMst):
-        with refused_about("epsilon", JobError, "range" if type(epsilon) is float else "type"):
+        with refused(JobError, "range" if type(epsilon) is float else "type", field="epsilon"):
             kind(epsilon=epsilon)
 
 
 @pytest.mark.parametrize("stages", [0, -1, 1.5, True, "2"])
 def test_stages_that_cannot_be(stages: Any) -> None:
-    with refused_about("stages", JobError, "range" if type(stages) is int else "type", value=stages):
+    with refused(JobError, "range" if type(stages) is int else "type", value=stages, field="stages"):
         LpMst(epsilon=1.0, stages=stages)
 
 

@@ -29,6 +29,7 @@ from labelward.party.view import View
 from labelward.policy.base import KnownInstanceSpaces, Policy
 from labelward.policy.chain import PolicyChain
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
+from refusals import refused
 from wiring import Run, Setting, make_targets
 
 MODELS: list[TreeModel] = [
@@ -236,7 +237,7 @@ def test_what_splits_add_is_bounded(seed: int) -> None:
 
 @pytest.mark.parametrize("budget", [-0.1, 1.1, True, "0.3"])
 def test_a_budget_is_a_v_measure(budget: object) -> None:
-    with refused_about("budget", JobError, "range" if type(budget) is float else "type", value=budget):
+    with refused(JobError, "range" if type(budget) is float else "type", value=budget, field="budget"):
         LeakageBudget(np.arange(2), PLAIN, budget=budget)  # type: ignore[arg-type]
 
 

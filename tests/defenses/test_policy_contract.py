@@ -422,32 +422,32 @@ def test_a_policy_that_cannot_act_stops_the_run_before_anything_else_leaves(
 
 @pytest.mark.parametrize("xi", [-0.1, float("nan"), float("inf"), True, "0.1", None])
 def test_xi_that_cannot_be(xi: Any) -> None:
-    with refused_about("xi", JobError, "range" if type(xi) is float else "type"):
+    with refused(JobError, "range" if type(xi) is float else "type", field="xi"):
         IdLmid(xi=xi)
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
 def test_counts_that_cannot_be(count: Any) -> None:
-    with refused_about("count", JobError, "range" if type(count) is int else "type", value=count):
+    with refused(JobError, "range" if type(count) is int else "type", value=count, field="count"):
         LocalTrees(count=count)
 
 
 def test_modes_that_cannot_be() -> None:
-    with refused_about("mode", JobError, "choice", value="swap"):
+    with refused(JobError, "choice", value="swap", field="mode"):
         LocalTrees(mode="swap")  # type: ignore[arg-type]
 
 
 def test_the_registry_makes_and_refuses() -> None:
     assert DEFENSES.make("id-lmid", {"xi": 0.5}) == IdLmid(xi=0.5)
     assert DEFENSES.make("local-trees", {}) == LocalTrees(count=1, mode="replace")
-    wrong: list[tuple[str, dict[str, Any], Code, str, str]] = [
-        ("id-lmit", {}, "unknown", "id-lmit", "'id-lmid'"),
-        ("id-lmid", {}, "missing", "xi", "'id-lmid'"),
-        ("id-lmid", {"xi": 1, "psi": 2}, "unknown", "psi", "'id-lmid'"),
-        ("local-trees", {"counts": 2}, "unknown", "counts", "'count'"),
+    wrong: list[tuple[str, dict[str, Any], Code, str, str | None, str]] = [
+        ("id-lmit", {}, "unknown", "", "id-lmit", "'id-lmid'"),
+        ("id-lmid", {}, "missing", "xi", None, ""),
+        ("id-lmid", {"xi": 1, "psi": 2}, "unknown", "", "psi", "'id-lmid'"),
+        ("local-trees", {"counts": 2}, "unknown", "", "counts", "'count'"),
     ]
-    for kind, params, code, value, about in wrong:
-        with refused_about(about, JobError, code, value=value):
+    for kind, params, code, field, value, about in wrong:
+        with refused_about(about, JobError, code, field=field, value=value):
             DEFENSES.make(kind, params)
 
 

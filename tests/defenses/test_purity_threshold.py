@@ -21,6 +21,7 @@ from labelward.messages.tree import TreeStart
 from labelward.policy.base import CandidateSplits, PolicyContext
 from labelward.policy.chain import TALLIES
 from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
+from refusals import refused
 from wiring import Run, Setting, make_labels, make_parts, make_targets, readable_content
 
 
@@ -124,7 +125,7 @@ def test_it_composes() -> None:
 
 @pytest.mark.parametrize("threshold", [0, -0.5, 1.01, float("nan"), True, "0.8", None])
 def test_thresholds_that_cannot_be(threshold: Any) -> None:
-    with refused_about("threshold", JobError, "range" if type(threshold) in (int, float) else "type"):
+    with refused(JobError, "range" if type(threshold) in (int, float) else "type", field="threshold"):
         PurityThreshold(threshold=threshold)
 
 

@@ -150,7 +150,7 @@ def test_three_parties_and_columns_of_none(numbers: Numbers) -> None:
         ({"insecure": False}, "insecure", "engine", "plain", ""),
         ({"engine": "rot13"}, "unknown", "", "rot13", ""),
         ({"defenses": {"kind": "id-lmid"}}, "type", "defenses", {"kind": "id-lmid"}, ""),
-        ({"defenses": [{"kind": "id-lmid"}]}, "missing", "", "xi", "'id-lmid'"),
+        ({"defenses": [{"kind": "id-lmid"}]}, "missing", "xi", None, ""),
         ({"defenses": [{"kind": "id-lmi", "xi": 1.0}]}, "unknown", "", "id-lmi", "'id-lmid'?"),
         ({"monotone_constraints": {9: 1}}, "unknown", "monotone_constraints", 9, "has 5"),
         ({"monotone_constraints": {0: 2}}, "choice", "monotone_constraints", 2, "0 has 2"),

@@ -16,7 +16,7 @@ import torch
 
 from labelward.auditing.audit import audit
 from labelward.errors import FileFormatError
-from labelward.job import DataSection, Job, Kind, PartySection, RunSection
+from labelward.job import ComponentSpec, DataSection, Job, PartySection, RunSection
 from labelward.leakage.embeddings import (
     EXPLANATIONS_FILE,
     Explanations,
@@ -159,7 +159,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
             PartySection(name="active", columns=tuple(names[:32])),
             PartySection(name="telco", columns=tuple(names[32:])),
         ),
-        model=Kind("splitnn", model),
+        model=ComponentSpec("splitnn", model),
         run=RunSection(seeds=(1,)),
     )
     audit(made, folder / "out")

@@ -18,7 +18,7 @@ from labelward.federation.components import (
     model_adapter,
     with_defaults,
 )
-from labelward.job import EncryptionSection, Job, Kind, load_job
+from labelward.job import ComponentSpec, EncryptionSection, Job, load_job
 from labelward.runs.short_names import variant_without_defaults, without_defaults
 from refusals import refused
 
@@ -46,7 +46,7 @@ def test_every_kind_is_described_with_its_parameters() -> None:
 def test_every_model_has_its_programs() -> None:
     assert set(PROGRAMS) == set(MODEL_KINDS.classes())
     for kind in PROGRAMS:
-        model_adapter(Kind(kind))
+        model_adapter(ComponentSpec(kind))
 
 
 def test_completion_is_idempotent_and_leaves_what_was_given(job: Callable[..., Job]) -> None:

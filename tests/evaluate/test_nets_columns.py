@@ -15,7 +15,7 @@ from labelward.auditing.audit import audit
 from labelward.data import load_dataset
 from labelward.errors import DataError, JobError
 from labelward.federation.components import model_adapter
-from labelward.job import DataSection, Job, Kind, LeakageSection, PartySection, RunSection
+from labelward.job import ComponentSpec, DataSection, Job, LeakageSection, PartySection, RunSection
 from labelward.protocols.splitnn.models.presets import ModelSpec, build
 from refusals import refused
 from standing import listed
@@ -49,8 +49,8 @@ def _job(path: str, model: dict[str, object], count: int) -> Job:
             PartySection(name="active", columns=tuple(names[:count])),
             PartySection(name="telco", columns=tuple(names[count:])),
         ),
-        model=Kind("splitnn", {"epochs": 1, "batch_size": 12, **model}),
-        attacks=(Kind("passive-completion", {"auxiliary": 4, "steps": 4}),),
+        model=ComponentSpec("splitnn", {"epochs": 1, "batch_size": 12, **model}),
+        attacks=(ComponentSpec("passive-completion", {"auxiliary": 4, "steps": 4}),),
         leakage=LeakageSection(upper_bound=False),
         run=RunSection(seeds=(1,)),
     )

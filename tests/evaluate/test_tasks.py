@@ -20,7 +20,7 @@ from labelward.errors import Code, DataError, FileFormatError, JobError, Labelwa
 from labelward.federation.components import model_adapter, with_defaults
 from labelward.federation.predict import predict_table
 from labelward.federation.train import train_variant
-from labelward.job import Job, Kind
+from labelward.job import ComponentSpec, Job
 from labelward.leakage.stored_views import attack_view, score_guess, write_guess
 from labelward.metrics.utility import utility_scores
 from labelward.party.view import View
@@ -216,7 +216,7 @@ class TestGoingOn:
         cases: list[tuple[Job, int, type[LabelwardError], Code, str, object, str]] = [
             (shopping, 1, JobError, "other-run", there, parties, "active, shop"),
             (
-                replace(chosen, model=Kind("forest")),
+                replace(chosen, model=ComponentSpec("forest")),
                 1,
                 JobError,
                 "other-run",

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from labelward.errors import JobError
 from labelward.job import (
+    ComponentSpec,
     DataSection,
     EncryptionSection,
     Job,
-    Kind,
     LeakageSection,
     PartySection,
     RunSection,
@@ -35,7 +35,7 @@ def with_section(section: str, **values: object) -> dict:
 def test_defaults_are_those_of_the_contract():
     job = parse_job(SMALL)
     assert job.data == DataSection(table="breast_cancer", label="label", test_size=0.2, split="random")
-    assert job.model == Kind("secureboost")
+    assert job.model == ComponentSpec("secureboost")
     assert job.encryption == EncryptionSection(engine="paillier", bits=2048, insecure=False)
     assert job.run.seeds == (1,)
     assert job.leakage == LeakageSection(label_bins=4)
@@ -172,7 +172,7 @@ def test_bad_input_is_refused_with_its_place_and_value(tables, code, field, valu
         ({**SMALL, "parties": {"active": 0.5, "Active": 0.5}}, "'active' differ"),
         (with_section("encryption", bits=1024), "2048"),
         (with_section("encryption", engine="plain"), "insecure = true"),
-        (with_section("encryption", precision=31), "16 and 30"),
+        (with_section("encryption", precision=31), "16 to 30"),
         ({**SMALL, "defense": [{"chain": [{"chain": [{"kind": "x"}]}]}]}, "member 1"),
     ],
 )
@@ -326,16 +326,18 @@ def test_lists_are_swept_and_chains_composed():
 
 
 def test_slugs_are_folder_names_and_differ_where_parameters_do():
-    awkward = [Variant((Kind("k", {"p": value}),)).slug for value in ("a/b", "a b", "..", "a+b", "é", True, "x" * 500)]
+    awkward = [
+        Variant((ComponentSpec("k", {"p": value}),)).slug for value in ("a/b", "a b", "..", "a+b", "é", True, "x" * 500)
+    ]
     assert len(set(awkward)) == len(awkward)
     assert all(len(slug) <= 120 and "/" not in slug and slug not in {".", ".."} for slug in awkward)
-    assert Variant((Kind("k", {"p": "x" * 499 + "y"}),)).slug != awkward[-1]
+    assert Variant((ComponentSpec("k", {"p": "x" * 499 + "y"}),)).slug != awkward[-1]
 
 
 def test_kinds_are_frozen_hashable_and_travel_between_processes():
-    kind = Kind("m", {"layers": [8, 4], "rate": 0.1})
-    assert kind == Kind("m", {"rate": 0.1, "layers": (8, 4)})
-    assert hash(kind) == hash(Kind("m", {"rate": 0.1, "layers": (8, 4)}))
+    kind = ComponentSpec("m", {"layers": [8, 4], "rate": 0.1})
+    assert kind == ComponentSpec("m", {"rate": 0.1, "layers": (8, 4)})
+    assert hash(kind) == hash(ComponentSpec("m", {"rate": 0.1, "layers": (8, 4)}))
     assert kind.as_dict() == {"kind": "m", "layers": [8, 4], "rate": 0.1}
     assert pickle.loads(pickle.dumps(kind)) == kind
     with pytest.raises(TypeError):
@@ -377,7 +379,7 @@ def test_a_byte_order_mark_is_no_part_of_the_job(tmp_path: Path):
 
 def test_a_parameter_without_a_value_is_left_out_of_the_file():
     text = parse_job({**SMALL, "attack": [{"kind": "x", "eta": None, "alpha": 3}]}).to_toml()
-    assert parse_job(text).attacks == (Kind("x", {"alpha": 3}),)
+    assert parse_job(text).attacks == (ComponentSpec("x", {"alpha": 3}),)
     chain = [{"kind": "x", "p": None}, {"kind": "y"}]
     assert parse_job(parse_job({**SMALL, "defense": [{"chain": chain}]}).to_toml()).variants()[1].label == "x + y"
 

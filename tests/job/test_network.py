@@ -366,7 +366,7 @@ def test_networks_that_cannot_be(network: dict[str, Any], code: Code, field: str
         ({**MEET, "listener": "Bank"}, "party 'bank'"),
         ({**MEET, "timeout": 5.0}, "5 s"),
         ({**MEET, "timeout": 0}, "2592000"),
-        ({**MEET, "message_limit": 1000}, "1048576 and 1099511627776"),
+        ({**MEET, "message_limit": 1000}, "1048576 to 1099511627776"),
         ({**MEET, "adress": "x:1"}, "'address'?"),
     ],
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from labelward.job import Kind
+from labelward.job import ComponentSpec
 from labelward.report.plots import DefenseMark, Image
 from labelward.report.study import StudyReport, write_study
 from labelward.report.study.verdicts import claim_verdict, ranking_verdict
@@ -247,12 +247,14 @@ def test_a_column_takes_the_parameters_of_its_data_set() -> None:
     table = replace(LABEL_INFERENCE.datasets[0], completion={"auxiliary": 20, "steps": 7})
     columns = {column.title: column for column in LABEL_INFERENCE.columns}
     passive = LABEL_INFERENCE.attack_of(columns["passive, 120"], table)
-    assert passive == Kind("passive-completion", {"steps": 7, "auxiliary": 120})
+    assert passive == ComponentSpec("passive-completion", {"steps": 7, "auxiliary": 120})
     gently = replace(table, fine_tuning={"learning_rate": 1e-4})
     assert LABEL_INFERENCE.attack_of(columns["passive, 120"], gently) == passive  # the head alone
     tuned = {"auxiliary": 20, "steps": 7, "learning_rate": 1e-4, "fine_tune": True}
-    assert LABEL_INFERENCE.attack_of(columns["passive"], gently) == Kind("passive-completion", tuned)
-    assert LABEL_INFERENCE.attack_of(columns["first negative"], table) == Kind("direct", {"rule": "first-negative"})
+    assert LABEL_INFERENCE.attack_of(columns["passive"], gently) == ComponentSpec("passive-completion", tuned)
+    assert LABEL_INFERENCE.attack_of(columns["first negative"], table) == ComponentSpec(
+        "direct", {"rule": "first-negative"}
+    )
 
 
 def test_defenses_against_active_attacks_are_drawn_by_the_attacked_model(

@@ -16,7 +16,7 @@ import pytest
 
 from labelward.errors import FileFormatError, InputError, OutputError
 from labelward.federation.components import check_job, with_defaults
-from labelward.job import Kind, parse_job
+from labelward.job import ComponentSpec, parse_job
 from labelward.report.study import StudyReport, write_study
 from labelward.report.study.verdicts import ablation_verdict
 from labelward.report.summary import Spread
@@ -46,16 +46,18 @@ TINY = Study(
     title="A tiny study",
     datasets=(StudyDataset(name="breast_cancer", title="Breast"),),
     unavailable={"lost": "Lost & found"},
-    models={"secureboost": StudyModel(title="XGBoost", spec=Kind("secureboost", SMALL))},
+    models={"secureboost": StudyModel(title="XGBoost", spec=ComponentSpec("secureboost", SMALL))},
     columns=(
-        MetricColumn(title="CL", attack=Kind("clustering")),
-        MetricColumn(title="ID2Graph", attack=Kind("id2graph")),
+        MetricColumn(title="CL", attack=ComponentSpec("clustering")),
+        MetricColumn(title="ID2Graph", attack=ComponentSpec("id2graph")),
     ),
     settings=(
         StudySetting(
             name="defended",
             defenses={
-                "secureboost": (DefenseSpec(family="ID-LMID", strength=0.1, chain=(Kind("id-lmid", {"xi": 0.1}),)),)
+                "secureboost": (
+                    DefenseSpec(family="ID-LMID", strength=0.1, chain=(ComponentSpec("id-lmid", {"xi": 0.1}),)),
+                )
             },
             has_references=True,
         ),
@@ -242,7 +244,7 @@ def test_missing_datasets_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_invalid_task_is_reported_and_others_run(tmp_path: Path) -> None:
-    unknown = {"secureboost": (DefenseSpec(family="No", chain=(Kind("no-such-defense"),)),)}
+    unknown = {"secureboost": (DefenseSpec(family="No", chain=(ComponentSpec("no-such-defense"),)),)}
     wrong = StudySetting(name="wrong", defenses=unknown)
     parts = (StudyPart(name="table 9", title="", form="grid", settings=("wrong",), columns=("CL",)), TINY.parts[-1])
     study = replace(TINY, settings=(wrong, TINY.settings[1]), parts=parts)
@@ -371,7 +373,9 @@ def test_generated_tables_are_those_of_their_seed() -> None:
 
 def test_options_are_compared_seed_by_seed(tmp_path: Path) -> None:
     """An option that changes nothing gains nothing, on each seed, though the seeds differ."""
-    same = MetricColumn(title="same", attack=Kind("id2graph", {"inter_chunk_weight": 7.0}))  # not read without chunks
+    same = MetricColumn(
+        title="same", attack=ComponentSpec("id2graph", {"inter_chunk_weight": 7.0})
+    )  # not read without chunks
     part = StudyPart(
         name="options", title="", form="ablation", settings=("trees-1",), columns=("ID2Graph", "CL", "same")
     )

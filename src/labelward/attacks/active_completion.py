@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from msgspec import Meta
 
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.nets.view_gradients import has_gradients
 from labelward.attacks.passive_completion import Completion
-from labelward.errors import DataError, JobError
+from labelward.errors import DataError
+from labelward.parameters import NonNegativeFloat
 from labelward.party.view import View
 
 __all__ = ["ActiveCompletion"]
@@ -20,7 +22,7 @@ _OPTIMIZER = ("beta", "gamma", "least", "most", "reading")
 
 @dataclass(frozen=True, kw_only=True)
 class ActiveCompletion(Completion):
-    """Passive completion of a bottom model that its party trained with the malicious optimizer.
+    """Model completion after training the attacker's bottom model with the malicious optimizer.
 
     What is active is done in training: the party scales its own updates up, so that the top model comes to rely on its
     embeddings (``behavior`` of the run). The attack on what that run left is the same.
@@ -30,37 +32,37 @@ class ActiveCompletion(Completion):
         passive completion.
 
     Reference: Section 3.4 and Algorithm 1 of the label inference paper.
-
-    Attributes:
-        auxiliary: as for passive-completion, and so are the following.
-        fine_tune: whether the bottom model learns with the head.
-        labels: ``"told"`` or ``"direct"``.
-        steps: of learning.
-        batch_size: labeled rows in a step, and unlabeled ones.
-        learning_rate: of Adam.
-        unlabeled_weight: of the unlabeled rows' loss.
-        temperature: of sharpened guesses.
-        alpha: of the beta distribution of shares.
-        average: share of the moving average that a step leaves.
-        shrink: share by which weights shrink in a step.
-        mix: ``"auto"``, ``"inputs"`` or ``"embeddings"``.
-        honest: whether the view of a party that behaved honestly is attacked, too; otherwise it is refused. An audit
-            then makes no run of its own for the attack.
-        beta: of the malicious optimizer: share of the velocity that stays at each step.
-        gamma: of it: how much the ratio of two steps counts.
-        least: of it: lower bound of the scaling factor.
-        most: of it: upper bound.
-        reading: of it: ``"velocity"`` or ``"published"``.
     """
 
     kind: ClassVar[str] = "active-completion"
 
-    honest: bool = False
-    beta: float = 0.9
-    gamma: float = 1.0
-    least: float = 1.0
-    most: float = 5.0
-    reading: str = "velocity"
+    honest: Annotated[
+        bool,
+        Meta(
+            description="Also attack the view of a party that followed the protocol; an audit then makes no separate "
+            "run for the attack."
+        ),
+    ] = False
+    beta: Annotated[
+        float,
+        Meta(
+            ge=0, lt=1, description="Momentum of the malicious optimizer: fraction of the velocity kept in each step."
+        ),
+    ] = 0.9
+    gamma: Annotated[NonNegativeFloat, Meta(description="Weight of the step ratio in the malicious optimizer.")] = 1.0
+    least: Annotated[NonNegativeFloat, Meta(description="Lower bound of the malicious optimizer's scaling factor.")] = (
+        1.0
+    )
+    most: Annotated[NonNegativeFloat, Meta(description="Upper bound of the malicious optimizer's scaling factor.")] = (
+        5.0
+    )
+    reading: Annotated[
+        Literal["velocity", "published"],
+        Meta(
+            description="Form of the malicious optimizer: 'velocity' (each step is scaled anew) or 'published' (the "
+            "velocity is scaled in place, so that scaling compounds)."
+        ),
+    ] = "velocity"
 
     @property
     def behavior(self) -> dict[str, Any] | None:
@@ -71,11 +73,6 @@ class ActiveCompletion(Completion):
         return {"kind": "malicious-optimizer"} | {
             name: value for name, (value, usual) in chosen.items() if value != usual
         }
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.honest, bool):
-            raise JobError(f"honest must be true or false but is {self.honest!r}", code="type", value=self.honest)
 
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import JobError
+from labelward.parameters import Parameters
 from labelward.party.view import View
 
 __all__ = ["Attack", "AttackerData", "AuxiliaryKnowledge", "LabelGuess"]
@@ -96,8 +97,8 @@ class LabelGuess:
     outside: LabelGuess | None = None
 
 
-class Attack(ABC):
-    """The base of attacks: a frozen keyword-only dataclass of parameters that can be called.
+class Attack(Parameters, ABC):
+    """The base of attacks: a callable frozen keyword-only dataclass of parameters.
 
     Attributes:
         kind: the name in a job file.
@@ -163,10 +164,6 @@ class Attack(ABC):
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
     ) -> LabelGuess:
         """Return a guess for every training row; an :class:`InputError` for a view that it cannot read."""
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the parameters by name, as results keep them."""
-        return asdict(self)  # type: ignore[call-overload,no-any-return]
 
 
 def _numbers(values: NDArray[np.float64], categories: int | None) -> NDArray[np.float64]:

@@ -32,7 +32,7 @@ _DENSE_BYTES = 256 * 2**20  # a larger matrix of features and indicators is kept
 
 @dataclass(frozen=True, kw_only=True)
 class Clustering(Attack):
-    """K-means on the attacker's min-max scaled columns, with as many clusters as there are classes.
+    """Baseline without the view: k-means on the attacker's min-max scaled columns, one cluster per class.
 
     Categories count as columns of 0 and 1, a missing value as its column's mean.
 

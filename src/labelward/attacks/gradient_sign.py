@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import validate_classes, validate_rows
 from labelward.attacks.nets.view_gradients import gradients_by_row, require_passive_view
-from labelward.errors import DataError, JobError, number_code, unknown_name
+from labelward.errors import DataError, JobError
+from labelward.parameters import PositiveInt
 from labelward.party.view import View
 
 __all__ = ["GradientSign", "Rule"]
@@ -22,7 +24,7 @@ Rule = Literal["argmin", "first-negative"]
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSign(Attack):
-    """The class whose number in a row's gradient is the least, or the first below 0, is the row's class.
+    """Without a top model, the sign of the gradient of a row's logits reveals its class.
 
     Under cross-entropy the gradient of a row's loss with respect to the logits is the class probabilities, less 1 at
     the row's own class: the only number below 0. Weights of rows and classes scale a gradient and leave its signs.
@@ -36,28 +38,23 @@ class GradientSign(Attack):
 
     Differences from the paper: ``"argmin"``, which is exact where a probability rounds to 1 and no number is below 0;
     rows that the gradient leaves open are drawn, where the published code counts them as wrong.
-
-    Attributes:
-        rule: ``"argmin"``; ``"first-negative"``, the published one.
-        epochs: the gradients of so many of the first epochs are added up; with noise in them, more tell more.
     """
 
     kind: ClassVar[str] = "direct"
     primary: ClassVar[str] = "accuracy"
     models: ClassVar[tuple[str, ...]] = ("splitnn",)
 
-    rule: Rule = "argmin"
-    epochs: int = 1
-
-    def __post_init__(self) -> None:
-        if self.rule not in get_args(Rule):
-            raise JobError(unknown_name("rule", str(self.rule), get_args(Rule)), code="choice", value=self.rule)
-        if isinstance(self.epochs, bool) or not isinstance(self.epochs, int) or self.epochs < 1:
-            raise JobError(
-                f"epochs must be a whole number of at least 1 but is {self.epochs!r}",
-                code=number_code(self.epochs, whole=True),
-                value=self.epochs,
-            )
+    rule: Annotated[
+        Rule,
+        Meta(
+            description="Inferred class: that of the smallest gradient ('argmin'), or of the first negative gradient, "
+            "as published ('first-negative')."
+        ),
+    ] = "argmin"
+    epochs: Annotated[
+        PositiveInt,
+        Meta(description="Number of first epochs whose gradients are summed; more help where gradients are noisy."),
+    ] = 1
 
     @property
     def reads_arrays(self) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
@@ -19,10 +20,11 @@ from labelward.attacks.id2graph_variants import (
     leaf_factors,
 )
 from labelward.attacks.instance_spaces import observed_leaves
-from labelward.errors import JobError, number_code, unknown_name
+from labelward.errors import JobError, number_code
 from labelward.kernels.communities import communities, tree_weight_decay, trees_per_round, weighted_trees
 from labelward.kernels.leaf_signatures import Signatures, merge_identical_rows
 from labelward.kernels.louvain import Communities, louvain
+from labelward.parameters import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
 from labelward.party.view import View
 
 __all__ = ["Clusters", "ID2Graph", "chunked"]
@@ -32,7 +34,7 @@ Clusters = Literal["classes", "communities", "silhouette"]
 
 @dataclass(frozen=True, kw_only=True)
 class ID2Graph(Attack):
-    """Rows that meet in leaves form communities; k-means on own columns and communities gives the classes.
+    """Communities of rows that share leaves, clustered into classes together with the attacker's columns.
 
     1. Rows are joined with weight ``eta`` ** rank for each visible tree (rank 0: the first one seen) in which
        they share a visible leaf. The trees of one round, where it grows one for each class, have one rank.
@@ -54,71 +56,57 @@ class ID2Graph(Attack):
 
     ``tree_weights``, ``attributes`` and ``clusters`` are what its conclusion leaves to future work; whether they help
     is for ``labelward study options`` to say. By default none is used.
-
-    Attributes:
-        eta: discount from tree to tree, in (0, 1]; none: 1 for a forest, whose trees are grown independently,
-            0.6 for a boosted model.
-        alpha: weight of the communities beside columns from 0 to 1.
-        starts: starts of Louvain's method.
-        chunk: rows of a chunk in the paper's approximation for large data (it uses 1000); none: the exact
-            graph.
-        inter_chunk_weight: weight of the edge between two chunks.
-        tree_weights: what leaves of a tree weigh beside its discount: "discount" (nothing), "depth" (deeper ones more),
-            "size" (large ones less for each pair of rows, so that every row has the same degree in every tree), or
-            "purity" (those more that agree with what the other half of the trees show).
-        attributes: weight of the edges, in sum, between rows that are alike in the attacker's own columns (in one
-            k-means cell), as a share of the weight of all edges that come from trees; 0: none are made.
-        clusters: how many clusters are made: "classes" (as many as there are classes, which the attacker knows), or,
-            where it does not, "communities" (as many as there are communities, counted by size) or "silhouette" (what
-            has the best mean silhouette).
     """
 
     kind: ClassVar[str] = "id2graph"
     models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
 
-    eta: float | None = None
-    alpha: float = 3.0
-    starts: int = 5
-    chunk: int | None = None
-    inter_chunk_weight: float = 100.0
-    tree_weights: TreeWeights = "discount"
-    attributes: float = 0.0
-    clusters: Clusters = "classes"
+    eta: Annotated[
+        Fraction | None,
+        Meta(
+            description="Discount of the edge weights from tree to tree; trees of one round have one rank. Default: 1 "
+            "for a forest, whose trees are independent, 0.6 for boosted trees."
+        ),
+    ] = None
+    alpha: Annotated[
+        NonNegativeFloat,
+        Meta(description="Weight of the community indicators relative to the min-max scaled columns."),
+    ] = 3.0
+    starts: Annotated[PositiveInt, Meta(description="Number of runs of Louvain's method; the best counts.")] = 5
+    chunk: Annotated[
+        PositiveInt | None,
+        Meta(description="Rows per chunk in the paper's approximation (which uses 1000). Default: the exact graph."),
+    ] = None
+    inter_chunk_weight: Annotated[
+        PositiveFloat, Meta(description="Weight of the edge between two consecutive chunks.")
+    ] = 100.0
+    tree_weights: Annotated[
+        TreeWeights,
+        Meta(
+            description="Weight of leaves in addition to their tree's discount: 'discount' (none), 'depth' (deeper "
+            "leaves weigh more), 'size' (every row has the same degree in every tree) or 'purity' (leaves weigh more "
+            "that the other half of the trees confirm)."
+        ),
+    ] = "discount"
+    attributes: Annotated[
+        NonNegativeFloat,
+        Meta(
+            description="Total weight of edges between rows in one k-means cell of the attacker's columns, as a "
+            "fraction of the total weight of tree edges; 0: no such edges."
+        ),
+    ] = 0.0
+    clusters: Annotated[
+        Clusters,
+        Meta(
+            description="Number of clusters: 'classes' (known to the attacker), 'communities' (number of communities, "
+            "weighted by size) or 'silhouette' (the best mean silhouette)."
+        ),
+    ] = "classes"
 
-    def __post_init__(self) -> None:
-        if self.eta is not None and not 0 < _number("eta", self.eta) <= 1:
-            raise JobError(f"eta must be above 0 and at most 1 but is {self.eta}", code="range", value=self.eta)
-        if _number("alpha", self.alpha) < 0:
-            raise JobError(f"alpha must not be negative but is {self.alpha}", code="range", value=self.alpha)
-        if _number("attributes", self.attributes) < 0:
-            raise JobError(
-                f"attributes must not be negative but is {self.attributes}", code="range", value=self.attributes
-            )
-        for name, text, known in (
-            ("tree_weights", self.tree_weights, get_args(TreeWeights)),
-            ("clusters", self.clusters, get_args(Clusters)),
-        ):
-            if text not in known:
-                raise JobError(unknown_name(name, text, known), code="choice", value=text)
+    def check_parameters(self) -> None:
+        """Refuse options that the chunked approximation does not have."""
         if self.chunk is not None and (self.attributes or self.tree_weights != "discount"):
-            raise JobError(
-                "chunk repeats the paper's approximation, which knows no attributes and no other tree_weights",
-                code="conflict",
-                value=self.chunk,
-            )
-        if _number("inter_chunk_weight", self.inter_chunk_weight) <= 0:
-            raise JobError(
-                f"inter_chunk_weight must be positive but is {self.inter_chunk_weight}",
-                code="range",
-                value=self.inter_chunk_weight,
-            )
-        for name, value in (("starts", self.starts), ("chunk", 1 if self.chunk is None else self.chunk)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise JobError(
-                    f"{name} must be a whole number of at least 1 but is {value!r}",
-                    code=number_code(value, whole=True),
-                    value=value,
-                )
+            raise self.error("chunk", "is the paper's approximation, without attributes and other tree_weights")
 
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator

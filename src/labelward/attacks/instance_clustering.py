@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import kmeans, kmeans_seed, validate_classes, validate_rows
 from labelward.attacks.instance_spaces import observed_leaves
-from labelward.errors import JobError, number_code
 from labelward.kernels.leaf_signatures import merge_identical_rows
 from labelward.kernels.spectral import spectral_embedding
 from labelward.party.view import View
@@ -22,7 +22,7 @@ _MOST_KNOWN = 100
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceClustering(Attack):
-    """Spectral clusters of rows by the share of trees in which they share a leaf, named by a few known rows of each.
+    """Spectral clustering of rows by the fraction of trees in which they share a leaf.
 
     1. Two rows are similar by the share of the visible trees in which they share a visible leaf.
     2. Spectral clustering gives as many clusters as there are classes.
@@ -40,25 +40,16 @@ class InstanceClustering(Attack):
     Differences from the paper: the leaves are those that the party can tell apart, not the model's; no matrix of rows
         by rows is made, so that it is exact at any size; spectral clustering is that of scikit-learn (a row is not
         similar to itself, the eigenvectors are those of the random walk).
-
-    Attributes:
-        known_per_cluster: rows of each cluster whose class the attacker knows, 1 to 100.
     """
 
     kind: ClassVar[str] = "instance-clustering"
     models: ClassVar[tuple[str, ...]] = ("secureboost", "forest")
     primary: ClassVar[str] = "accuracy"
 
-    known_per_cluster: int = 1
-
-    def __post_init__(self) -> None:
-        known = self.known_per_cluster
-        if isinstance(known, bool) or not isinstance(known, int) or not 1 <= known <= _MOST_KNOWN:
-            raise JobError(
-                f"known_per_cluster must be a whole number from 1 to {_MOST_KNOWN} but is {known!r}",
-                code=number_code(known, whole=True),
-                value=known,
-            )
+    known_per_cluster: Annotated[
+        int,
+        Meta(ge=1, le=100, description="Number of rows of each cluster whose class the attacker knows, from 1 to 100."),
+    ] = 1
 
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import validate_classes, validate_rows
 from labelward.attacks.gradient_sign import GradientSign
 from labelward.attacks.nets.view_gradients import has_gradients, require_passive_view
-from labelward.errors import DataError, JobError, number_code, unknown_name
+from labelward.errors import DataError
+from labelward.parameters import NonNegativeFloat, PositiveFloat, PositiveInt
 from labelward.party.view import View
 
 if TYPE_CHECKING:
@@ -30,53 +31,57 @@ Known = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 @dataclass(frozen=True, kw_only=True)
 class Completion(Attack):
-    """What passive and active completion share; parameters as :class:`PassiveCompletion` has them."""
+    """The common part of passive and active completion."""
 
     primary: ClassVar[str] = "accuracy"
     models: ClassVar[tuple[str, ...]] = ("splitnn",)
 
-    auxiliary: int = 40
-    fine_tune: bool = False
-    labels: Source = "told"
-    steps: int = 1024
-    batch_size: int = 16
-    learning_rate: float = 2e-3
-    unlabeled_weight: float = 50.0
-    temperature: float = 0.8
-    alpha: float = 0.75
-    average: float = 0.999
-    shrink: float = 4e-5
-    mix: Mix = "auto"
-
-    def __post_init__(self) -> None:
-        for name in ("auxiliary", "steps", "batch_size"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise JobError(
-                    f"{name} must be a whole number of at least 1 but is {value!r}",
-                    code=number_code(value, whole=True),
-                    value=value,
-                )
-        if not isinstance(self.fine_tune, bool):
-            raise JobError(
-                f"fine_tune must be true or false but is {self.fine_tune!r}", code="type", value=self.fine_tune
-            )
-        for name, known in (("labels", get_args(Source)), ("mix", get_args(Mix))):
-            if getattr(self, name) not in known:
-                raise JobError(
-                    unknown_name(name, str(getattr(self, name)), known), code="choice", value=getattr(self, name)
-                )
-        for name, below, positive in _NUMBERS:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise JobError(f"{name} must be a number but is {value!r}", code=number_code(value), value=value)
-            if value < 0 or (positive and value == 0) or value >= below:
-                told = "" if below == math.inf else f" and below {below:g}"
-                raise JobError(
-                    f"{name} must be {'above' if positive else 'at least'} 0{told} but is {value!r}",
-                    code="range",
-                    value=value,
-                )
+    auxiliary: Annotated[
+        PositiveInt,
+        Meta(description="Number of training rows whose labels the attacker knows, equally many of each class."),
+    ] = 40
+    fine_tune: Annotated[
+        bool,
+        Meta(
+            description="Train the bottom model together with the inference head, as in the paper; otherwise the head "
+            "only, as in the published code."
+        ),
+    ] = False
+    labels: Annotated[
+        Source,
+        Meta(
+            description="Source of the known labels: 'told' (auxiliary knowledge) or 'direct' (inferred by the direct "
+            "attack for that many rows)."
+        ),
+    ] = "told"
+    steps: Annotated[
+        PositiveInt,
+        Meta(
+            description="Number of optimizer steps; the published code takes 1024 in each of 5 to 25 epochs, on small "
+            "tables one epoch suffices."
+        ),
+    ] = 1024
+    batch_size: Annotated[PositiveInt, Meta(description="Labeled rows per step, and unlabeled rows per step.")] = 16
+    learning_rate: Annotated[PositiveFloat, Meta(description="Learning rate of Adam.")] = 2e-3
+    unlabeled_weight: Annotated[
+        NonNegativeFloat,
+        Meta(description="Final weight of the loss on unlabeled rows; it rises linearly from 0 over all steps."),
+    ] = 50.0
+    temperature: Annotated[PositiveFloat, Meta(description="Temperature for sharpening guessed labels.")] = 0.8
+    alpha: Annotated[PositiveFloat, Meta(description="Parameter of the beta distribution of MixUp coefficients.")] = (
+        0.75
+    )
+    average: Annotated[
+        float, Meta(ge=0, lt=1, description="Decay of the exponential moving average of the weights.")
+    ] = 0.999
+    shrink: Annotated[float, Meta(ge=0, lt=1, description="Weight decay: fraction subtracted in each step.")] = 4e-5
+    mix: Annotated[
+        Mix,
+        Meta(
+            description="Level of MixUp: 'inputs', 'embeddings' or 'auto' (inputs, but embeddings for token ids and "
+            "for categorical columns that the bottom model's first layer does not encode)."
+        ),
+    ] = "auto"
 
     @property
     def labels_needed(self) -> int:
@@ -176,7 +181,7 @@ class Completion(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class PassiveCompletion(Completion):
-    """The attacker puts a head on its trained bottom model and learns it from a few known labels and all its rows.
+    """Semi-supervised training of an inference head on the attacker's bottom model, with a few known labels.
 
     MixMatch without augmentation: unlabeled rows take the model's own sharpened guess, all rows are mixed in pairs, and
     the weights' moving average counts in the end.
@@ -192,23 +197,6 @@ class PassiveCompletion(Completion):
     Differences from the paper: of texts embeddings are mixed, as MixText mixes hidden states, but without its
     augmentation. From the published code: shares are drawn for each pair; the last step counts, not the best by the
     true labels; one run of steps instead of epochs.
-
-    Attributes:
-        auxiliary: how many training rows' labels the attacker knows, equally many of each class.
-        fine_tune: whether the bottom model learns with the head, as the paper says; without, the head alone, as the
-            published code does.
-        labels: where the known labels come from: ``"told"``, or ``"direct"``: nothing is told, and they are what the
-            direct attack reads of ``auxiliary`` rows.
-        steps: of learning (the published code takes 1024 in each of 5 to 25 epochs; on small tables one does).
-        batch_size: labeled rows in a step, and unlabeled ones.
-        learning_rate: of Adam.
-        unlabeled_weight: of the unlabeled rows' loss, reached along all steps from 0 on.
-        temperature: of sharpened guesses.
-        alpha: of the beta distribution of the shares in which rows are mixed.
-        average: share of the moving average that a step leaves.
-        shrink: share by which weights shrink in a step.
-        mix: ``"inputs"``; ``"embeddings"``: what the bottom model gives; ``"auto"``: inputs, but embeddings of token
-            numbers, and of categorical columns that the bottom model does not encode in its first part.
     """
 
     kind: ClassVar[str] = "passive-completion"
@@ -223,14 +211,6 @@ _RECIPE = (
     "alpha",
     "average",
     "shrink",
-)
-_NUMBERS: tuple[tuple[str, float, bool], ...] = (
-    ("learning_rate", math.inf, True),
-    ("unlabeled_weight", math.inf, False),
-    ("temperature", math.inf, True),
-    ("alpha", math.inf, True),
-    ("average", 1.0, False),
-    ("shrink", 1.0, False),
 )
 
 

@@ -23,9 +23,10 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from labelward import rng as generators
@@ -33,6 +34,7 @@ from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Lab
 from labelward.errors import DataError, JobError
 from labelward.kernels.interleaving import posterior
 from labelward.messages.handshake import RowSplit
+from labelward.parameters import NonNegativeInt, PositiveInt
 from labelward.party.view import View
 
 __all__ = ["SplitPosterior", "sides_depend_on_labels"]
@@ -50,38 +52,22 @@ _MOST_PROPAGATED = 5_000
 
 @dataclass(frozen=True, kw_only=True)
 class SplitPosterior(Attack):
-    """Infer labels from the sides of the rows, as a stratified draw from the shared seed would have dealt them.
-
-    Attributes:
-        rounds: how often own columns and masks inform each other; 0: the masks alone.
-        class_counts: rows of each class, all sides together, in the order of the classes; empty: as an audit tells.
-    """
+    """Labels inferred from a stratified training/test split, if drawn with the shared seed (as in version 0.1.0)."""
 
     kind: ClassVar[str] = "split-posterior"
     primary: ClassVar[str] = "auc"
 
-    rounds: int = 5
-    class_counts: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        if isinstance(self.rounds, bool) or not isinstance(self.rounds, int) or self.rounds < 0:
-            raise JobError(
-                f"must be an integer ≥ 0 but got {self.rounds!r}",
-                code="range",
-                field="attack 'split-posterior', rounds",
-                value=self.rounds,
-            )
-        counts = self.class_counts
-        if not isinstance(counts, list | tuple) or not all(
-            isinstance(count, int) and not isinstance(count, bool) and count > 0 for count in counts
-        ):
-            raise JobError(
-                f"must be a list of integers ≥ 1, one for each class, but got {counts!r}",
-                code="range",
-                field="attack 'split-posterior', class_counts",
-                value=counts,
-            )
-        object.__setattr__(self, "class_counts", tuple(counts))
+    rounds: Annotated[
+        NonNegativeInt,
+        Meta(description="Rounds of refinement by the attacker's own columns; 0: the split only."),
+    ] = 5
+    class_counts: Annotated[
+        tuple[PositiveInt, ...],
+        Meta(
+            description="Rows of each class in training, validation and test together, in order of the classes. "
+            "Default: as an audit tells; required for a stored view."
+        ),
+    ] = ()
 
     @property
     def needs_class_counts(self) -> bool:
@@ -95,13 +81,13 @@ class SplitPosterior(Attack):
 
     def check_class_counts(self, rows: int, classes: int) -> None:
         """Refuse counts of other classes, or that do not add up to all rows."""
-        place = "attack 'split-posterior', class_counts"
-        if self.class_counts and len(self.class_counts) != classes:
-            reason = f"counts {len(self.class_counts)} classes, and there are {classes}"
-            raise JobError(reason, code="conflict", field=place, value=len(self.class_counts))
-        if self.class_counts and sum(self.class_counts) != rows:
-            reason = f"adds up to {sum(self.class_counts)}, and there are {rows} rows"
-            raise JobError(reason, code="conflict", field=place, value=sum(self.class_counts))
+        counts = self.class_counts
+        if counts and len(counts) != classes:
+            reason = f"must have one count for each of the {classes} classes, not {len(counts)}"
+            raise JobError(reason, code="conflict", field="class_counts", value=len(counts))
+        if counts and sum(counts) != rows:
+            reason = f"must add up to the {rows} rows, not {sum(counts)}"
+            raise JobError(reason, code="conflict", field="class_counts", value=sum(counts))
 
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator

@@ -20,7 +20,7 @@ __all__ = ["Union", "UnionClustering"]
 
 @dataclass(frozen=True, kw_only=True)
 class Union(Attack):
-    """Rows that share a visible leaf of any tree are joined; the guess is the connected parts.
+    """Connected components of rows that share a visible leaf of any tree.
 
     There may be more parts than classes, and often there is one, which says nothing. Rows in no visible leaf form one
     part; a row that is alone in its leaves is a part of its own. A view without trees gives one part.
@@ -54,7 +54,7 @@ class Union(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class UnionClustering(Attack):
-    """K-means on own columns and the parts that :class:`Union` joins, with as many clusters as there are classes.
+    """K-means on the attacker's columns and the components of the union attack, one cluster per class.
 
     It clusters [min-max scaled own columns, 1 × indicators of the parts].
 

@@ -47,7 +47,7 @@ from labelward.federation.simulation import (
     simulate,
 )
 from labelward.he import Engine
-from labelward.job import Job, Kind, Variant
+from labelward.job import ComponentSpec, Job, Variant
 from labelward.leakage.embeddings import Explainer
 from labelward.leakage.run_attack import FOLDS, attack_and_score, sample_known_rows, score_baselines, score_without_view
 from labelward.metrics.utility import Baselines, baselines, utility
@@ -133,7 +133,7 @@ def audit(
         return read_rows(out)
 
 
-def _with_standing(job: Job, data: VerticalDataset) -> tuple[Kind, ...]:
+def _with_standing(job: Job, data: VerticalDataset) -> tuple[ComponentSpec, ...]:
     """Return the job's attacks and those that stand beside them; none does where tables come already cut."""
     if not data.classes or job.data.split == "reference":
         return job.attacks
@@ -195,7 +195,7 @@ class _Seed:
     upper_bound: bool
     explainer: Explainer
     prospect: Prospect | None
-    comparisons: dict[tuple[str, Kind], dict[str, Any]] = field(default_factory=dict)
+    comparisons: dict[tuple[str, ComponentSpec], dict[str, Any]] = field(default_factory=dict)
     bounds: dict[Hashable, LabelGuess] = field(default_factory=dict)
 
     def own(self, party: str) -> AttackerData:
@@ -203,7 +203,7 @@ class _Seed:
         held = next(each for each in self.data.parties if each.name == party)
         return dataclasses.replace(attacker_data(held), outside=held.test)
 
-    def compared(self, name: Kind, attack: Attack, view: View, own: AttackerData) -> dict[str, Any]:
+    def compared(self, name: ComponentSpec, attack: Attack, view: View, own: AttackerData) -> dict[str, Any]:
         """Return what an attack is compared with, none of which depends on the view: worked out once for a party.
 
         That is what it reaches without the view, and other ways to the labels with what the attacker knows.
@@ -238,7 +238,7 @@ class _Audit:
     out: Path
     source: RawTables
     private: Seeds
-    attacks: tuple[Kind, ...]
+    attacks: tuple[ComponentSpec, ...]
     engine: Engine
     watch: Watch
     protections: Protections
@@ -289,15 +289,19 @@ class _Audit:
         slug = "" if deviation is None else deviation.slug
         return keys <= self.done and read_run(self.out, variant.as_list(), seed, slug) is not None
 
-    def _attackers(self, deviation: MaliciousRun | None) -> list[tuple[str | None, Kind | None]]:
+    def _attackers(self, deviation: MaliciousRun | None) -> list[tuple[str | None, ComponentSpec | None]]:
         """Return who attacks how, once for each row of a training; an honest run has a row at least."""
         wanted = None if deviation is None else deviation.behavior
         parties = self._attacking if deviation is None else (deviation.party,)
         attacks = [attack for attack in self.attacks if malicious_behavior(make_attack(attack)) == wanted]
-        found: list[tuple[str | None, Kind | None]] = [(party, attack) for party in parties for attack in attacks]
+        found: list[tuple[str | None, ComponentSpec | None]] = [
+            (party, attack) for party in parties for attack in attacks
+        ]
         return found or [(None, None)]
 
-    def _row(self, seed: int, variant: Variant, party: str | None, attack: Kind | None, **figures: Any) -> ResultRow:
+    def _row(
+        self, seed: int, variant: Variant, party: str | None, attack: ComponentSpec | None, **figures: Any
+    ) -> ResultRow:
         """Return a row; without figures only its key means anything."""
         nothing: dict[str, Any] = {"leakage": None, "utility": {}, "cost": None, "versions": {}}
         behavior = None if attack is None else make_attack(attack).behavior

@@ -36,24 +36,28 @@ def check_output_file(path: Path, *, force: bool, ending: str = "") -> None:
         ending: what its name must end in, as that is what is written.
     """
     if path.exists() and not force:
-        raise OutputError(f"{path} exists already; --force overwrites it", code="exists", value=str(path))
+        raise OutputError("exists already; --force overwrites it", code="exists", field=str(path), value=str(path))
     if path.is_dir():
-        raise OutputError(f"{path} is a folder; a file is wanted", code="exists", value=str(path))
+        raise OutputError("is a folder, not a file", code="exists", field=str(path), value=str(path))
     if not path.name.endswith(ending):
         raise OutputError(
-            f"what is written is a {ending} file, so that its name must end so",
+            f"the name must end in {ending}",
             code="choice",
             field=str(path),
             value=path.name,
         )
     if not path.parent.is_dir():
         raise OutputError(
-            f"{path} cannot be written: there is no folder {path.parent}", code="not-found", value=str(path.parent)
+            f"cannot be written: there is no folder {path.parent}",
+            code="not-found",
+            field=str(path),
+            value=str(path.parent),
         )
     if not os.access(path.parent, os.W_OK):
         raise OutputError(
-            f"{path} cannot be written: the folder {path.parent} is read-only",
+            f"cannot be written: the folder {path.parent} is read-only",
             code="unwritable",
+            field=str(path),
             value=str(path.parent),
         )
 

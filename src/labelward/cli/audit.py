@@ -74,12 +74,12 @@ def demo_job(*, small: bool) -> Job:
     """Return the shipped job; ``small`` keeps its data, key and first defense, with one seed and little trees."""
     from dataclasses import replace
 
-    from labelward.job import Kind, parse_job
+    from labelward.job import ComponentSpec, parse_job
 
     job = parse_job(demo_text(), DEMO_JOB)
     if not small:
         return job
-    model = Kind(job.model.kind, {**job.model.params, "trees": 2, "depth": 3})
+    model = ComponentSpec(job.model.kind, {**job.model.params, "trees": 2, "depth": 3})
     return replace(job, model=model, defenses=job.defenses[:1], run=replace(job.run, seeds=job.run.seeds[:1]))
 
 

@@ -215,8 +215,9 @@ def _write(files: Mapping[Path, bytes], *, force: bool, same: Path | None = None
             unchanged = path == same and path.is_file() and path.read_bytes() == content
             if (path.exists() or path.is_symlink()) and not force and not unchanged:
                 raise OutputError(
-                    f"{path} exists already; --force overwrites it, and what it was is lost",
+                    "exists already; --force overwrites it, and its content is lost",
                     code="exists",
+                    field=str(path),
                     value=str(path),
                 )
     for path, content in files.items():

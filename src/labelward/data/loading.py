@@ -17,8 +17,7 @@ from labelward.data.party_tables import join_tables, sort_by_id
 from labelward.data.splitting import check_split, published_split, split_rows
 from labelward.data.tables import read_ids, read_table
 from labelward.errors import JobError
-from labelward.job import Job
-from labelward.job.sections import is_path
+from labelward.job import Job, is_table_path
 from labelward.rng import PrivateSeed
 
 
@@ -51,7 +50,7 @@ def load_tables(job: Job) -> RawTables:
                 field=f"[parties.{party.name}] table",
             )
     if job.data.table is not None:
-        if is_path(job.data.table):
+        if is_table_path(job.data.table):
             table = read_table(job.data.table, text=[job.data.id] if job.data.id else [])
             return RawTables(name=PurePath(job.data.table).stem, tables=(table,))
         return RawTables(name=job.data.table, tables=(catalogue.load_catalogue_table(job.data.table),))

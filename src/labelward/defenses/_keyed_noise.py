@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from labelward.errors import JobError, PolicyError, number_code
+from labelward.errors import PolicyError
 from labelward.policy.base import Policy, PolicyContext
 from labelward.policy.net_points import ReturnedGradient
 from labelward.privacy.noise import KEY_BYTES, KeyedDraws
 from labelward.rng import SecureRandom
 
-__all__ = ["KeyedGradientDefense", "number"]
+__all__ = ["KeyedGradientDefense"]
 
 
 class _Kept(msgspec.Struct, kw_only=True):
@@ -76,14 +76,3 @@ class KeyedGradientDefense(Policy):
             f"{returned.epoch} {returned.batch} {values.dtype} {values.shape}".encode(),
             hashlib.sha256(values.tobytes()).digest(),
         )
-
-
-def number(name: str, value: object, *, below: float = float("inf")) -> float:
-    """Return a parameter as a float; :class:`JobError` where it is no number above 0 and below a bound."""
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    if not known or not 0 < value < below:  # type: ignore[operator]  # a number by the line above
-        bound = "finite" if below == float("inf") else f"below {below:g}"
-        raise JobError(
-            f"{name} must be a number above 0, {bound}, but got {value!r}", code=number_code(value), value=value
-        )
-    return float(value)  # type: ignore[arg-type]

@@ -22,15 +22,15 @@ Reference: Section 6.1 of the label inference paper. Published code: a fixed bou
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
-from labelward.defenses._keyed_noise import number
-from labelward.errors import JobError, number_code
 from labelward.kernels.gradient_compression import nearest_level
+from labelward.parameters import PositiveFloat, PositiveInt
 from labelward.policy.base import Policy
 from labelward.policy.net_points import ReturnedGradient, Values
 
@@ -65,52 +65,36 @@ class _Moments(msgspec.Struct):
 
 @dataclass(frozen=True, kw_only=True)
 class DiscreteSgd(Policy):
-    """Round each number of a gradient to one of few levels.
-
-    Attributes:
-        levels: into how many pieces the interval is cut.
-        form: ``"paper"``: the interval is that of the gradients so far; ``"published"``: it is fixed, without outliers.
-        outliers: what becomes of numbers beyond the interval, in the paper's form.
-        bound: half of the interval in the published form; without a value 0.03.
-    """
+    """Round each value of a returned gradient to one of a few levels."""
 
     kind: ClassVar[str] = "discrete-sgd"
 
-    levels: int = 24
-    form: Literal["paper", "published"] = "paper"
-    outliers: Literal["discard", "clip"] = "discard"
-    bound: float | None = None
+    levels: Annotated[PositiveInt, Meta(description="Number of equal pieces of the interval.")] = 24
+    form: Annotated[
+        Literal["paper", "published"],
+        Meta(
+            description="Interval of the levels: mean plus and minus two deviations of the gradients in the first "
+            "epoch ('paper'), or fixed and without outliers ('published')."
+        ),
+    ] = "paper"
+    outliers: Annotated[
+        Literal["discard", "clip"],
+        Meta(
+            description="Values outside the interval of form 'paper': 'discard' (the level nearest to 0) or 'clip' "
+            "(the end of the interval)."
+        ),
+    ] = "discard"
+    bound: Annotated[
+        PositiveFloat | None, Meta(description="Half width of the interval in the 'published' form. Default: 0.03.")
+    ] = None
     _seen: dict[str, _Moments] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        if isinstance(self.levels, bool) or not isinstance(self.levels, int) or self.levels < 1:
-            raise JobError(
-                f"levels must be a whole number from 1 on but got {self.levels!r}",
-                code=number_code(self.levels, whole=True),
-                value=self.levels,
-            )
-        if self.form not in ("paper", "published"):
-            raise JobError(f"form must be 'paper' or 'published' but got {self.form!r}", code="choice", value=self.form)
-        if self.outliers not in ("discard", "clip"):
-            raise JobError(
-                f"outliers must be 'discard' or 'clip' but got {self.outliers!r}", code="choice", value=self.outliers
-            )
+    def check_parameters(self) -> None:
+        """Refuse options of the other form."""
         if self.form == "published" and self.outliers != "discard":
-            raise JobError(
-                "the published form has none, so it must be left out",
-                code="conflict",
-                field="outliers",
-                value=self.outliers,
-            )
-        if self.bound is not None:
-            if self.form == "paper":
-                raise JobError(
-                    "is for form 'published' only; the paper's interval follows from the gradients",
-                    code="conflict",
-                    field="bound",
-                    value=self.bound,
-                )
-            number("bound", self.bound)
+            raise self.error("outliers", "is not supported in the published form, which has none; remove it")
+        if self.form == "paper" and self.bound is not None:
+            raise self.error("bound", "is for form 'published' only; in the paper's form it follows from the gradients")
 
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
         """Return the gradient on its levels."""
@@ -132,10 +116,6 @@ class DiscreteSgd(Policy):
         inside = np.clip(numbers, mean - half, mean + half)
         rounded = nearest_level(inside, mean if self.levels % 2 == 0 else mean + step / 2, step)
         return rounded.astype(values.dtype)
-
-    def parameters(self) -> dict[str, Any]:
-        """Return all parameters."""
-        return {name: value for name, value in asdict(self).items() if not name.startswith("_")}
 
     def account(self) -> dict[str, Any]:
         """Return the step between two levels, by party."""

@@ -13,10 +13,11 @@ one in its Section 6.2; here it is called ``keep``. Published code drops the k-t
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from labelward.defenses._keyed_noise import number
+from msgspec import Meta
+
 from labelward.kernels.gradient_compression import keep_largest, top_k_count
 from labelward.policy.base import Policy
 from labelward.policy.net_points import ReturnedGradient, Values
@@ -26,26 +27,17 @@ __all__ = ["GradientCompression"]
 
 @dataclass(frozen=True, kw_only=True)
 class GradientCompression(Policy):
-    """Keep the largest numbers of a gradient.
-
-    Attributes:
-        keep: their share, above 0 and below 1; rounded down to whole numbers of the batch, so that at least one is
-            dropped. No default: it is the choice that only the user can make.
-    """
+    """Send only the largest values of a returned gradient; the others become 0."""
 
     kind: ClassVar[str] = "gradient-compression"
 
-    keep: float
-
-    def __post_init__(self) -> None:
-        number("keep", self.keep, below=1)
+    keep: Annotated[
+        float,
+        Meta(gt=0, lt=1, description="Fraction of the batch's values to keep, the largest ones; rounded down."),
+    ]
 
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
         """Return the gradient with its small numbers dropped."""
         values = returned.values
         kept: Values = (values * keep_largest(values, top_k_count(self.keep, values.size))).astype(values.dtype)
         return kept
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the share."""
-        return asdict(self)

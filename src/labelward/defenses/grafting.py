@@ -16,13 +16,14 @@ ones left over; here their leaf weights are fitted again, tree by tree, on true 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
-from labelward.errors import JobError, PolicyError
+from labelward.errors import PolicyError
 from labelward.policy.base import FinishedTree, Policy, PolicyContext, TreeRepair
 
 __all__ = ["Grafting"]
@@ -30,25 +31,17 @@ __all__ = ["Grafting"]
 
 @dataclass(frozen=True, kw_only=True)
 class Grafting(Policy):
-    """Regrow what noisy labels spoiled, on true labels and the active party's columns; in a chain with label privacy.
-
-    Attributes:
-        unrepaired: what becomes of leaves that are not grown anew: ``"noisy"``: they keep their weights, as in the
-            paper; ``"relabel"``: they get those of the true labels. Boosted trees are not regrown, so that only
-            ``"relabel"`` changes them.
-    """
+    """Repair trees spoiled by noisy labels, with true labels and the active party's columns; needs label privacy."""
 
     kind: ClassVar[str] = "grafting"
 
-    unrepaired: Literal["noisy", "relabel"] = "noisy"
-
-    def __post_init__(self) -> None:
-        if self.unrepaired not in ("noisy", "relabel"):
-            raise JobError(
-                f"unrepaired must be 'noisy' or 'relabel' but got {self.unrepaired!r}",
-                code="choice",
-                value=self.unrepaired,
-            )
+    unrepaired: Annotated[
+        Literal["noisy", "relabel"],
+        Meta(
+            description="Leaves that are not regrown keep their noisy weights ('noisy', as in the paper) or get those "
+            "of the true labels ('relabel'); boosted trees are not regrown, so only 'relabel' changes them."
+        ),
+    ] = "noisy"
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse labels without noise, and boosted trees whose leaves would stay as they are."""
@@ -71,10 +64,6 @@ class Grafting(Policy):
         """Return the nodes to regrow, and whether all other leaves are to be relabeled."""
         regrow = frozenset[int]() if not tree.alone else _spoiled(tree)
         return TreeRepair(regrow=regrow, refit=self.unrepaired == "relabel")
-
-    def parameters(self) -> dict[str, Any]:
-        """Return what becomes of the other leaves."""
-        return asdict(self)
 
 
 def _spoiled(tree: FinishedTree) -> frozenset[int]:

@@ -16,14 +16,16 @@ beside gradient and hessian, and the counts outside a node follow from the total
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
-from labelward.errors import JobError, PolicyError, number_code
+from labelward.errors import PolicyError
 from labelward.kernels.information import node_bound
+from labelward.parameters import NonNegativeFloat
 from labelward.policy.base import CandidateSplits, Policy, PolicyContext, SplitReveal
 
 __all__ = ["IdLmid"]
@@ -31,31 +33,22 @@ __all__ = ["IdLmid"]
 
 @dataclass(frozen=True, kw_only=True)
 class IdLmid(Policy):
-    """Show no instance space whose bound exceeds ``xi``.
-
-    Attributes:
-        xi: the bound in nats. There is no default: it is the choice that only the user can make.
-        sampled: whether trees may grow on a part of the rows, as those of a forest do. The bound then holds, as in the
-            paper, for the rows that a tree grows on; an owner whose splits lead from the root on can place the others,
-            too, and what that tells stands in the report (the information of the merged groups).
-    """
+    """Bound the mutual information between the label and every instance space that passive parties see."""
 
     kind: ClassVar[str] = "id-lmid"
     purities: ClassVar[bool] = True
 
-    xi: float
-    sampled: bool = False
-
-    def __post_init__(self) -> None:
-        number = isinstance(self.xi, int | float) and not isinstance(self.xi, bool)
-        if not number or not 0 <= self.xi < float("inf"):
-            raise JobError(
-                f"xi must be a finite number of nats, at least 0, but got {self.xi!r}",
-                code=number_code(self.xi),
-                value=self.xi,
-            )
-        if not isinstance(self.sampled, bool):
-            raise JobError(f"sampled must be true or false but got {self.sampled!r}", code="type", value=self.sampled)
+    xi: Annotated[
+        NonNegativeFloat,
+        Meta(description="Upper bound in nats of the mutual information between label and instance space."),
+    ]
+    sampled: Annotated[
+        bool,
+        Meta(
+            description="Allow trees on a sample of the rows, as in a forest. The bound then holds, as in the paper, "
+            "for the rows of each tree; the report gives the information of the rows outside the sample."
+        ),
+    ] = False
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse what the bound does not cover.
@@ -107,7 +100,3 @@ class IdLmid(Policy):
         """Hide the children from everyone where either exceeds the bound (lines 6 and 7)."""
         shown = max(float(node_bound(child, reveal.totals)) for child in (reveal.left, reveal.right)) <= self.xi
         return reveal.participants if shown else frozenset()
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the bound."""
-        return asdict(self)

@@ -16,13 +16,15 @@ model of the run, trained on the active party's columns alone, as the source of 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
-from labelward.errors import JobError, PolicyError, number_code
+from labelward.errors import PolicyError
+from labelward.parameters import NonNegativeFloat, PositiveInt
 from labelward.policy.base import READS_CLASSES, Policy, PolicyContext, TrainingTargets
 from labelward.privacy import Budget, RandomizedResponse, multi_stage
 from labelward.privacy.stages import LabelPrior
@@ -34,18 +36,14 @@ Classes = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyLabels(Policy):
-    """What both kinds of noise have in common.
-
-    Attributes:
-        epsilon: the privacy of each label. No default: it is the choice that only the user can make.
-    """
+    """The base of defenses that train on noisy labels."""
 
     label_private: ClassVar[bool] = True
 
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        Budget(epsilon=self.epsilon, rows=1)
+    epsilon: Annotated[
+        NonNegativeFloat,
+        Meta(description="Privacy budget (label differential privacy) of each label; smaller values add more noise."),
+    ]
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse quantities, and what would let labels past the noise."""
@@ -95,18 +93,10 @@ class NoisyLabels(Policy):
         """Return noisy classes, int64 [n], and record in the budget what they cost."""
         raise NotImplementedError
 
-    def parameters(self) -> dict[str, Any]:
-        """Return epsilon, and stages where there are some."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, kw_only=True)
 class RandomizedLabels(NoisyLabels):
-    """Randomized response: keep each label with odds e^epsilon to 1 against each other class (LP-1ST).
-
-    Attributes:
-        epsilon: the privacy of each label. No default: it is the choice that only the user can make.
-    """
+    """Randomized response: keep each label with odds e^epsilon to 1 against each other class (LP-1ST)."""
 
     kind: ClassVar[str] = "randomized-response"
 
@@ -117,30 +107,22 @@ class RandomizedLabels(NoisyLabels):
 
 @dataclass(frozen=True, kw_only=True)
 class LpMst(NoisyLabels):
-    """Noisy labels in stages, each with priors from a model of the stages before (LP-MST).
+    """Randomized response in stages, with priors from a model trained on the stages before (LP-MST).
 
     The rows are split at random into as many equal parts. The first gets plain randomized response. For each further
     part the run's kind of model is trained on all noisy labels so far, with the active party's columns alone; its
     probabilities say among which classes each label is drawn. Then training starts from scratch on all noisy labels.
-
-    Attributes:
-        epsilon: the privacy of each label. No default: it is the choice that only the user can make. Each label is
-            used in one stage, so that the stages cost epsilon together, not each.
-        stages: how many; 1 is randomized response.
     """
 
     kind: ClassVar[str] = "lp-mst"
 
-    stages: int = 2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.stages, bool) or not isinstance(self.stages, int) or self.stages < 1:
-            raise JobError(
-                f"stages must be a whole number from 1 on but got {self.stages!r}",
-                code=number_code(self.stages, whole=True),
-                value=self.stages,
-            )
+    stages: Annotated[
+        PositiveInt,
+        Meta(
+            description="Number of stages; 1 is randomized-response. Each label is used in one stage, so that all "
+            "stages cost epsilon together."
+        ),
+    ] = 2
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse, besides what :class:`NoisyLabels` refuses, priors without a column to learn them from."""

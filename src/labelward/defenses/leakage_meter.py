@@ -27,16 +27,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
-from labelward.errors import JobError, PolicyError, number_code
+from labelward.errors import PolicyError
 from labelward.kernels.communities import communities, tree_weight_decay, trees_per_round, weighted_trees
 from labelward.kernels.information import entropy, joint_information, v_measure, v_measure_bound
 from labelward.kernels.leaf_signatures import merge_identical_rows
+from labelward.parameters import check_value
 from labelward.party.context import Progress, no_progress
 from labelward.policy.base import (
     CandidateSplits,
@@ -252,11 +254,8 @@ class LeakageBudget(LeakageMeter):
         quantities: bool = False,
     ) -> None:
         super().__init__(labels, measure, progress)
-        if isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 <= budget <= 1:
-            raise JobError(
-                f"budget must be a V-measure from 0 to 1 but got {budget!r}", code=number_code(budget), value=budget
-            )
-        self.budget, self._quantities = budget, quantities
+        self.budget: float = check_value("budget", budget, Annotated[float, Meta(ge=0, le=1)])
+        self._quantities = quantities
         self._entropy = float(entropy(np.bincount(labels)))
 
     @property

@@ -9,10 +9,13 @@ Reference: "reduced leakage" of SecureBoost (Cheng et al. 2021, Section V), whic
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
-from labelward.errors import JobError, PolicyError, number_code
+from msgspec import Meta
+
+from labelward.errors import PolicyError
+from labelward.parameters import PositiveInt
 from labelward.policy.base import Policy, PolicyContext, Schedule
 
 __all__ = ["LocalTrees"]
@@ -20,27 +23,17 @@ __all__ = ["LocalTrees"]
 
 @dataclass(frozen=True, kw_only=True)
 class LocalTrees(Policy):
-    """Grow the first trees without the passive parties.
-
-    Attributes:
-        count: how many trees (rounds, where there is one tree for each class).
-        mode: ``"replace"``: they are the first of the model's trees; ``"add"``: they come before them.
-    """
+    """Grow the first trees on the active party's columns alone."""
 
     kind: ClassVar[str] = "local-trees"
 
-    count: int = 1
-    mode: Literal["replace", "add"] = "replace"
-
-    def __post_init__(self) -> None:
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
-            raise JobError(
-                f"count must be a whole number from 1 on but got {self.count!r}",
-                code=number_code(self.count, whole=True),
-                value=self.count,
-            )
-        if self.mode not in ("replace", "add"):
-            raise JobError(f"mode must be 'replace' or 'add' but got {self.mode!r}", code="choice", value=self.mode)
+    count: Annotated[
+        PositiveInt, Meta(description="Number of local trees (of rounds, where a round grows one tree per class).")
+    ] = 1
+    mode: Annotated[
+        Literal["replace", "add"],
+        Meta(description="Local trees replace the first trees of the model ('replace') or precede them ('add')."),
+    ] = "replace"
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse a forest, an active party without columns, and more trees than there are."""
@@ -68,7 +61,3 @@ class LocalTrees(Policy):
         local = (frozenset[str](),) * self.count
         kept = schedule.participants[self.count :] if self.mode == "replace" else schedule.participants
         return Schedule(participants=local + kept)
-
-    def parameters(self) -> dict[str, Any]:
-        """Return count and mode."""
-        return asdict(self)

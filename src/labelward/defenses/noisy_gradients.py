@@ -29,16 +29,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
-from labelward.defenses._keyed_noise import KeyedGradientDefense, number
-from labelward.errors import JobError, PolicyError
+from labelward.defenses._keyed_noise import KeyedGradientDefense
+from labelward.errors import PolicyError
+from labelward.parameters import PositiveFloat
 from labelward.policy.base import PolicyContext
 from labelward.policy.net_points import ReturnedGradient, Values
-from labelward.privacy.gaussian import check_delta, epsilon_of, ratio_for
+from labelward.privacy.gaussian import epsilon_of, ratio_for
 from labelward.privacy.noise import on_grid
 from labelward.rng import SecureRandom
 
@@ -47,54 +49,49 @@ __all__ = ["NoisyGradients"]
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyGradients(KeyedGradientDefense):
-    """Add noise to every number of a returned gradient.
-
-    Attributes:
-        distribution: of the noise.
-        scale: of the noise, relative to the gradient of the batch's mean loss; for ``"gaussian"`` its deviation.
-        epsilon: of the whole run and all passive parties, in place of ``scale``; no default.
-        delta: of the whole run; well below 1 / rows.
-        clip: the largest L2 norm that a row keeps of its part of the gradient of the mean.
-    """
+    """Add Laplace or Gaussian noise to returned gradients."""
 
     kind: ClassVar[str] = "noisy-gradients"
 
-    distribution: Literal["laplace", "gaussian"] = "laplace"
-    scale: float | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    clip: float | None = None
+    distribution: Annotated[
+        Literal["laplace", "gaussian"], Meta(description="Distribution of the noise: 'laplace' or 'gaussian'.")
+    ] = "laplace"
+    scale: Annotated[
+        PositiveFloat | None,
+        Meta(
+            description="Scale of the noise (of 'gaussian' its standard deviation), relative to the gradient of the "
+            "batch's mean loss. Required, unless epsilon, delta and clip are given."
+        ),
+    ] = None
+    epsilon: Annotated[
+        PositiveFloat | None,
+        Meta(
+            description="Privacy budget of the label of one row over the whole run and all passive parties, in place "
+            "of scale; needs 'gaussian' noise, delta and clip."
+        ),
+    ] = None
+    delta: Annotated[
+        Annotated[float, Meta(gt=0, lt=1)] | None,
+        Meta(description="Delta that belongs to epsilon; well below 1 / rows."),
+    ] = None
+    clip: Annotated[
+        PositiveFloat | None,
+        Meta(description="Maximum L2 norm of a row's part of the gradient of the mean loss."),
+    ] = None
     _plan: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        if self.distribution not in ("laplace", "gaussian"):
-            raise JobError(
-                f"distribution must be 'laplace' or 'gaussian' but got {self.distribution!r}",
-                code="choice",
-                value=self.distribution,
-            )
-        accounted = [getattr(self, name) is not None for name in ("epsilon", "delta", "clip")]
+    def check_parameters(self) -> None:
+        """Refuse noise that is given neither by its scale nor by a privacy budget, or by both."""
+        budget = [getattr(self, name) is not None for name in ("epsilon", "delta", "clip")]
         if self.scale is not None:
-            if any(accounted):
-                raise JobError(
-                    "scale is given, so that epsilon, delta and clip, which decide on it, must be left out",
-                    code="conflict",
-                    value=self.scale,
-                )
-            number("scale", self.scale)
+            if any(budget):
+                raise self.error("scale", "is not for noise by epsilon, delta and clip; remove it, or remove these")
             return
-        if not all(accounted):
-            raise JobError("needs a scale, or all of epsilon, delta and clip; there is no default", code="missing")
+        if not all(budget):
+            reason = "required, or all of epsilon, delta and clip; there is no default"
+            raise self.error("scale", reason, code="missing")
         if self.distribution != "gaussian":
-            raise JobError(
-                "the account is that of distribution 'gaussian'",
-                code="conflict",
-                field="epsilon, delta and clip",
-                value=self.distribution,
-            )
-        number("epsilon", self.epsilon)
-        number("clip", self.clip)
-        check_delta(self.delta)
+            raise self.error("distribution", "must be 'gaussian' with epsilon, delta and clip")
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse what the account does not cover."""
@@ -143,10 +140,6 @@ class NoisyGradients(KeyedGradientDefense):
             raise PolicyError("defense 'noisy-gradients' was not told that a run begins", code="cannot-act")
         moved = 2 * float(self.clip or 0) * (1 if self._plan["separate"] else math.sqrt(rows))
         return moved / self._plan["ratio"]
-
-    def parameters(self) -> dict[str, Any]:
-        """Return all parameters; those that were left out as nothing."""
-        return {name: getattr(self, name) for name in ("distribution", "scale", "epsilon", "delta", "clip")}
 
     def account(self) -> dict[str, Any]:
         """Return gradients that left, and with an account what they cost together, for which delta."""

@@ -26,14 +26,15 @@ Dwork and Roth's NumericSparse.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
-from labelward.defenses._keyed_noise import KeyedGradientDefense, number
-from labelward.errors import JobError
+from labelward.defenses._keyed_noise import KeyedGradientDefense
+from labelward.parameters import PositiveFloat
 from labelward.policy.net_points import ReturnedGradient, Values
 from labelward.privacy.noise import KeyedDraws, on_grid
 
@@ -45,43 +46,36 @@ _PUBLISHED_SENSITIVITY = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Ppdl(KeyedGradientDefense):
-    """Gather some numbers of a gradient, with noise; drop the others.
-
-    Attributes:
-        theta: the share to gather, above 0 and below 1. No default.
-        epsilon: of one batch's gradient. No default.
-        clip: bound of absolute values.
-        tau: the threshold.
-        sensitivity: how far one number can move; without a value twice ``clip``, for ``"published"`` 1.
-        form: ``"correct"``: nothing leaves raw; ``"published"``: as published code has it, which leaves numbers raw.
-    """
+    """Send a random selection of a gradient's large values with noise, as in privacy-preserving deep learning."""
 
     kind: ClassVar[str] = "ppdl"
 
-    theta: float
-    epsilon: float
-    clip: float = 1e-3
-    tau: float = 1e-4
-    sensitivity: float | None = None
-    form: Literal["correct", "published"] = "correct"
+    theta: Annotated[float, Meta(gt=0, lt=1, description="Fraction of the gradient's values to send.")]
+    epsilon: Annotated[PositiveFloat, Meta(description="Privacy budget of one batch's gradient.")]
+    clip: Annotated[
+        PositiveFloat, Meta(description="Bound of absolute values, relative to the gradient of the batch's mean loss.")
+    ] = 1e-3
+    tau: Annotated[
+        PositiveFloat,
+        Meta(description="Threshold of absolute values, relative to the gradient of the batch's mean loss."),
+    ] = 1e-4
+    sensitivity: Annotated[
+        PositiveFloat | None,
+        Meta(description="Maximum change of one value. Default: 2 × clip; 1 in the 'published' form."),
+    ] = None
+    form: Annotated[
+        Literal["correct", "published"],
+        Meta(
+            description="'correct': nothing is sent without noise; 'published': as in published code, which sends "
+            "some values without noise (for comparison only)."
+        ),
+    ] = "correct"
 
-    def __post_init__(self) -> None:
-        number("theta", self.theta, below=1)
-        for name in ("epsilon", "clip", "tau"):
-            number(name, getattr(self, name))
-        if self.form not in ("correct", "published"):
-            raise JobError(
-                f"form must be 'correct' or 'published' but got {self.form!r}", code="choice", value=self.form
-            )
-        if self.sensitivity is not None:
-            number("sensitivity", self.sensitivity)
-            if self.form == "correct" and self.sensitivity < 2 * self.clip:
-                raise JobError(
-                    f"sensitivity must be at least twice clip, {2 * self.clip:g}, since a bounded number can move so "
-                    f"far, but got {self.sensitivity!r}",
-                    code="conflict",
-                    value=self.sensitivity,
-                )
+    def check_parameters(self) -> None:
+        """Refuse a sensitivity below what a clipped value can change."""
+        if self.form == "correct" and self.sensitivity is not None and self.sensitivity < 2 * self.clip:
+            reason = f"must be at least 2 × clip ({2 * self.clip:g}), the largest change of a clipped value"
+            raise self.error("sensitivity", f"{reason}, not {self.sensitivity:g}")
 
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
         """Return the gradient of which few numbers are left."""
@@ -124,10 +118,6 @@ class Ppdl(KeyedGradientDefense):
 
     def _count(self, name: str, more: int) -> None:
         self._kept.counts[name] = self._kept.counts.get(name, 0) + more
-
-    def parameters(self) -> dict[str, Any]:
-        """Return all parameters."""
-        return {name: value for name, value in asdict(self).items() if not name.startswith("_")}
 
     def account(self) -> dict[str, Any]:
         """Return gradients that left, numbers gathered, and what all cost together, or how many numbers left raw."""

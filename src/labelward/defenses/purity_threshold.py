@@ -20,13 +20,15 @@ stricter: it keeps the promise that no pure node is visible.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
-from labelward.errors import JobError, PolicyError, number_code
+from labelward.errors import PolicyError
+from labelward.parameters import Fraction
 from labelward.policy.base import CandidateSplits, Counts, Floats, Policy, PolicyContext, SplitReveal
 
 __all__ = ["PurityThreshold"]
@@ -34,30 +36,25 @@ __all__ = ["PurityThreshold"]
 
 @dataclass(frozen=True, kw_only=True)
 class PurityThreshold(Policy):
-    """Show nothing of nodes in which the share of one class exceeds ``threshold``.
-
-    Attributes:
-        threshold: above 1/C for C classes, at most 1 (which hides nothing). There is no default: it is the choice that
-            only the user can make.
-        hide: ``"children"``: such nodes themselves; ``"below"``: what lies below them, as in the paper.
-    """
+    """Hide nodes in which one class prevails from passive parties."""
 
     kind: ClassVar[str] = "purity-threshold"
     purities: ClassVar[bool] = True
 
-    threshold: float
-    hide: Literal["children", "below"] = "children"
-
-    def __post_init__(self) -> None:
-        number = isinstance(self.threshold, int | float) and not isinstance(self.threshold, bool)
-        if not number or not 0 < self.threshold <= 1:
-            raise JobError(
-                f"threshold must be a share above 0 and at most 1 but got {self.threshold!r}",
-                code=number_code(self.threshold),
-                value=self.threshold,
-            )
-        if self.hide not in ("children", "below"):
-            raise JobError(f"hide must be 'children' or 'below' but got {self.hide!r}", code="choice", value=self.hide)
+    threshold: Annotated[
+        Fraction,
+        Meta(
+            description="Maximum purity (fraction of the largest class) of nodes that passive parties see; above 1/C "
+            "for C classes, 1 hides nothing."
+        ),
+    ]
+    hide: Annotated[
+        Literal["children", "below"],
+        Meta(
+            description="Hide purer nodes and their siblings ('children'), or only what is below them, as in the "
+            "paper ('below')."
+        ),
+    ] = "children"
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse quantities, a threshold that every node exceeds, and rows that count several times."""
@@ -106,10 +103,6 @@ class PurityThreshold(Policy):
         asked = (reveal.left + reveal.right,) if self.hide == "below" else (reveal.left, reveal.right)
         purest = max(float(_purity(counts)) for counts in asked)
         return reveal.participants if purest <= self.threshold else frozenset()
-
-    def parameters(self) -> dict[str, Any]:
-        """Return threshold and form."""
-        return asdict(self)
 
 
 def _purity(counts: Counts) -> Floats:

@@ -13,12 +13,13 @@ Reference: Section 6.1 of the label inference paper, after Bernstein et al. (ICM
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
-from labelward.defenses._keyed_noise import number
+from labelward.parameters import PositiveFloat
 from labelward.policy.base import Policy
 from labelward.policy.net_points import ReturnedGradient, Values
 
@@ -27,25 +28,19 @@ __all__ = ["SignSgd"]
 
 @dataclass(frozen=True, kw_only=True)
 class SignSgd(Policy):
-    """Send signs.
-
-    Attributes:
-        magnitude: what leaves for a number above 0; below 0 its negative, and 0 for 0.
-    """
+    """Send only the sign of each value of a returned gradient."""
 
     kind: ClassVar[str] = "sign-sgd"
 
-    magnitude: float = 1.0
-
-    def __post_init__(self) -> None:
-        number("magnitude", self.magnitude)
+    magnitude: Annotated[
+        PositiveFloat,
+        Meta(
+            description="Magnitude sent with each sign, relative to the gradient of the batch's mean loss; 0 stays 0."
+        ),
+    ] = 1.0
 
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
         """Return the signs."""
         values = returned.values
         signs: Values = (np.sign(values) * self.magnitude).astype(values.dtype)
         return signs
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the magnitude."""
-        return asdict(self)

@@ -1,12 +1,11 @@
-"""The kinds that a job file may name, built and checked before anything starts, and listed for people."""
+"""Registries of models, defenses, attacks and engines: construction, validation, listing."""
 
 from __future__ import annotations
 
 import inspect
 import os
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
@@ -17,24 +16,11 @@ from labelward.errors import EncryptionError, InputError, JobError, unknown_name
 from labelward.evaluate.unencrypted import NoEngine
 from labelward.federation.adapter import ModelAdapter
 from labelward.he import ENGINES, Engine, engine
-from labelward.job import EncryptionSection, Job, Kind, Variant
+from labelward.job import ComponentSpec, EncryptionSection, Job, Variant
+from labelward.parameters import documented_fields
 from labelward.policy.base import Policy
 from labelward.registry import Registry
 from labelward.rng import SecureRandom
-
-__all__ = [
-    "MODELS",
-    "PROGRAMS",
-    "ComponentInfo",
-    "attack_with_defaults",
-    "check_job",
-    "list_components",
-    "make_attack",
-    "make_engine",
-    "make_policies",
-    "model_adapter",
-    "with_defaults",
-]
 
 MODELS: Registry[Any] = Registry(
     "model",
@@ -51,18 +37,19 @@ PROGRAMS = {
     "forest": "labelward.federation.tree_adapter:TreeAdapter",
     "splitnn": "labelward.federation.splitnn_adapter:SplitNetAdapter",
 }
-"""How a kind of model is run: ``"module:class"``, whose instances are made from the model's parameters."""
+"""The adapter that runs a kind of model: ``"module:class"``, constructed with the model's parameters."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentInfo:
-    """A kind as ``labelward list`` shows it.
+    """A component as ``labelward list`` shows it.
 
     Attributes:
-        summary: the first line of its documentation.
-        parameters: (name, default as text or ``"required"``, meaning) of each that means something for this kind.
+        kind: name in a job file.
+        summary: first line of its documentation.
+        parameters: (name, default as text or ``"required"``, description) of each supported parameter.
     """
 
     kind: str
@@ -71,26 +58,26 @@ class ComponentInfo:
 
 
 def with_defaults(job: Job) -> Job:
-    """Return the job with all parameters of its model, defenses and attacks, and with engine "none" where it fits.
+    """Return the job with the default parameters of its model, defenses and attacks filled in.
 
-    Parties that left defaults out agree with those that did not, and so do rows. A whole number becomes a float where
-    the parameter is one.
+    So jobs and result rows with and without explicit defaults are equal. A model that encrypts nothing gets the engine
+    ``"none"``.
 
     Raises:
-        JobError: a kind or a parameter is unknown or unfit, or two defenses or attacks are the same but for defaults;
-            an encryption where the model encrypts nothing, or none where it does.
-        DependencyError: the model needs a library that is not installed.
+        JobError: a component or parameter is unknown or invalid; two defenses or attacks are equal but for defaults; an
+            engine for a model that encrypts nothing, or none for a model that does.
+        DependencyError: a library that the model needs is not installed.
     """
     from labelward.attacks import ATTACKS
     from labelward.defenses import DEFENSES
 
-    model = _complete(MODELS, job.model, "[model]")
+    model = _complete(MODELS, job.model, "[model]:")
     return replace(
         job,
         model=model,
         encryption=_encryption(job.encryption, model),
         defenses=tuple(
-            replace(variant, chain=tuple(_complete(DEFENSES, kind, _entry(variant)) for kind in variant.chain))
+            replace(variant, chain=tuple(_complete(DEFENSES, spec, _entry(variant)) for spec in variant.chain))
             for variant in job.defenses
         ),
         attacks=tuple(
@@ -99,26 +86,26 @@ def with_defaults(job: Job) -> Job:
     )
 
 
-def attack_with_defaults(kind: str) -> Kind:
-    """Return an attack with all its default parameters."""
+def attack_with_defaults(kind: str) -> ComponentSpec:
+    """Return an attack with its default parameters."""
     from labelward.attacks import ATTACKS
 
-    return _complete(ATTACKS, Kind(kind), "")
+    return _complete(ATTACKS, ComponentSpec(kind), "")
 
 
 def check_job(job: Job) -> None:
-    """Build every model, defense, attack and engine that the job names.
+    """Construct every model, defense, attack and engine that the job names.
 
     Raises:
-        JobError: an unknown kind or parameter, or a value that cannot be; names section and field. An attack that
-            cannot read the views of such a model.
-        EncryptionError: the engine does not offer the key's size.
+        JobError: an unknown component or parameter, or an invalid value; or an attack that cannot read views of the
+            model.
+        EncryptionError: the engine does not support the key length.
     """
     check_split(job.data)
     programs = model_adapter(job.model)
     if job.run.record != "full" and not programs.bulky:
         raise JobError(
-            f"{job.run.record!r} means nothing for {job.model.kind!r}; leave it out",
+            f"{job.run.record!r} is not supported for {job.model.kind!r}; remove it",
             code="unsupported",
             field="[run] record",
             value=job.run.record,
@@ -129,43 +116,44 @@ def check_job(job: Job) -> None:
         _placed(f"[[attack]] {number}:", partial(_check_attack, make_attack(attack), job, programs))
     if job.encryption.engine == NoEngine.name:
         return
-    made = make_engine(replace(job.encryption, workers=1))
+    built = make_engine(replace(job.encryption, workers=1))
     try:
-        if made.bits_offered and job.encryption.bits not in made.bits_offered:
-            # only the engine knows its other sizes, and only making a key asks it
-            made.generate(job.encryption.bits, protection=SecureRandom(), insecure=job.encryption.insecure)
+        if built.bits_offered and job.encryption.bits not in built.bits_offered:
+            # only the engine knows which other sizes it supports, and only generating a key asks it
+            built.generate(job.encryption.bits, protection=SecureRandom(), insecure=job.encryption.insecure)
     except EncryptionError as error:
         raise error.under("[encryption] bits:") from error
     finally:
-        made.close()
+        built.close()
 
 
-def model_adapter(model: Kind) -> ModelAdapter[Any]:
-    """Return how a model is run, with its parameters."""
-    params = _placed("[model]", partial(MODELS.make, model.kind, model.params))
+def model_adapter(model: ComponentSpec) -> ModelAdapter[Any]:
+    """Return the adapter of a model, with its parameters."""
+    params = _placed("[model]:", partial(MODELS.make, model.kind, model.params))
     module, _, name = PROGRAMS[model.kind].partition(":")
     programs: ModelAdapter[Any] = getattr(import_module(module), name)(params)
     return programs
 
 
 def make_policies(variant: Variant) -> tuple[Policy, ...]:
-    """Return the policies of one variant, new ones on each call."""
+    """Return new policies of one variant."""
     from labelward.defenses import DEFENSES
 
-    return tuple(_placed(_entry(variant), partial(DEFENSES.make, kind.kind, kind.params)) for kind in variant.chain)
+    return tuple(_placed(_entry(variant), partial(DEFENSES.make, spec.kind, spec.params)) for spec in variant.chain)
 
 
-def make_attack(attack: Kind, place: str = "[[attack]]") -> Any:
-    """Return an attack with its parameters; ``place`` is what messages begin with."""
+def make_attack(attack: ComponentSpec, place: str = "[[attack]]") -> Any:
+    """Return an attack with its parameters; errors name ``place``."""
     from labelward.attacks import ATTACKS
 
     return _placed(place, partial(ATTACKS.make, attack.kind, attack.params))
 
 
 def make_engine(section: EncryptionSection, *, background: bool = False) -> Engine:
-    """Return the engine of a job, with as many worker processes as there are cores where ``workers`` is 0.
+    """Return the engine of a job; with ``workers = 0`` it has one worker process for each core.
 
     Args:
+        section: engine and key.
         background: whether it may encrypt ahead while its party waits; for a party that shares no cores with others.
     """
     if section.engine == NoEngine.name:
@@ -183,31 +171,29 @@ def make_engine(section: EncryptionSection, *, background: bool = False) -> Engi
 
 
 def list_components() -> dict[str, list[ComponentInfo]]:
-    """Return all kinds by family: models, defenses, attacks, engines, tables."""
+    """Return all components by family: models, defenses, attacks, engines, tables."""
     from labelward.attacks import ATTACKS
     from labelward.data import catalogue_entries
     from labelward.defenses import DEFENSES
 
     registries: dict[str, Registry[Any]] = {"models": MODELS, "defenses": DEFENSES, "attacks": ATTACKS}
-    found = {family: [_info(*item) for item in registry.classes().items()] for family, registry in registries.items()}
-    found["engines"] = []
+    families = {name: [_info(*item) for item in registry.classes().items()] for name, registry in registries.items()}
+    families["engines"] = []
     for name, entry in ENGINES.items():
         module, _, cls = entry.partition(":")
-        found["engines"].append(ComponentInfo(kind=name, summary=_summary(getattr(import_module(module), cls))))
-    found["tables"] = [
-        ComponentInfo(
-            kind=name,
-            summary=f"{entry.title}: {entry.rows:,} rows, {entry.features} columns, "
-            f"{f'{len(entry.classes)} classes' if entry.classes else 'a quantity'}",
-        )
-        for name, entry in catalogue_entries().items()
-    ]
-    return found
+        families["engines"].append(ComponentInfo(kind=name, summary=_summary(getattr(import_module(module), cls))))
+    families["tables"] = []
+    for name, table in catalogue_entries().items():
+        label = f"{len(table.classes)} classes" if table.classes else "regression"
+        summary = f"{table.title}: {table.rows:,} rows, {table.features} columns, {label}"
+        families["tables"].append(ComponentInfo(kind=name, summary=summary))
+    return families
 
 
-def _placed(section: str, make: Callable[[], T]) -> T:
+def _placed(section: str, construct: Callable[[], T]) -> T:
+    """Return what is constructed; errors name the section of the job file."""
     try:
-        return make()
+        return construct()
     except InputError as error:
         placed = error if error.field.startswith("[") or not section else error.under(section)
         raise placed.translated(JobError) from error
@@ -217,23 +203,18 @@ def _entry(variant: Variant) -> str:
     return f"[[defense]] {variant.entry}:" if variant.entry else "[[defense]]"
 
 
-def _complete(registry: Registry[Any], kind: Kind, section: str) -> Kind:
-    made = _placed(section, partial(registry.make, kind.kind, kind.params))
-    floats = {one.name for one in fields(made) if str(one.type).startswith("float")}
-    params = {
-        name: float(value) if name in floats and value is not None else value
-        for name, value in made.parameters().items()
-    }
-    return Kind(kind.kind, params)
+def _complete(registry: Registry[Any], spec: ComponentSpec, section: str) -> ComponentSpec:
+    component = _placed(section, partial(registry.make, spec.kind, spec.params))
+    return ComponentSpec(spec.kind, component.parameters())
 
 
-def _encryption(section: EncryptionSection, model: Kind) -> EncryptionSection:
+def _encryption(section: EncryptionSection, model: ComponentSpec) -> EncryptionSection:
     """Return the section with an engine that fits the model."""
     none = EncryptionSection(engine=NoEngine.name)
     if model_adapter(model).encrypts:
         if section == none:
             raise JobError(
-                f"'none' is for models that encrypt nothing, not for {model.kind!r}",
+                f"'none' is not supported for {model.kind!r}, which encrypts; remove it",
                 code="unsupported",
                 field="[encryption] engine",
                 value=section.engine,
@@ -241,7 +222,7 @@ def _encryption(section: EncryptionSection, model: Kind) -> EncryptionSection:
         return section
     if section not in (EncryptionSection(), none):
         raise JobError(
-            f"means nothing for {model.kind!r}, which encrypts nothing, so it must be left out",
+            f"is not supported for {model.kind!r}, which encrypts nothing; remove it",
             code="unsupported",
             field="[encryption]",
             value=section.engine,
@@ -250,12 +231,12 @@ def _encryption(section: EncryptionSection, model: Kind) -> EncryptionSection:
 
 
 def _check_attack(attack: Attack, job: Job, programs: ModelAdapter[Any]) -> None:
-    """Refuse an attack that cannot read the views of a job, or wants what no party of it can do."""
+    """Refuse an attack that cannot read the views of the job, or whose behavior no party of it supports."""
     attack.check_model(job.model.as_dict())
     if attack.reads_arrays and job.run.record != "full":
         raise JobError(
-            f"{attack.kind!r} as it is set reads the gradients of a view, of which [run] record = {job.run.record!r} "
-            'keeps digests only; set record = "full"',
+            f"{attack.kind!r} with these parameters reads gradients, of which [run] record = {job.run.record!r} "
+            'stores digests only; set record = "full"',
             code="conflict",
             value=job.run.record,
         )
@@ -264,33 +245,15 @@ def _check_attack(attack: Attack, job: Job, programs: ModelAdapter[Any]) -> None
 
 
 def _info(kind: str, cls: type[Any]) -> ComponentInfo:
-    meanings = _meanings(inspect.getdoc(cls) or "")
     parameters = []
-    for field in fields(cls):
-        if not field.init or field.name in getattr(cls, "idle", ()):
+    for field, description in documented_fields(cls):
+        if field.name in getattr(cls, "unsupported", ()):
             continue
-        default = field.default
-        if field.default_factory is not MISSING:
-            default = field.default_factory()
+        default = field.default if field.default_factory is MISSING else field.default_factory()
         text = "required" if default is MISSING else str(default)
-        parameters.append((field.name, text, meanings.get(field.name, "")))
+        parameters.append((field.name, text, description))
     return ComponentInfo(kind=kind, summary=_summary(cls), parameters=tuple(parameters))
 
 
 def _summary(cls: type[Any]) -> str:
     return (inspect.getdoc(cls) or "").partition("\n")[0]
-
-
-def _meanings(doc: str) -> Mapping[str, str]:
-    """Return what the ``Attributes`` section of a docstring says of each name."""
-    section = re.search(r"^Attributes:\n((?:[ ]+.*\n?|\n)*)", doc, re.MULTILINE)
-    found: dict[str, str] = {}
-    names: list[str] = []
-    for line in (section[1] if section else "").replace("``", "").splitlines():
-        entry = re.fullmatch(r" {4}([a-z_]+(?:, [a-z_]+)*): (.*)", line)
-        if entry:
-            names = entry[1].split(", ")
-            found.update(dict.fromkeys(names, entry[2]))
-        elif line.strip():
-            found.update({name: f"{found[name]} {line.strip()}" for name in names})
-    return found

@@ -1,4 +1,4 @@
-"""Writing the few TOML forms that a job file has: flat sections of scalars, lists and inline tables."""
+"""Writer of the TOML in a job file: flat sections of scalars, lists and inline tables."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["block"]
-
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def block(header: str, values: Mapping[str, Any]) -> str:
-    """Return one section with a line for each value; None, which TOML cannot say, is left out."""
+    """Return one section with a line for each value but None, which TOML lacks."""
     return (
         "\n".join([header, *(f"{_key(key)} = {_value(value)}" for key, value in values.items() if value is not None)])
         + "\n"

@@ -1,4 +1,4 @@
-"""From TOML to :class:`~labelward.job.model.Job`: unknown keys are refused, never skipped."""
+"""Parsing of job files: from TOML to :class:`~labelward.job.Job`. Unknown keys are refused, never ignored."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from labelward.errors import JobError, unknown_name
-from labelward.job.kinds import Kind, Variant, sweep
-from labelward.job.model import Job, refuse_common_table
-from labelward.job.network import NetworkSection
-from labelward.job.sections import DataSection, EncryptionSection, LeakageSection, PartySection, RunSection, is_path
+from labelward.job._validators import is_table_path
+from labelward.job.components import ComponentSpec, Variant, sweep
+from labelward.job.job import Job, check_no_common_table
+from labelward.job.sections import (
+    DataSection,
+    EncryptionSection,
+    LeakageSection,
+    NetworkSection,
+    PartySection,
+    RunSection,
+)
 from labelward.job.table_formats import listed_suffixes
-
-__all__ = ["load_job", "parse_job"]
 
 _SECTIONS = ("data", "parties", "model", "encryption", "defense", "attack", "leakage", "run", "network")
 _Section = TypeVar("_Section", DataSection, EncryptionSection, LeakageSection, NetworkSection, PartySection, RunSection)
@@ -26,7 +31,7 @@ def load_job(path: str | os.PathLike[str]) -> Job:
     """Return the job of a TOML file; relative paths of tables and certificates count from its folder.
 
     Raises:
-        JobError: the file cannot be read, is no TOML, or asks for what cannot be.
+        JobError: the file cannot be read or is not TOML, or a value is invalid.
     """
     file = Path(path)
     try:
@@ -34,9 +39,9 @@ def load_job(path: str | os.PathLike[str]) -> Job:
     except FileNotFoundError as error:
         raise JobError("no such job file", code="not-found", field=str(file)) from error
     except UnicodeDecodeError as error:
-        raise JobError("not a text file in UTF-8", code="unreadable", field=str(file)) from error
+        raise JobError("is not a UTF-8 text file", code="unreadable", field=str(file)) from error
     except OSError as error:
-        raise JobError(f"cannot be read ({error.strerror})", code="unreadable", field=str(file)) from error
+        raise JobError(f"cannot be read: {error.strerror}", code="unreadable", field=str(file)) from error
     return parse_job(text, str(file), base=file.resolve().parent)
 
 
@@ -47,7 +52,7 @@ def parse_job(
 
     Args:
         job: the text or the dictionary.
-        source: what error messages call it.
+        source: name of the job in error messages.
         base: folder from which relative paths of tables and certificates count; None leaves them as they are.
 
     Raises:
@@ -57,7 +62,7 @@ def parse_job(
         tables = tomllib.loads(job) if isinstance(job, str) else job
         return _job(tables, None if base is None else Path(base))
     except tomllib.TOMLDecodeError as error:
-        raise JobError(f"not valid TOML: {error}", code="unreadable", field=source) from error
+        raise JobError(f"is not valid TOML: {error}", code="unreadable", field=source) from error
     except JobError as error:
         raise error.within(source) from error
 
@@ -66,93 +71,85 @@ def _job(tables: Mapping[str, Any], base: Path | None) -> Job:
     for name in tables:
         if name not in _SECTIONS:
             raise JobError(unknown_name("section", name, _SECTIONS), code="unknown", value=name)
-    given = _table("[data]", tables.get("data", {}))
+    data_table = _table("[data]", tables.get("data", {}))
     parties = _table("[parties]", tables.get("parties", {}))
-    if any(isinstance(held, Mapping) for held in parties.values()):
-        refuse_common_table(given)
-    data = _section(DataSection, "[data]", given, base)
+    if any(isinstance(party, Mapping) for party in parties.values()):
+        check_no_common_table(data_table)
+    data = _section(DataSection, "[data]", data_table, base)
     if not parties:
-        raise JobError(
-            "required (a name and a share or list of columns for each party)", code="missing", field="[parties]"
-        )
+        reason = "required: a name, and a share or list of columns, for each party"
+        raise JobError(reason, code="missing", field="[parties]")
     return Job(
         data=data,
-        parties=tuple(_party(name, held, data, base) for name, held in parties.items()),
-        model=_kind("[model]", tables.get("model", {}), default="secureboost"),
-        encryption=_section(
-            EncryptionSection, "[encryption]", _table("[encryption]", tables.get("encryption", {})), base
-        ),
+        parties=tuple(_party(name, party, data, base) for name, party in parties.items()),
+        model=_component("[model]", tables.get("model", {}), default="secureboost"),
+        encryption=_section(EncryptionSection, "[encryption]", tables.get("encryption", {}), base),
         defenses=tuple(_defenses(_entries("[[defense]]", tables.get("defense", [])))),
-        attacks=tuple(_kind(place, one) for place, one in _entries("[[attack]]", tables.get("attack", []))),
-        leakage=_section(LeakageSection, "[leakage]", _table("[leakage]", tables.get("leakage", {})), base),
-        run=_section(RunSection, "[run]", _table("[run]", tables.get("run", {})), base),
+        attacks=tuple(_component(place, entry) for place, entry in _entries("[[attack]]", tables.get("attack", []))),
+        leakage=_section(LeakageSection, "[leakage]", tables.get("leakage", {}), base),
+        run=_section(RunSection, "[run]", tables.get("run", {}), base),
         network=_network(tables.get("network"), base),
     )
 
 
 def _table(place: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise JobError(f"must be a section with keys but got {value!r}", code="type", field=place, value=value)
+        raise JobError(f"must be a section with keys, not {value!r}", code="type", field=place, value=value)
     return value
 
 
 def _entries(place: str, value: Any) -> list[tuple[str, Mapping[str, Any]]]:
     if not isinstance(value, list | tuple):
-        raise JobError(
-            "must be written with double brackets, once for each entry", code="type", field=place, value=value
-        )
-    return [(f"{place} {number}", _table(f"{place} {number}", one)) for number, one in enumerate(value, 1)]
+        reason = "must be written in double brackets, once for each entry"
+        raise JobError(reason, code="type", field=place, value=value)
+    return [(f"{place} {number}", _table(f"{place} {number}", entry)) for number, entry in enumerate(value, 1)]
 
 
-def _section(
-    section: type[_Section], place: str, values: Mapping[str, Any], base: Path | None, **given: Any
-) -> _Section:
-    known = {one.name for one in fields(section)} - set(given)
+def _section(section: type[_Section], place: str, table: Any, base: Path | None, **given: Any) -> _Section:
+    """Return a section of its keys in the file, ``table``, and of values known already, ``given``."""
+    values = dict(_table(place, table))
+    known = {each.name for each in fields(section)} - set(given)
     for key in values:
         if key not in known:
             raise JobError(unknown_name("key", key, known), code="unknown", value=key).under(place)
-    values = given | dict(values)
-    table = values.get("table")
-    if base is not None and isinstance(table, str) and is_path(table):
-        values["table"] = os.path.abspath(base / table)
-    return section(**values)
+    path = values.get("table")
+    if base is not None and isinstance(path, str) and is_table_path(path):
+        values["table"] = os.path.abspath(base / path)
+    return section(**given, **values)
 
 
-def _party(name: str, held: Any, data: DataSection, base: Path | None) -> PartySection:
-    if isinstance(held, Mapping):
-        own = dict(held)
-        if "table" in own and data.id is not None:
-            own.setdefault("id", data.id)
-        for key in ("columns", "share"):
-            if key in own and "table" not in own:
-                raise JobError(
-                    f"required beside {key} (the path of a {listed_suffixes()} file)",
-                    code="missing",
-                    field=f"[parties.{name}] table",
-                )
-        return _section(PartySection, f"[parties.{name}]", own, base, name=name)
-    if isinstance(held, list | tuple):
-        return PartySection(name=name, columns=tuple(held))
-    return PartySection(name=name, share=held)
+def _party(name: str, value: Any, data: DataSection, base: Path | None) -> PartySection:
+    if isinstance(value, list | tuple):
+        return PartySection(name=name, columns=tuple(value))
+    if not isinstance(value, Mapping):
+        return PartySection(name=name, share=value)
+    table = dict(value)
+    if "table" in table and data.id is not None:
+        table.setdefault("id", data.id)
+    for key in ("columns", "share"):
+        if key in table and "table" not in table:
+            reason = f"required with {key}: the path of a {listed_suffixes()} file"
+            raise JobError(reason, code="missing", field=f"[parties.{name}] table")
+    return _section(PartySection, f"[parties.{name}]", table, base, name=name)
 
 
-def _network(given: Any, base: Path | None) -> NetworkSection | None:
-    if given is None:
+def _network(table: Any, base: Path | None) -> NetworkSection | None:
+    if table is None:
         return None
-    values = dict(_table("[network]", given))
+    values = dict(_table("[network]", table))
     folder = values.setdefault("certificates", "certs")
     if base is not None and isinstance(folder, str) and folder.strip():
         values["certificates"] = os.path.abspath(base / folder)
     return _section(NetworkSection, "[network]", values, base)
 
 
-def _kind(place: str, entry: Any, default: str | None = None) -> Kind:
+def _component(place: str, entry: Any, default: str | None = None) -> ComponentSpec:
     params = dict(_table(place, entry))
     kind = params.pop("kind", default)
     if kind is None:
         raise JobError("required", code="missing", field=f"{place} kind")
     try:
-        return Kind(kind, params)
+        return ComponentSpec(kind, params)
     except JobError as error:
         raise error.under(place) from error
 

@@ -1,112 +1,100 @@
-"""The sections of the job file that have fixed keys: ``[data]``, ``[parties]``, ``[encryption]``,
-``[leakage]``, ``[run]``. The keys of ``[network]`` stand in :mod:`labelward.job.network`.
+"""The sections of a job file that have fixed keys: ``[data]``, ``[parties]``, ``[encryption]``, ``[leakage]``,
+``[run]`` and ``[network]``.
 
-Each is checked when it is made, from a file or from Python, and raises
-:class:`~labelward.errors.JobError` with a message such as
-``[data] test_size: must lie strictly between 0 and 1 but got 1.5``.
+A section is checked on construction, from a file or from Python, and raises
+:class:`~labelward.errors.JobError` with a message such as ``[data] test_size: must be a number > 0 and < 1, not 1.5``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta
 
 from labelward.errors import JobError
-from labelward.job import _check as check
-from labelward.job._frozen import Frozen
-from labelward.job.table_formats import has_table_suffix, listed_suffixes
+from labelward.job._validators import (
+    check_directions,
+    check_name,
+    check_roles,
+    check_table,
+    check_unique,
+    is_table_path,
+    parse_bytes,
+    split_address,
+)
+from labelward.job.components import FrozenDict
+from labelward.parameters import Parameters, PositiveFloat, Text
 
-__all__ = ["DataSection", "EncryptionSection", "LeakageSection", "PartySection", "RunSection", "is_path"]
+_MIB = 1 << 20
+_LEAST_SECURE_BITS = 2048
 
-_CATALOGUE_NAME = re.compile(r"[A-Za-z0-9_-]+")
-
-
-def is_path(table: str) -> bool:
-    """Return whether ``table`` is the path of a file rather than a name of the catalogue."""
-    return has_table_suffix(table)
-
-
-def _check_table(place: str, table: Any, *, names: bool) -> None:
-    check.string(place, table)
-    if is_path(table) or (names and _CATALOGUE_NAME.fullmatch(table)):
-        return
-    wanted = "a catalogue name or the path of" if names else "the path of"
-    raise JobError(
-        f"must be {wanted} a {listed_suffixes()} file but got {table!r}", code="choice", field=place, value=table
-    )
+Seconds = Annotated[PositiveFloat, Meta(le=30 * 86400)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataSection:
-    """``[data]``: the table of a rehearsal and how its rows and columns are dealt out.
+class DataSection(Parameters):
+    """``[data]``: the table of a simulation, and how its rows and columns are divided."""
 
-    Attributes:
-        table: a catalogue name or the path of a table file; None where parties have their own.
-        label: the label column; ``"label"`` for the catalogue, required for a path, None where parties have
-            their own tables.
-        id: the column of row ids, if any; where parties have own tables, the default of theirs.
-        task: ``"classification"`` or ``"regression"``; None: that of the catalogue's entry, else classification.
-        weight: the column of row weights, if any; None where parties have their own tables.
-        test_size: share of the rows that are tested on, strictly between 0 and 1.
-        validation_size: share of the other rows that training watches but does not learn from, from 0 to below 1.
-        split: ``"random"``: drawn by the label holder from randomness that it keeps, whatever the labels are; or, in
-            rehearsals of a common table without ids, ``"reference"``: the splits of the published figures, by which
-            the table is cut before the parties get it.
-        partition: ``"random"`` columns, or by ``"importance"``: passive parties get the most telling columns.
-        overlap: whether one column may be given to two parties.
-        categories: ``"native"``: texts are categories, which a split sends left or right in sets; ``"dummies"``: a
-            column of 0 and 1 for each category but the first.
-        monotone: 1 or -1 by column: predictions may only rise, or fall, with it; empty where parties have own tables.
-    """
+    section: ClassVar[str] = "[data]"
 
-    table: str | None = None
-    label: str | None = None
-    id: str | None = None
-    task: str | None = None
-    weight: str | None = None
-    test_size: float = 0.2
-    validation_size: float = 0.0
-    split: str = "random"
-    partition: str = "random"
-    overlap: bool = False
-    categories: str = "native"
-    monotone: Mapping[str, int] = Frozen[int]({})
+    table: Annotated[
+        Text | None,
+        Meta(description="Catalogue name, or path of a table file; left out where parties have tables."),
+    ] = None
+    label: Annotated[Text | None, Meta(description="Label column; required for a path, 'label' for the catalogue.")] = (
+        None
+    )
+    id: Annotated[
+        Text | None, Meta(description="Column of row ids, if any; with party tables, the default of their id.")
+    ] = None
+    task: Annotated[
+        Literal["classification", "regression"] | None,
+        Meta(description="Learning task; left out: that of the catalogue entry, or classification."),
+    ] = None
+    weight: Annotated[Text | None, Meta(description="Column of row weights, each at least 0.")] = None
+    test_size: Annotated[float, Meta(gt=0, lt=1, description="Fraction of the rows held out for testing.")] = 0.2
+    validation_size: Annotated[
+        float, Meta(ge=0, lt=1, description="Fraction of the other rows used for validation (early stopping) only.")
+    ] = 0.0
+    split: Annotated[
+        Literal["random", "reference"],
+        Meta(
+            description="'random': drawn by the label holder from its private seed, independently of the labels; "
+            "'reference': the split of the published figures, for simulations of one table without ids."
+        ),
+    ] = "random"
+    partition: Annotated[
+        Literal["random", "importance"],
+        Meta(
+            description="Assignment of columns by shares: 'random', or 'importance' (passive parties get the most "
+            "important columns)."
+        ),
+    ] = "random"
+    overlap: Annotated[bool, Meta(description="Whether two parties may have a column of the same name.")] = False
+    categories: Annotated[
+        Literal["native", "dummies"],
+        Meta(
+            description="Text columns: 'native' (splits on categories) or 'dummies' (one-hot encoded without the "
+            "first category)."
+        ),
+    ] = "native"
+    monotone: Annotated[
+        Mapping[str, int],
+        Meta(description="Monotone constraints: 1 (increasing) or -1 (decreasing) by column."),
+    ] = FrozenDict[int]({})
 
-    def __post_init__(self) -> None:
+    def check_parameters(self) -> None:
+        """Refuse columns with two roles; set the label column of a catalogue table."""
         if self.table is not None:
-            _check_table("[data] table", self.table, names=True)
-            if self.label is None and is_path(self.table):
-                raise JobError(
-                    f"required, since table is the file {self.table!r}", code="missing", field="[data] label"
-                )
-        if self.table is not None and self.label is None:
-            object.__setattr__(self, "label", "label")
-        _check_roles("[data]", self.roles())
-        check.number("[data] test_size", self.test_size)
-        if not 0 < self.test_size < 1:
-            raise JobError(
-                f"must lie strictly between 0 and 1 but got {self.test_size}",
-                code="range",
-                field="[data] test_size",
-                value=self.test_size,
-            )
-        check.number("[data] validation_size", self.validation_size)
-        if not 0 <= self.validation_size < 1:
-            raise JobError(
-                f"must be at least 0 and below 1 but got {self.validation_size}",
-                code="range",
-                field="[data] validation_size",
-                value=self.validation_size,
-            )
-        if self.task is not None:
-            check.choice("[data] task", self.task, ("classification", "regression"))
-        check.choice("[data] split", self.split, ("random", "reference"))
-        check.choice("[data] partition", self.partition, ("random", "importance"))
-        check.boolean("[data] overlap", self.overlap)
-        check.choice("[data] categories", self.categories, ("native", "dummies"))
-        object.__setattr__(self, "monotone", check.directions("[data] monotone", self.monotone))
+            check_table("[data] table", self.table, catalogue=True)
+            if self.label is None and is_table_path(self.table):
+                raise self.error("label", f"required, since table is the file {self.table!r}", code="missing")
+            if self.label is None:
+                object.__setattr__(self, "label", "label")
+        check_roles("[data]", self.roles())
+        object.__setattr__(self, "monotone", check_directions("[data] monotone", self.monotone))
         for role, column in self.roles().items():
             if column in self.monotone:
                 raise JobError(
@@ -114,121 +102,110 @@ class DataSection:
                 )
 
     def roles(self) -> dict[str, str]:
-        """Return the columns of the common table that are no party's features, by what they are."""
+        """Return the columns of the common table that are not features, by role."""
         return _roles(self.label, self.id, self.weight)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartySection:
-    """One party: its name and what it holds: a share or a list of a common table's columns, or a table of its own.
+class PartySection(Parameters):
+    """One party: its name, and a share or a list of the columns of a common table, or a table of its own.
 
-    A party of which neither is given has its data elsewhere: on its own machine, in a run over a network.
-
-    Attributes:
-        name: a letter, then letters, digits, ``_`` or ``-``; at most 64 characters.
-        share: share of the columns of the common table, from 0 to 1.
-        columns: names of columns, of the common table or of the own one (None there: all but id, label and weight).
-        table: path of the party's own table file.
-        id: the own table's column of row ids.
-        label: the own table's label column; the one party that has it is the active party.
-        weight: the own table's column of row weights; the active party's only.
-        monotone: 1 or -1 by column of the own table: predictions may only rise, or fall, with it.
-        role: ``"active"`` or ``"passive"``; needed where no label column here says who is active.
+    With none of these its data are on its own machine, in a run over a network.
     """
 
-    name: str
-    share: float | None = None
-    columns: tuple[str, ...] | None = None
-    table: str | None = None
-    id: str | None = None
-    label: str | None = None
-    weight: str | None = None
-    monotone: Mapping[str, int] = Frozen[int]({})
-    role: str | None = None
+    name: Annotated[str, Meta(description="A letter, then letters, digits, '_' or '-'; at most 64 characters.")]
+    share: Annotated[float | None, Meta(description="Fraction of the columns of the common table, from 0 to 1.")] = None
+    columns: Annotated[
+        tuple[Text, ...] | None,
+        Meta(description="Feature columns; left out for a party's own table: all but id, label and weight."),
+    ] = None
+    table: Annotated[Text | None, Meta(description="Path of the party's own table file.")] = None
+    id: Annotated[Text | None, Meta(description="Column of row ids in the party's table.")] = None
+    label: Annotated[
+        Text | None, Meta(description="Label column in the party's table; the party that has it is the active party.")
+    ] = None
+    weight: Annotated[
+        Text | None, Meta(description="Column of row weights in the party's table; for the active party only.")
+    ] = None
+    monotone: Annotated[
+        Mapping[str, int], Meta(description="Monotone constraints on columns of the party's table, as in [data].")
+    ] = FrozenDict[int]({})
+    role: Annotated[
+        Literal["active", "passive"] | None,
+        Meta(description="Role of the party; needed where neither a label column nor the name 'active' gives it."),
+    ] = None
 
     def __post_init__(self) -> None:
-        check.name("[parties]", self.name)
+        check_name("[parties]", self.name)
+        self._check_share()
+        super().__post_init__()
+
+    def field_path(self, name: str) -> str:
+        """Return ``[parties] NAME`` for what is written there, and ``[parties.NAME] key`` for keys of a section."""
+        if name == "share" or (name == "columns" and self.table is None):
+            return f"[parties] {self.name}"
+        return f"[parties.{self.name}] {name}"
+
+    def check_parameters(self) -> None:
+        """Refuse keys that belong to another form of the section."""
         self._check_role()
-        if self.columns is not None:
-            place = f"[parties] {self.name}" if self.table is None else f"[parties.{self.name}] columns"
-            object.__setattr__(self, "columns", check.name_list(place, self.columns))
+        check_unique(self.field_path("columns"), self.columns or (), "column")
         if self.table is not None:
             self._check_own_table()
         elif self.roles() or self.monotone:
-            raise JobError(
-                "required beside id, label, weight and monotone", code="missing", field=f"[parties.{self.name}] table"
-            )
+            raise self.error("table", "required with id, label, weight and monotone", code="missing")
         elif self.share is not None and self.columns is not None:
             raise JobError(
-                "needs either a share of the columns or a list of them", code="conflict", field=f"[parties] {self.name}"
+                "needs either a share of the columns or a list of them",
+                code="conflict",
+                field=self.field_path("columns"),
             )
-        elif self.share is not None:
-            self._check_share(self.share)
 
     @property
     def elsewhere(self) -> bool:
         """Whether the party's data are not here but on its own machine."""
         return self.table is None and self.share is None and self.columns is None
 
+    def roles(self) -> dict[str, str]:
+        """Return the columns of the party's table that are not features, by role."""
+        return _roles(self.label, self.id, self.weight)
+
+    def _check_share(self) -> None:
+        """Refuse what is no fraction: in ``[parties]`` a list of columns may be written in its place."""
+        share: Any = self.share
+        if share is None or (isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1):
+            return
+        number = isinstance(share, int | float) and not isinstance(share, bool)
+        raise self.error(
+            "share",
+            f"must be a fraction from 0 to 1 or a list of column names, not {share!r}",
+            code="range" if number else "type",
+        )
+
     def _check_role(self) -> None:
         if self.role is None:
             return
-        place = f"[parties.{self.name}] role"
-        check.choice(place, self.role, ("active", "passive"))
         if self.table is None and not self.elsewhere:
-            raise JobError(
-                "only where parties have their own tables; the active party is called 'active'",
-                code="conflict",
-                field=place,
-                value=self.role,
-            )
+            raise self.error("role", "is for parties with tables of their own; here, name the active party 'active'")
         if self.role == "passive" and self.label is not None:
-            raise JobError(
-                f"'passive', but the party has the label column {self.label!r}",
-                code="conflict",
-                field=place,
-                value=self.role,
-            )
-
-    def _check_share(self, share: Any) -> None:
-        if isinstance(share, bool) or not isinstance(share, int | float):
-            raise JobError(
-                f"must be a share or a list of column names but got {share!r}",
-                code="type",
-                field=f"[parties] {self.name}",
-                value=share,
-            )
-        if not 0 <= share <= 1:
-            raise JobError(
-                f"a share must lie between 0 and 1 but got {share}",
-                code="range",
-                field=f"[parties] {self.name}",
-                value=share,
-            )
+            raise self.error("role", f"must be 'active' for the party with the label column {self.label!r}")
 
     def _check_own_table(self) -> None:
         section = f"[parties.{self.name}]"
         if self.share is not None:
             raise JobError(
-                "a party with its own table lists its columns",
+                "is for a common table; list the columns of the party's own table",
                 code="conflict",
                 field=f"{section} share",
                 value=self.share,
             )
-        _check_table(f"{section} table", self.table, names=False)
+        check_table(f"{section} table", self.table, catalogue=False)
         if self.id is None:
-            raise JobError(
-                "required, since rows of different tables are matched by it", code="missing", field=f"{section} id"
-            )
-        _check_roles(section, self.roles())
+            raise self.error("id", "required, since rows of different tables are matched by it", code="missing")
+        check_roles(section, self.roles())
         if self.weight is not None and self.label is None:
-            raise JobError(
-                "only beside label, since the active party weighs the rows",
-                code="conflict",
-                field=f"{section} weight",
-                value=self.weight,
-            )
-        object.__setattr__(self, "monotone", check.directions(f"{section} monotone", self.monotone))
+            raise self.error("weight", "needs a label column: only the active party weights the rows")
+        object.__setattr__(self, "monotone", check_directions(f"{section} monotone", self.monotone))
         for role, column in self.roles().items():
             for key, columns in (("columns", self.columns or ()), ("monotone", self.monotone)):
                 if column in columns:
@@ -236,144 +213,154 @@ class PartySection:
                         f"{column!r} is the {role} column", code="conflict", field=f"{section} {key}", value=column
                     )
 
-    def roles(self) -> dict[str, str]:
-        """Return the columns of the own table that are no features, by what they are."""
-        return _roles(self.label, self.id, self.weight)
-
 
 def _roles(label: str | None, ids: str | None, weight: str | None) -> dict[str, str]:
     named = {"label": label, "id": ids, "weight": weight}
     return {role: column for role, column in named.items() if column is not None}
 
 
-def _check_roles(section: str, roles: Mapping[str, str]) -> None:
-    taken: dict[str, str] = {}
-    for role, column in roles.items():
-        check.string(f"{section} {role}", column)
-        if column in taken:
-            raise JobError(
-                f"{column!r} is the {taken[column]} column", code="conflict", field=f"{section} {role}", value=column
-            )
-        taken[column] = role
-
-
 @dataclass(frozen=True, kw_only=True)
-class EncryptionSection:
-    """``[encryption]``: the engine of the encrypted sums and its key.
+class EncryptionSection(Parameters):
+    """``[encryption]``: the engine of the encrypted sums, and its key."""
 
-    Attributes:
-        engine: ``"paillier"``; ``"plain"``: no encryption at all, only with ``insecure``; ``"none"``: of models whose
-            protocol encrypts nothing, where it is the default. Beside it stands no other key.
-        bits: length of the modulus; under 2048 only with ``insecure``.
-        insecure: whether a run that protects nothing is wanted, for tests and studies.
-        workers: processes for heavy arithmetic; 0 takes as many as there are cores.
-        precision: binary digits after the point of encrypted values, 16 to 30.
-        memory_limit: bytes of a peer's encrypted rows that this party holds in memory, or a text such as ``"4 GB"``;
-            what is beyond lies in a temporary file. None for no limit. Each party has its own.
-    """
+    section: ClassVar[str] = "[encryption]"
 
-    engine: str = "paillier"
-    bits: int = 2048
-    insecure: bool = False
-    workers: int = 0
-    precision: int = 30
-    memory_limit: int | str | None = None
+    engine: Annotated[
+        Text,
+        Meta(
+            description="'paillier', or 'plain' (no encryption; needs insecure = true). 'none', which takes no other "
+            "key, is the default of models whose protocol encrypts nothing."
+        ),
+    ] = "paillier"
+    bits: Annotated[
+        int, Meta(ge=256, le=16384, description="Length of the modulus in bits; below 2048 needs insecure = true.")
+    ] = 2048
+    insecure: Annotated[bool, Meta(description="Allow a run that protects nothing, for tests and studies.")] = False
+    workers: Annotated[
+        int, Meta(ge=0, le=1024, description="Processes for heavy arithmetic; 0: one for each core.")
+    ] = 0
+    precision: Annotated[int, Meta(ge=16, le=30, description="Fractional bits of encrypted values.")] = 30
+    memory_limit: Annotated[
+        int | str | None,
+        Meta(
+            description="Bytes of a peer's encrypted rows kept in memory, or a text such as '4 GB'; the rest goes to a "
+            "temporary file. Each party has its own limit; left out: none."
+        ),
+    ] = None
 
-    def __post_init__(self) -> None:
-        check.string("[encryption] engine", self.engine)
+    def check_parameters(self) -> None:
+        """Refuse an engine or a key that protects nothing, unless that was asked for."""
         if self.memory_limit is not None:
-            limit = check.byte_number("[encryption] memory_limit", self.memory_limit)
+            limit = parse_bytes("[encryption] memory_limit", self.memory_limit)
             object.__setattr__(self, "memory_limit", limit)
-        check.boolean("[encryption] insecure", self.insecure)
-        check.whole("[encryption] bits", self.bits, 256, 16384)
-        check.whole("[encryption] workers", self.workers, 0, 1024)
-        check.whole("[encryption] precision", self.precision, 16, 30)
         if self.engine == "none":
-            for one in fields(self):
-                if one.name != "engine" and getattr(self, one.name) != one.default:
-                    raise JobError(
-                        "means nothing with engine 'none', so it must be left out",
-                        code="conflict",
-                        field=f"[encryption] {one.name}",
-                        value=getattr(self, one.name),
-                    )
+            for each in fields(self):
+                if each.name != "engine" and getattr(self, each.name) != each.default:
+                    raise self.error(each.name, "is not supported with engine 'none'; remove it")
         if self.engine == "plain" and not self.insecure:
-            raise JobError(
-                "'plain' encrypts nothing; it needs insecure = true",
-                code="insecure",
-                field="[encryption] engine",
-                value=self.engine,
-            )
-        if self.bits < 2048 and not self.insecure:
-            raise JobError(
-                f"must be at least 2048 but got {self.bits} (a shorter key needs insecure = true)",
-                code="insecure",
-                field="[encryption] bits",
-                value=self.bits,
-            )
+            raise self.error("engine", "'plain' encrypts nothing; it needs insecure = true", code="insecure")
+        if self.bits < _LEAST_SECURE_BITS and not self.insecure:
+            reason = f"must be at least {_LEAST_SECURE_BITS}, not {self.bits}; a shorter key needs insecure = true"
+            raise self.error("bits", reason, code="insecure")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeakageSection:
-    """``[leakage]``: how it is scored what an attack found out, and what may be shown at all.
+class LeakageSection(Parameters):
+    """``[leakage]``: how leakage is measured and limited."""
 
-    Attributes:
-        label_bins: in regression labels are guessed by bins of equal numbers of rows; how many, 2 to 100.
-        meter: whether the active party measures while it trains what each passive party could know.
-        budget: the V-measure that no passive party's communities may exceed, 0 to 1; none: no limit.
-        upper_bound: whether attacks that complete a network stand beside what all labels would give with the
-            attacker's columns, which takes longer than such an attack.
-    """
+    section: ClassVar[str] = "[leakage]"
 
-    label_bins: int = 4
-    meter: bool = True
-    budget: float | None = None
-    upper_bound: bool = True
+    label_bins: Annotated[
+        int, Meta(ge=2, le=100, description="Regression: number of equal-frequency bins of the label to be inferred.")
+    ] = 4
+    meter: Annotated[
+        bool, Meta(description="Whether the active party measures during training what passive parties could infer.")
+    ] = True
+    budget: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(description="Upper limit of the V-measure of any passive party's communities; left out: none."),
+    ] = None
+    upper_bound: Annotated[
+        bool, Meta(description="Compare model completion attacks with training on all labels; takes longer than they.")
+    ] = True
 
-    def __post_init__(self) -> None:
-        check.whole("[leakage] label_bins", self.label_bins, 2, 100)
-        check.boolean("[leakage] upper_bound", self.upper_bound)
-        check.boolean("[leakage] meter", self.meter)
-        budget = self.budget
-        if budget is not None and (
-            isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 <= budget <= 1
-        ):
-            raise JobError(
-                f"must be a V-measure from 0 to 1 but got {budget!r}",
-                code="range",
-                field="[leakage] budget",
-                value=budget,
-            )
-        if budget is not None and not self.meter:
-            raise JobError(
-                "needs the meter; leave meter = false out", code="conflict", field="[leakage] budget", value=budget
-            )
+    def check_parameters(self) -> None:
+        """Refuse a budget without the meter."""
+        if self.budget is not None and not self.meter:
+            raise self.error("budget", "needs the meter; remove meter = false")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSection:
-    """``[run]``: the seeds; every model, defense and attack runs once for each.
+class RunSection(Parameters):
+    """``[run]``: the seeds; every model, defense and attack runs once for each."""
 
-    Attributes:
-        seeds: distinct whole numbers from 0 to 2³² - 1.
-        record: of a split network, what views keep of embeddings and gradients: ``"full"``, or ``"digests"``, for long
-            runs. The direct attack needs all of them.
-    """
+    section: ClassVar[str] = "[run]"
 
-    seeds: tuple[int, ...] = (1,)
-    record: str = "full"
+    seeds: Annotated[
+        tuple[Annotated[int, Meta(ge=0, le=2**32 - 1)], ...],
+        Meta(min_length=1, description="Distinct seeds of rows, columns and training."),
+    ] = (1,)
+    record: Annotated[
+        Literal["full", "digests"],
+        Meta(
+            description="Split networks: what views store of embeddings and gradients; 'digests' saves space in long "
+            "runs, but attacks that read gradients need 'full'."
+        ),
+    ] = "full"
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.seeds, list | tuple) or not self.seeds:
-            raise JobError(
-                f"must be a list of at least one whole number but got {self.seeds!r}",
-                code="type",
-                field="[run] seeds",
-                value=self.seeds,
-            )
-        for seed in self.seeds:
-            check.whole("[run] seeds", seed, 0, 2**32 - 1)
-            if list(self.seeds).count(seed) > 1:
-                raise JobError(f"{seed} is listed twice", code="duplicate", field="[run] seeds", value=seed)
-        object.__setattr__(self, "seeds", tuple(self.seeds))
-        check.choice("[run] record", self.record, ("full", "digests"))
+    def check_parameters(self) -> None:
+        """Refuse a seed that is listed twice."""
+        check_unique("[run] seeds", self.seeds, "seed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSection(Parameters):
+    """``[network]``: connection of the parties of a real run; one party, or a relay, listens, the others connect."""
+
+    section: ClassVar[str] = "[network]"
+
+    address: Annotated[
+        str, Meta(description="Address of the listener, 'HOST:PORT'; an IPv6 address in brackets. Required.")
+    ] = ""
+    listen: Annotated[
+        str | None, Meta(description="Address to bind; left out: all interfaces, at the port of address.")
+    ] = None
+    listener: Annotated[
+        str | None,
+        Meta(description="Name of the listener; left out: the active party. A name of no party is a relay."),
+    ] = None
+    certificates: Annotated[Text, Meta(description="Folder with NAME.crt, NAME.key and authority.crt.")] = "certs"
+    timeout: Annotated[
+        Seconds, Meta(description="Seconds for which a peer may be disconnected before the run ends.")
+    ] = 600.0
+    silence: Annotated[
+        Seconds, Meta(description="Seconds for which a connected peer may owe a message before the run ends.")
+    ] = 21600.0
+    message_limit: Annotated[
+        int, Meta(ge=_MIB, le=1 << 40, description="Largest size of a message in bytes, from 1 MiB to 1 TiB.")
+    ] = 1 << 30
+    heartbeat: Annotated[Seconds, Meta(description="Seconds between two heartbeats; less than timeout.")] = 5.0
+    run: Annotated[
+        str | None,
+        Meta(description="Name of the run, equal at all parties; separates runs of the same parties over one relay."),
+    ] = None
+
+    def check_parameters(self) -> None:
+        """Refuse addresses and names that are malformed, and heartbeats too rare to prove that a peer is alive."""
+        if self.address == "":
+            reason = 'required: the listener\'s address, such as "bank.example:7443"'
+            raise JobError(reason, code="missing", field="[network] address")
+        split_address("[network] address", self.address)
+        if self.listen is not None:
+            split_address("[network] listen", self.listen)
+        for name in ("listener", "run"):
+            if getattr(self, name) is not None:
+                check_name(f"[network] {name}", getattr(self, name))
+        if self.heartbeat >= self.timeout:
+            reason = f"must be less than the timeout of {self.timeout:g} s, not {self.heartbeat:g}"
+            raise self.error("heartbeat", reason, code="range")
+
+    @property
+    def listens_at(self) -> str:
+        """Address to bind, ``"HOST:PORT"``."""
+        return self.listen or f"0.0.0.0:{split_address('[network] address', self.address)[1]}"

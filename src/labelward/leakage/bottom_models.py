@@ -12,7 +12,7 @@ from labelward.attacks.base import AttackerData
 from labelward.errors import FileFormatError
 from labelward.federation.components import PROGRAMS, model_adapter
 from labelward.federation.simulation import MODEL
-from labelward.job import Kind
+from labelward.job import ComponentSpec
 from labelward.party.view import View
 
 __all__ = ["load_bottom_models"]
@@ -42,5 +42,5 @@ def load_bottom_models(view_dir: Path, model: Path | None = None) -> tuple[Calla
         )
     if not folder.exists() and model is None:
         return None
-    own = model_adapter(Kind(kind)).own(view, AttackerData(features=np.empty((0, 0)), columns=()), folder)
+    own = model_adapter(ComponentSpec(kind)).own(view, AttackerData(features=np.empty((0, 0)), columns=()), folder)
     return None if own.bottom is None or own.untrained is None else (own.bottom, own.untrained)

@@ -24,7 +24,7 @@ from labelward.data.labels import encode_labels, encode_regression_targets, quan
 from labelward.data.tables import find_column
 from labelward.errors import DataError, FileFormatError, JobError
 from labelward.federation.components import make_attack
-from labelward.job import Kind
+from labelward.job import ComponentSpec
 from labelward.leakage.run_attack import run_attack, score_label_guess, score_values
 from labelward.messages.handshake import RowSplit
 from labelward.party.transcript import ids_digest
@@ -122,7 +122,7 @@ def attack_view(
         JobError: an unknown attack or parameter, or one that reads views of other models; no known labels where the
             attack needs some, or another number of them than ``auxiliary``.
     """
-    attack = make_attack(Kind(kind, params), "")
+    attack = make_attack(ComponentSpec(kind, params), "")
     view = View.load(view_dir)
     if view.ended == "cut off" and not incomplete:
         raise FileFormatError(

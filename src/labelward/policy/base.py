@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.parameters import Parameters
 from labelward.policy.net_points import OutgoingEmbedding, ReturnedGradient, Values
 from labelward.rng import SecureRandom
 
@@ -268,7 +269,7 @@ class TreeRepair:
     refit: bool = False
 
 
-class Policy:
+class Policy(Parameters):
     """The identity at every point; a defense overrides some.
 
     Attributes:
@@ -348,10 +349,6 @@ class Policy:
         Where a run goes on from a checkpoint, gradients may be asked for again; the answer must then be the same.
         """
         return returned.values
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the parameters as the transcript keeps them."""
-        return {}
 
     def account(self) -> dict[str, Any]:
         """Return what else the policy wants to stand in its account."""

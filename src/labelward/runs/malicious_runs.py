@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labelward.attacks.base import Attack
-from labelward.job.kinds import Kind
+from labelward.job.components import ComponentSpec
 
 __all__ = ["MaliciousRun", "malicious_behavior", "malicious_runs"]
 
@@ -22,7 +22,7 @@ class MaliciousRun:
     """
 
     party: str
-    behavior: Kind
+    behavior: ComponentSpec
 
     @classmethod
     def of(cls, party: str, behavior: Mapping[str, Any]) -> MaliciousRun:
@@ -40,7 +40,7 @@ class MaliciousRun:
         return f"{self.party}: {self.behavior.label}"
 
 
-def malicious_behavior(attack: Attack) -> Kind | None:
+def malicious_behavior(attack: Attack) -> ComponentSpec | None:
     """Return how the attacker's party must behave in training; None: as agreed."""
     wanted = attack.behavior
     return None if wanted is None else _kind(wanted)
@@ -52,5 +52,5 @@ def malicious_runs(passive: Iterable[str], attacks: Iterable[Attack]) -> list[Ma
     return [MaliciousRun(party, behavior) for party in passive for behavior in behaviors]
 
 
-def _kind(behavior: Mapping[str, Any]) -> Kind:
-    return Kind(behavior["kind"], {name: value for name, value in behavior.items() if name != "kind"})
+def _kind(behavior: Mapping[str, Any]) -> ComponentSpec:
+    return ComponentSpec(behavior["kind"], {name: value for name, value in behavior.items() if name != "kind"})

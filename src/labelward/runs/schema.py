@@ -5,8 +5,8 @@
 their schema when read. A row is appended with one write and flushed to the disk; a last line without its newline
 is what a killed process leaves, and counts as never written.
 
-A model, a defense or an attack is stored as in the completed job (``Kind.as_dict()``, ``Variant.as_list()``): an object
-with ``kind`` and all parameters beside it; one without a value is null.
+A model, a defense or an attack is stored as in the completed job (``ComponentSpec.as_dict()``, ``Variant.as_list()``):
+an object with ``kind`` and all parameters beside it; one without a value is null.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 from labelward.errors import FileFormatError, JobError, OutputError
 from labelward.evaluate.costs.expected import Estimate
-from labelward.job.kinds import Kind, Variant
+from labelward.job.components import ComponentSpec, Variant
 from labelward.runs.checks import Metrics, check_baselines, check_finite, check_metrics
 from labelward.runs.malicious_runs import MaliciousRun
 from labelward.runs.secure_files import atomic_write
@@ -371,8 +371,8 @@ def _slug(deviation: Mapping[str, Any] | None) -> str:
     return MaliciousRun.of(deviation["party"], {key: value for key, value in deviation.items() if key != "party"}).slug
 
 
-def _kind(entry: Mapping[str, Any]) -> Kind:
-    return Kind(entry["kind"], {name: value for name, value in entry.items() if name != "kind"})
+def _kind(entry: Mapping[str, Any]) -> ComponentSpec:
+    return ComponentSpec(entry["kind"], {name: value for name, value in entry.items() if name != "kind"})
 
 
 def _read(path: Path) -> bytes:

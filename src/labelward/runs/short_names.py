@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, replace
 from typing import Any
 
-from labelward.job.kinds import Kind, Variant
+from labelward.job.components import ComponentSpec, Variant
 
 __all__ = ["variant_without_defaults", "without_defaults"]
 
 
-def without_defaults(kind: Kind) -> Kind:
+def without_defaults(kind: ComponentSpec) -> ComponentSpec:
     """Return a defense or an attack with the parameters that its name holds; all of them for an unknown kind."""
     known = _parameters(kind.kind) if kind.params else {}
     first = next(iter(known), None)
@@ -24,7 +24,7 @@ def without_defaults(kind: Kind) -> Kind:
         for name, value in kind.params.items()
         if value is not None and (name not in known or name == first or value != _default(known[name]))
     }
-    return Kind(kind.kind, shown)
+    return ComponentSpec(kind.kind, shown)
 
 
 def variant_without_defaults(variant: Variant) -> Variant:

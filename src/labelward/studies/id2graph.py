@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from labelward.job import Kind
+from labelward.job import ComponentSpec
 from labelward.studies.references import load_figures
 from labelward.studies.spec import (
     DefenseSpec,
@@ -43,13 +43,13 @@ def _noisy(stages: int) -> tuple[DefenseSpec, ...]:
 def _grafted(stages: int) -> tuple[DefenseSpec, ...]:
     forms = {"Grafting-LDP": "noisy", "Grafting-LDP, relabeled": "relabel"}
     return tuple(
-        replace(noise, family=family, chain=(*noise.chain, Kind("grafting", {"unrepaired": form})))
+        replace(noise, family=family, chain=(*noise.chain, ComponentSpec("grafting", {"unrepaired": form})))
         for family, form in forms.items()
         for noise in _noisy(stages)
     )
 
 
-_REDUCED = DefenseSpec(family="Reduced-Leakage", chain=(Kind("local-trees", {"count": 1, "mode": "replace"}),))
+_REDUCED = DefenseSpec(family="Reduced-Leakage", chain=(ComponentSpec("local-trees", {"count": 1, "mode": "replace"}),))
 _DEFENSES = {
     FOREST: (*_lmid(sampled=True), *_noisy(2), *_grafted(2)),
     XGBOOST: (_REDUCED, *_lmid(), *_noisy(2)),
@@ -181,20 +181,20 @@ ID2GRAPH = Study(
     unavailable={"pucrio": "Pucrio"},
     models={
         FOREST: StudyModel(
-            title="random forest", spec=Kind("forest", {**_BOTH, "row_fraction": 0.8, "candidates": "all"})
+            title="random forest", spec=ComponentSpec("forest", {**_BOTH, "row_fraction": 0.8, "candidates": "all"})
         ),
         XGBOOST: StudyModel(
             title="XGBoost",
-            spec=Kind("secureboost", {**_BOTH, "learning_rate": 0.3, "bins": 32, "candidates": "node"}),
+            spec=ComponentSpec("secureboost", {**_BOTH, "learning_rate": 0.3, "bins": 32, "candidates": "node"}),
         ),
     },
     columns=(
-        MetricColumn(title="CL", attack=Kind("clustering")),
-        MetricColumn(title="UNI", attack=Kind("union"), reason=_ONE_LEAF),
-        MetricColumn(title="UNI+CL", attack=Kind("union-clustering"), reason=_ONE_LEAF),
+        MetricColumn(title="CL", attack=ComponentSpec("clustering")),
+        MetricColumn(title="UNI", attack=ComponentSpec("union"), reason=_ONE_LEAF),
+        MetricColumn(title="UNI+CL", attack=ComponentSpec("union-clustering"), reason=_ONE_LEAF),
         MetricColumn(
             title="ID2Graph",
-            attack=Kind("id2graph", {"alpha": 3.0}),
+            attack=ComponentSpec("id2graph", {"alpha": 3.0}),
             reason_unless_judged="communities are detected on the whole graph here, whereas the published code reads "
             "half of its matrix and stops at two communities",
         ),

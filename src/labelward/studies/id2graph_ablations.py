@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from labelward.job import Kind
+from labelward.job import ComponentSpec
 from labelward.studies.id2graph import ID2GRAPH
 from labelward.studies.spec import MetricColumn, Study, StudyPart
 
@@ -30,8 +30,8 @@ ID2GRAPH_ABLATIONS = Study(
     datasets=tuple(replace(each, title=each.name) for each in ID2GRAPH.datasets if each.name in _NAMES),
     models=ID2GRAPH.models,
     columns=(
-        MetricColumn(title="ID2Graph", attack=Kind("id2graph")),
-        *(MetricColumn(title=name, attack=Kind("id2graph", change)) for name, change in _CHANGES.items()),
+        MetricColumn(title="ID2Graph", attack=ComponentSpec("id2graph")),
+        *(MetricColumn(title=name, attack=ComponentSpec("id2graph", change)) for name, change in _CHANGES.items()),
     ),
     settings=tuple(setting for setting in ID2GRAPH.settings if setting.name == "default"),
     parts=(

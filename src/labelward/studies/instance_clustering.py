@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from labelward.job import Kind
+from labelward.job import ComponentSpec
 from labelward.studies.datasets import synthetic
 from labelward.studies.references import load_figures
 from labelward.studies.spec import (
@@ -53,15 +53,15 @@ INSTANCE_CLUSTERING = Study(
     models={
         _MODEL: StudyModel(
             title="XGBoost",
-            spec=Kind(
+            spec=ComponentSpec(
                 "secureboost",
                 {"trees": 5, "depth": 3, "learning_rate": 0.3, "row_fraction": 0.8, "bins": 32, "candidates": "node"},
             ),
         )
     },
     columns=(
-        MetricColumn(title=_COLUMNS[0], attack=Kind("instance-clustering"), metric="accuracy"),
-        MetricColumn(title=_COLUMNS[1], attack=Kind("instance-clustering"), metric="accuracy_majority"),
+        MetricColumn(title=_COLUMNS[0], attack=ComponentSpec("instance-clustering"), metric="accuracy"),
+        MetricColumn(title=_COLUMNS[1], attack=ComponentSpec("instance-clustering"), metric="accuracy_majority"),
     ),
     settings=(
         StudySetting(name="fifty-trees", model={"trees": 50}, attacked=False),

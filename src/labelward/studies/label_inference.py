@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from labelward.job import Kind
+from labelward.job import ComponentSpec
 from labelward.studies.label_inference_datasets import DATASETS, FULL_DATASETS
 from labelward.studies.references import NO_DEFENSE, UTILITY, Claim, FigureKey, load_figures
 from labelward.studies.spec import (
@@ -27,17 +27,17 @@ from labelward.studies.spec import (
 TOP, SUM = "top", "sum"
 
 _TUNED: Mapping[str, Any] = {"fine_tune": True}
-_PASSIVE = Kind("passive-completion", _TUNED)
-_ACTIVE = Kind("active-completion", _TUNED)
-_PASSIVE_HEAD = Kind("passive-completion")
-_ACTIVE_HEAD = Kind("active-completion")
-_LIGHT = Kind("passive-completion", {**_TUNED, "unlabeled_weight": 1.0})
-_FIRST, _LEAST = Kind("direct", {"rule": "first-negative"}), Kind("direct")
+_PASSIVE = ComponentSpec("passive-completion", _TUNED)
+_ACTIVE = ComponentSpec("active-completion", _TUNED)
+_PASSIVE_HEAD = ComponentSpec("passive-completion")
+_ACTIVE_HEAD = ComponentSpec("active-completion")
+_LIGHT = ComponentSpec("passive-completion", {**_TUNED, "unlabeled_weight": 1.0})
+_FIRST, _LEAST = ComponentSpec("direct", {"rule": "first-negative"}), ComponentSpec("direct")
 _INFERRED_BY = tuple(
     f"{model}{more}" for model in ("network", "logistic") for more in ("", ", inferred label", ", true label")
 )
 _COUNTS = (10, 20, 40, 120, 320)
-_KNOWN = {count: Kind("passive-completion", {"auxiliary": count}) for count in _COUNTS}
+_KNOWN = {count: ComponentSpec("passive-completion", {"auxiliary": count}) for count in _COUNTS}
 
 _COLUMNS = tuple(
     MetricColumn(title=title, attack=attack, metric=metric, source=source)
@@ -296,8 +296,8 @@ _AT_HAND = Study(
     datasets=DATASETS,
     unavailable={"cifar100": "CIFAR-100", "cinic10": "CINIC-10", "yahoo_answers": "Yahoo Answers", "bhi": "BHI"},
     models={
-        TOP: StudyModel(title="top model", spec=Kind("splitnn")),
-        SUM: StudyModel(title="no top model", spec=Kind("splitnn", {"top": False})),
+        TOP: StudyModel(title="top model", spec=ComponentSpec("splitnn")),
+        SUM: StudyModel(title="no top model", spec=ComponentSpec("splitnn", {"top": False})),
     },
     columns=_COLUMNS,
     settings=_SETTINGS,

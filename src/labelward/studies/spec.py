@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from labelward.errors import InputError, unknown_name
-from labelward.job import DataSection, EncryptionSection, Job, Kind, LeakageSection, PartySection, RunSection, Variant
+from labelward.job import (
+    ComponentSpec,
+    DataSection,
+    EncryptionSection,
+    Job,
+    LeakageSection,
+    PartySection,
+    RunSection,
+    Variant,
+)
 from labelward.studies.references import Claim, FigureKey, ReferenceFigure
 
 if TYPE_CHECKING:
@@ -87,7 +96,7 @@ class StudyModel:
     """A model that a study trains: its title on the page, and its configuration."""
 
     title: str
-    spec: Kind
+    spec: ComponentSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +115,7 @@ class MetricColumn:
     """
 
     title: str
-    attack: Kind
+    attack: ComponentSpec
     metric: str = "v_measure"
     source: str = ""
     reason: str = ""
@@ -124,7 +133,7 @@ class DefenseSpec:
     """
 
     family: str
-    chain: tuple[Kind, ...]
+    chain: tuple[ComponentSpec, ...]
     strength: float | None = None
 
     @property
@@ -138,7 +147,8 @@ def defense_sweep(
 ) -> tuple[DefenseSpec, ...]:
     """Return one defense of a kind for each value of its parameter."""
     return tuple(
-        DefenseSpec(family=family, strength=each, chain=(Kind(kind, {parameter: each, **fixed}),)) for each in values
+        DefenseSpec(family=family, strength=each, chain=(ComponentSpec(kind, {parameter: each, **fixed}),))
+        for each in values
     )
 
 
@@ -325,13 +335,13 @@ class Study:
             if (setting.name, dataset.name, model) in needed
         )
 
-    def attack_of(self, column: MetricColumn, dataset: StudyDataset) -> Kind:
+    def attack_of(self, column: MetricColumn, dataset: StudyDataset) -> ComponentSpec:
         """Return the attack of a column as configured for a dataset."""
         kind, params = column.attack.kind, column.attack.params
         if not kind.endswith("-completion"):
             return column.attack
         tuning = dataset.fine_tuning if params.get("fine_tune") else {}
-        return Kind(kind, {**dataset.completion, **tuning, **params})
+        return ComponentSpec(kind, {**dataset.completion, **tuning, **params})
 
     def job(self, task: StudyTask, table: str, columns: Sequence[str] = ()) -> Job:
         """Return the job of a task.
@@ -354,7 +364,7 @@ class Study:
                 partition=partition,
             ),
             parties=_parties(setting, dataset, columns),
-            model=Kind(model.kind, {**model.params, **dataset.model, **setting.model}),
+            model=ComponentSpec(model.kind, {**model.params, **dataset.model, **setting.model}),
             encryption=EncryptionSection() if model.kind == "splitnn" else _UNENCRYPTED,
             defenses=tuple(Variant(each.chain) for each in setting.defenses.get(task.model, ())),
             attacks=tuple(dict.fromkeys(self.attack_of(each, dataset) for each in measured if setting.attacked)),

@@ -81,7 +81,7 @@ def test_parameters_are_checked_on_construction(params: dict[str, Any], code: Co
         ),
         ({"params": {"loss": "weighted"}, "classes": ("a", "b", "c")}, DataError, "labels", "", "c"),
         ({"labels": np.zeros(40, np.int64)}, DataError, "labels", "", None),
-        ({"params": {"bottom": "resnet-20"}}, JobError, "unsupported", "", (3,)),
+        ({"params": {"bottom": "resnet-20"}}, JobError, "unsupported", "[model]", (3,)),
         ({"params": {"bottom": "module"}}, JobError, "missing", "[model] bottom", None),
         ({"params": {"top_model": "module"}}, JobError, "missing", "[model] top_model", None),
     ],

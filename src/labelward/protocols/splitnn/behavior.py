@@ -1,4 +1,4 @@
-"""How a party updates its bottom model: as agreed, or as an active attacker would (Algorithm 1).
+"""Local updates of a party's bottom model: as agreed, or by an active attacker (Algorithm 1).
 
 An active attack changes the attacker's own training and nothing else: it is declared in the run, and the view that the
 run leaves goes to an ordinary attack function.
@@ -6,12 +6,13 @@ run leaves goes to an ordinary attack function.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal, Protocol, overload
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Protocol, overload
 
-from labelward.errors import JobError, number_code
+from msgspec import Meta
+
+from labelward.parameters import NonNegativeFloat, Parameters
 from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.params import SplitNet
 
@@ -52,73 +53,44 @@ class Honest:
         return torch.optim.SGD(weights, lr=rate, momentum=params.momentum, weight_decay=decay, fused=True)
 
     def parameters(self) -> dict[str, Any]:
-        """Return nothing: all stands in the job."""
+        """Return nothing: the job has all parameters."""
         return {}
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaliciousOptimizer:
-    """The malicious local optimizer: each weight's step is scaled up while it goes on in one direction.
+class MaliciousOptimizer(Parameters):
+    """Malicious local optimizer: steps of a weight are scaled up as long as their direction stays the same.
 
     Setting: one passive party, which scales its own updates so that the top model comes to rely on its embeddings.
     It sends and receives what an honest party does.
-
-    Attributes:
-        beta: share of the velocity that stays at each step.
-        gamma: how much the ratio of two steps counts.
-        least, most: bounds of the scaling factor.
-        reading: ``"velocity"``: the scaling applies to each step anew, and never to the velocity itself, so that steps
-            cannot compound. ``"published"``: the velocity without the factor 1 − beta, scaled in place, as the
-            published code does it; steps compound until they leave the numbers.
 
     Reference: Algorithm 1 and Table 7b of the label inference paper. Difference: its line 10 reads v = r · v_last, with
     which a velocity could never change its sign.
     """
 
+    section: ClassVar[str] = "malicious-optimizer"
     kind: ClassVar[str] = "malicious-optimizer"
 
-    beta: float = 0.9
-    gamma: float = 1.0
-    least: float = 1.0
-    most: float = 5.0
-    reading: Literal["velocity", "published"] = "velocity"
+    beta: Annotated[float, Meta(ge=0, lt=1, description="Momentum: fraction of the velocity kept in each step.")] = 0.9
+    gamma: Annotated[NonNegativeFloat, Meta(description="Weight of the ratio of two consecutive steps.")] = 1.0
+    least: Annotated[NonNegativeFloat, Meta(description="Lower bound of the scaling factor.")] = 1.0
+    most: Annotated[NonNegativeFloat, Meta(description="Upper bound of the scaling factor.")] = 5.0
+    reading: Annotated[
+        Literal["velocity", "published"],
+        Meta(
+            description="'velocity': each step is scaled anew and the velocity never, so that scaling cannot compound; "
+            "'published': the velocity, without the factor 1 - beta, is scaled in place as in the published code."
+        ),
+    ] = "velocity"
 
-    def __post_init__(self) -> None:
-        for name in ("beta", "gamma", "least", "most"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-                raise JobError(
-                    f"must be a number of at least 0 but got {value!r}",
-                    code=number_code(value),
-                    field=f"{self.kind} {name}",
-                    value=value,
-                )
-        if self.beta >= 1:
-            raise JobError(
-                f"must be below 1 but got {self.beta!r}", code="range", field=f"{self.kind} beta", value=self.beta
-            )
+    def check_parameters(self) -> None:
+        """Refuse a lower bound above the upper one."""
         if self.least > self.most:
-            raise JobError(
-                f"must be at most {self.most:g} (most) but got {self.least!r}",
-                code="conflict",
-                field=f"{self.kind} least",
-                value=self.least,
-            )
-        if self.reading not in ("velocity", "published"):
-            raise JobError(
-                f"must be 'velocity' or 'published' but got {self.reading!r}",
-                code="choice",
-                field=f"{self.kind} reading",
-                value=self.reading,
-            )
+            raise self.error("least", f"must be at most {self.most:g} (most), not {self.least:g}")
 
     def optimizer(self, weights: Weights, params: SplitNet) -> torch.optim.Optimizer:
         """Return the optimizer, with learning rate and weight decay of the job."""
         return MaliciousSGD(weights, self, rate=params.learning_rate, weight_decay=params.weight_decay)
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return asdict(self)
 
 
 class MaliciousSGD(torch.optim.Optimizer):

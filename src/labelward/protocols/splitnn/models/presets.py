@@ -64,10 +64,8 @@ def build(spec: ModelSpec, generator: torch.Generator, dtype: torch.dtype) -> nn
     if len(spec.inputs) != axes or 0 in spec.inputs:
         shape = " x ".join(map(str, spec.inputs)) or "nothing"
         raise JobError(
-            f"[model] {spec.preset!r} takes rows of {_AXES[axes]}, not of {shape}",
-            code="unsupported",
-            value=spec.inputs,
-        )
+            f"{spec.preset!r} takes rows of {_AXES[axes]}, not of {shape}", code="unsupported", value=spec.inputs
+        ).under("[model]")
     module = make(spec).to(dtype)
     if pixels:
         module = nn.Sequential(nn.Unflatten(1, spec.inputs), module)

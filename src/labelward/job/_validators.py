@@ -1,0 +1,130 @@
+"""Checks of texts in a job file: names, addresses, tables, byte counts and lists of columns."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labelward.errors import JobError
+from labelward.job.components import FrozenDict
+from labelward.job.table_formats import has_table_suffix, listed_suffixes
+from labelward.parameters import Text, check_value
+
+_UNITS = ("", "K", "M", "G", "T")
+_BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])(i?))?B", re.IGNORECASE)
+_MOST_BYTES = 1 << 62
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_CATALOGUE_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_HOST = re.compile(
+    r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?)*"
+)
+
+
+def check_name(field: str, value: Any) -> None:
+    """Refuse what is no name of a party or relay: such names become folders, files and parts of certificates."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        reason = f"must be a letter, then letters, digits, '_' or '-', at most 64 characters, not {value!r}"
+        raise JobError(reason, code="type", field=field, value=value)
+
+
+def check_unique(field: str, values: Sequence[Any], noun: str) -> None:
+    """Refuse a list with a value that occurs twice."""
+    for value in values:
+        if values.count(value) > 1:
+            raise JobError(f"{noun} {value!r} is listed twice", code="duplicate", field=field, value=value)
+
+
+def is_table_path(table: str) -> bool:
+    """Return whether ``table`` is the path of a file rather than a name of the catalogue."""
+    return has_table_suffix(table)
+
+
+def check_table(field: str, table: Any, *, catalogue: bool) -> None:
+    """Refuse what is no path of a table, nor a name of the catalogue where one is allowed."""
+    if is_table_path(table) or (catalogue and _CATALOGUE_NAME.fullmatch(table)):
+        return
+    wanted = "a catalogue name or the path of" if catalogue else "the path of"
+    reason = f"must be {wanted} a {listed_suffixes()} file, not {table!r}"
+    raise JobError(reason, code="choice", field=field, value=table)
+
+
+def check_roles(section: str, roles: Mapping[str, str]) -> None:
+    """Refuse a column with two roles, such as label and row id."""
+    taken: dict[str, str] = {}
+    for role, column in roles.items():
+        if column in taken:
+            reason = f"{column!r} is the {taken[column]} column"
+            raise JobError(reason, code="conflict", field=f"{section} {role}", value=column)
+        taken[column] = role
+
+
+def check_directions(field: str, value: Any) -> FrozenDict[int]:
+    """Return monotone constraints, 1 or -1 by column, as an immutable mapping."""
+    if not isinstance(value, Mapping):
+        reason = f"must be a table such as {{income = 1}}, not {value!r}"
+        raise JobError(reason, code="type", field=field, value=value)
+    for column, direction in value.items():
+        check_value(field, column, Text)
+        if isinstance(direction, bool) or not isinstance(direction, int) or direction not in (1, -1):
+            reason = f"must be 1 or -1 for column {column!r}, not {direction!r}"
+            raise JobError(reason, code="choice", field=field, value=direction)
+    return FrozenDict(value)
+
+
+def parse_bytes(field: str, value: int | str) -> int:
+    """Return a number of bytes, given as such or as a text such as ``"4 GB"`` or ``"512 MiB"``."""
+    if isinstance(value, str):
+        written = _BYTES.fullmatch(value.strip())
+        if not written:
+            reason = f"must be a number of bytes, or a text such as '4 GB', not {value!r}"
+            raise JobError(reason, code="type", field=field, value=value)
+        power, base = _UNITS.index((written[2] or "").upper()), 1024 if written[3] else 1000
+        number: int = round(float(written[1]) * base**power)
+    else:
+        number = value
+    if not 0 <= number <= _MOST_BYTES:
+        reason = f"must be from 0 to {_MOST_BYTES} bytes, not {number}"
+        raise JobError(reason, code="range", field=field, value=number)
+    return number
+
+
+def split_address(field: str, value: object) -> tuple[str, int]:
+    """Return host, without brackets, and port of ``"HOST:PORT"``.
+
+    Raises:
+        JobError: the address is malformed; ``field`` is what the error calls it.
+    """
+    address: str = check_value(field, value, Text)
+    host, colon, port = address.rpartition(":")
+    if not colon or not host:
+        reason = f'must be a host and a port, such as "bank.example:7443", not {value!r}'
+        raise JobError(reason, code="type", field=field, value=value)
+    if not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
+        reason = f"the port must be an integer from 1 to 65535, not {port!r} (in {value!r})"
+        raise JobError(reason, code="range", field=field, value=value)
+    reason = ""
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        if not _is_address(host, ipaddress.IPv6Address):
+            reason = f"must be an IPv6 address in brackets, not {host!r} (in {value!r})"
+    elif ":" in host and _is_address(host, ipaddress.IPv6Address):
+        reason = f'an IPv6 address needs brackets: write "[{host}]:{port}", not {value!r}'
+    elif not _HOST.fullmatch(host) or (_looks_like_ipv4(host) and not _is_address(host, ipaddress.IPv4Address)):
+        reason = f"must be a host name or an IP address, not {host!r} (in {value!r})"
+    if reason:
+        raise JobError(reason, code="type", field=field, value=value)
+    return host, int(port)
+
+
+def _looks_like_ipv4(host: str) -> bool:
+    return host.replace(".", "").isdigit()
+
+
+def _is_address(host: str, kind: type[ipaddress.IPv4Address] | type[ipaddress.IPv6Address]) -> bool:
+    try:
+        kind(host)
+    except ValueError:
+        return False
+    return True
