@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data import Rehearsal
+from labelward.data import VerticalDataset
 from labelward.federation.adapter import ModelAdapter
 from labelward.runs.checks import Metrics
 
@@ -22,7 +22,7 @@ _LEAST_PROBABILITY = 1e-15
 """As scikit-learn bounds it: a leaf of a forest may give a class no chance at all."""
 
 
-def utility_scores(programs: ModelAdapter[Any], margins: Floats, data: Rehearsal) -> dict[str, float]:
+def utility_scores(programs: ModelAdapter[Any], margins: Floats, data: VerticalDataset) -> dict[str, float]:
     """Return the metrics of a model on the test rows, the one that ranks first; rows count by their weights.
 
     Args:
@@ -93,7 +93,7 @@ def quantity_scores(
     return found
 
 
-def baselines(programs: ModelAdapter[Any], data: Rehearsal, *, seed: int, precision: int) -> Baselines:
+def baselines(programs: ModelAdapter[Any], data: VerticalDataset, *, seed: int, precision: int) -> Baselines:
     """Return what the undefended, unencrypted algorithm reaches on the active party's columns alone, and on all joined.
 
     An active party without columns predicts the same for every row, so that its AUC alone is 0.5.
@@ -104,7 +104,7 @@ def baselines(programs: ModelAdapter[Any], data: Rehearsal, *, seed: int, precis
     }
 
 
-def utility(programs: ModelAdapter[Any], margins: Floats, data: Rehearsal, beside: Baselines) -> Metrics:
+def utility(programs: ModelAdapter[Any], margins: Floats, data: VerticalDataset, beside: Baselines) -> Metrics:
     """Return the metrics of a run's test margins with the baselines beside them, as a result row holds them."""
     found = utility_scores(programs, margins, data)
     return {**found, **beside, "primary": next(iter(found))}
