@@ -36,7 +36,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from labelward.data import prepare
+from labelward.data import load_dataset
 from labelward.he import engine
 from labelward.job import parse_job
 from labelward.kernels.binning import bin_codes, bin_columns, missing_code
@@ -114,7 +114,7 @@ def load(name: str, seed: int, categories: str) -> Table:
             "encryption": {"engine": "plain", "insecure": True},
         }
     )
-    data = prepare(job, seed)
+    data = load_dataset(job, seed)
     return Table(
         train={party.name: Columns(party.columns, party.train, party.categories) for party in data.parties},
         test={party.name: party.test for party in data.parties},

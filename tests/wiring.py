@@ -29,7 +29,7 @@ from labelward.protocols.tree.share import ModelShare
 from labelward.protocols.tree.trained import Trained
 from labelward.rng import SecureRandom
 from labelward.transport.base import Failure, Transport
-from labelward.transport.inprocess import connect
+from labelward.transport.in_process import connect
 
 Floats = NDArray[np.float64]
 Values = NDArray[np.int64] | Floats

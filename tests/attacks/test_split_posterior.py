@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.split_posterior import SplitPosterior, sides_depend_on_labels
 from labelward.auditing.audit import audit
-from labelward.data import Rehearsal, Source, as_table, prepare
+from labelward.data import RawTables, VerticalDataset, as_table, load_dataset
 from labelward.errors import JobError
 from labelward.job import Job, parse_job
 from labelward.messages.base import RowMask
@@ -172,13 +172,13 @@ def test_the_sides_of_this_version_tell_nothing(
     assert not any(sides_depend_on_labels(view) for view in views)
 
 
-def made(labels: np.ndarray, secret: PrivateSeed) -> Rehearsal:
+def made(labels: np.ndarray, secret: PrivateSeed) -> VerticalDataset:
     """Return what the parties hold of a table with these labels."""
     columns = {"a": np.arange(len(labels)), "b": np.arange(len(labels)) % 7}
-    source = Source(name="made", tables=(as_table({**columns, "label": labels}),))
+    source = RawTables(name="made", tables=(as_table({**columns, "label": labels}),))
     section = {"table": "made.csv", "label": "label", "validation_size": 0.2}
     job = parse_job({"data": section, "parties": {"active": ["a"], "telco": ["b"]}})
-    return prepare(job, 1, source, private={"active": secret})
+    return load_dataset(job, 1, source, private={"active": secret})
 
 
 def begin_of(labels: np.ndarray, secret: PrivateSeed) -> RowSplit:

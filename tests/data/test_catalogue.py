@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.utils import Bunch
 
-from labelward.data import catalogue, entries, load_source, prepare
+from labelward.data import catalogue, catalogue_entries, load_dataset, load_tables
 from labelward.data.openml import Download, download
 from labelward.errors import DataError
 from labelward.job import parse_job
 from refusals import refused
 
-SETS = [name for name, entry in entries().items() if entry.sha256 or entry.files]
+SETS = [name for name, entry in catalogue_entries().items() if entry.sha256 or entry.files]
 needs_folder = pytest.mark.skipif("LABELWARD_DATA" not in os.environ, reason="LABELWARD_DATA is not set")
 
 
@@ -34,17 +34,17 @@ def nowhere(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["breast_cancer", "digits"])
 def test_sets_of_scikit_learn_need_nothing(nowhere, name):
-    table = catalogue.load(name)  # checks rows, columns and classes against the entry
+    table = catalogue.load_catalogue_table(name)  # checks rows, columns and classes against the entry
     assert table.column_names[-1] == "label"
 
 
 @needs_folder
 @pytest.mark.parametrize("name", SETS)
 def test_sets_in_the_folder_are_what_their_entries_say(name):
-    assert catalogue.load(name).num_rows == entries()[name].rows
+    assert catalogue.load_catalogue_table(name).num_rows == catalogue_entries()[name].rows
 
 
-TINY = catalogue.Entry(
+TINY = catalogue.CatalogueEntry(
     name="tiny",
     title="Two rows",
     rows=2,
@@ -64,23 +64,23 @@ def tiny(nowhere, monkeypatch):
 
 def test_a_set_that_is_nowhere_says_where_it_was_looked_for(tiny):
     with refused(DataError, "not-found", value="tiny") as caught:
-        catalogue.load("tiny")
+        catalogue.load_catalogue_table("tiny")
     for words in ("'tiny'", "LABELWARD_DATA is not set", str(tiny / "cache"), "0" * 64, "OpenML (Tiny)", "no network"):
         assert words in str(caught.value)
 
 
 def test_a_set_without_a_known_download_says_so(nowhere):
     with refused(DataError, "not-found", value="criteo_8k") as caught:
-        catalogue.load("criteo_8k")
+        catalogue.load_catalogue_table("criteo_8k")
     assert "no download" in str(caught.value)
 
 
 def test_a_download_is_converted_checked_and_kept(tiny, monkeypatch):
     monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda *args, **kwargs: ANSWER)
     expected = {"x": [-1, 5], "label": ["no", "yes"]}
-    assert catalogue.load("tiny").to_pydict() == expected
+    assert catalogue.load_catalogue_table("tiny").to_pydict() == expected
     monkeypatch.delattr("sklearn.datasets.fetch_openml")
-    assert catalogue.load("tiny").to_pydict() == expected
+    assert catalogue.load_catalogue_table("tiny").to_pydict() == expected
     assert [file.name for file in (tiny / "cache" / "labelward").iterdir()] == ["tiny.parquet"]
 
 
@@ -93,7 +93,7 @@ def test_a_download_of_something_else_is_refused_and_not_kept(tiny, monkeypatch)
             "sklearn.datasets.fetch_openml", lambda *args, wrong=wrong, **kwargs: Bunch(**{**ANSWER, **wrong})
         )
         with refused(DataError, "damaged", field="OpenML (Tiny)", value=value):
-            catalogue.load("tiny")
+            catalogue.load_catalogue_table("tiny")
     assert not (tiny / "cache").exists()
 
 
@@ -119,30 +119,30 @@ def test_a_folder_wins_over_the_cache_and_its_file_must_have_the_checksum(tiny, 
     (tiny / "cache" / "labelward").mkdir(parents=True)
     pq.write_table(good, tiny / "cache" / "labelward" / "tiny.parquet")
     monkeypatch.setenv("LABELWARD_DATA", str(tiny))
-    assert catalogue.load("tiny").equals(good)  # the folder does not hold it, the cache does
+    assert catalogue.load_catalogue_table("tiny").equals(good)  # the folder does not hold it, the cache does
     shutil.copy(tiny / "cache" / "labelward" / "tiny.parquet", tiny / "tiny.parquet")
     with refused(DataError, "damaged", field=str(tiny / "tiny.parquet")):
-        catalogue.load("tiny")
+        catalogue.load_catalogue_table("tiny")
 
 
 def test_a_cache_that_cannot_be_written_is_named(tiny, monkeypatch):
     (tiny / "cache").write_text("a file in the way")
     monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda *args, **kwargs: ANSWER)
     with refused(DataError, "unwritable", field=str(tiny / "cache" / "labelward" / "tiny.parquet")):
-        catalogue.load("tiny")
+        catalogue.load_catalogue_table("tiny")
 
 
 def test_names_that_do_not_exist(nowhere):
     job = parse_job({"data": {"table": "breast_canser"}, "parties": {"active": 0.5, "telco": 0.5}})
     with refused(DataError, "unknown", field="[data] table", value="breast_canser") as caught:
-        load_source(job)
+        load_tables(job)
     assert "'breast_cancer'?" in str(caught.value)
 
 
 @needs_folder
 def test_quantities_and_points_in_time_are_read_as_such():
     job = parse_job({"data": {"table": "appliances_energy"}, "parties": {"active": ["T1"], "telco": ["date", "T2"]}})
-    data = prepare(job, 1)
+    data = load_dataset(job, 1)
     assert (data.task, data.classes) == ("regression", ())
     telco = data.parties[1]
     assert telco.categories == {}

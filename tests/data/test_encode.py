@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelward.data import coding, encode_as, encode_sides, read_table
-from labelward.data.encode import most_categories
+from labelward.data import fit_encoding, read_table, transform, transform_splits
+from labelward.data.encoding import max_categories
 from labelward.errors import DataError
 from refusals import refused
 
@@ -21,8 +21,8 @@ NAN = float("nan")
 def encoded(columns, style="native"):
     """Return the coding of all columns of a table, and its matrix."""
     table = pa.table(columns)
-    known = coding(table, table.column_names, "here", style=style)
-    return known, encode_as(table, known.names, known.categories, "here")
+    known = fit_encoding(table, table.column_names, "here", style=style)
+    return known, transform(table, known.names, known.categories, "here")
 
 
 def column(values, style="native"):
@@ -111,25 +111,25 @@ def test_a_column_of_texts_that_are_all_missing_has_no_category(values):
 
 def test_only_the_categories_of_some_rows_count():
     table = pa.table({"c": ["a", "b", "b", "a", "b", "z"]})
-    known = coding(table, ["c"], "here", rows=np.arange(5))
+    known = fit_encoding(table, ["c"], "here", rows=np.arange(5))
     assert known.categories == {"c": ("a", "b")}
-    train, test = encode_sides(table, known, "here", [np.array([4, 0]), np.array([5])])
+    train, test = transform_splits(table, known, "here", [np.array([4, 0]), np.array([5])])
     same(train, [[1], [0]])
     same(test, [[-1]])
 
 
 def test_other_rows_in_the_same_coding(tmp_path):
     rows = pa.table({"c": ["a", "b", None, "a"], "x": [1, 2, 3, 4], "when": [dt.date(2020, 1, 1)] * 4})
-    known = coding(rows, ["c", "x", "when"], "here")
+    known = fit_encoding(rows, ["c", "x", "when"], "here")
     (tmp_path / "new.csv").write_text("spare,when,x,c\n0,1970-01-11,,never seen\n0,,8,b\n0,1970-01-02 12:00:00,9,\n")
-    found = encode_as(read_table(tmp_path / "new.csv"), known.names, known.categories, "there")
+    found = transform(read_table(tmp_path / "new.csv"), known.names, known.categories, "there")
     same(found, [[-1, NAN, 10], [1, 8, NAN], [NAN, 9, 1.5]])
 
 
 def test_other_rows_may_hold_only_those_texts_that_look_like_something_else():
     categories = {"c": ("1", "2", "true", "x")}
     for values, codes in (([2, 1], [1, 0]), ([True, False], [2, -1]), (pa.nulls(2), [NAN, NAN])):
-        same(encode_as(pa.table({"c": values}), ["c"], categories, "there")[:, 0], codes)
+        same(transform(pa.table({"c": values}), ["c"], categories, "there")[:, 0], codes)
 
 
 @pytest.mark.parametrize(
@@ -145,18 +145,18 @@ def test_other_rows_may_hold_only_those_texts_that_look_like_something_else():
 )
 def test_other_tables_that_do_not_fit(table, code, field, value):
     with refused(DataError, code, field=field, value=value):
-        encode_as(pa.table(table), ["c", "x", "d=v"], {"c": ("a",)}, "there")
+        transform(pa.table(table), ["c", "x", "d=v"], {"c": ("a",)}, "there")
 
 
 def test_names_with_equal_signs():
     table = pa.table({"c=d": ["e=f", "g", "h", "g", "h", "h"], "x": range(6)})
-    known = coding(table, ["c=d", "x"], "here", style="dummies")
+    known = fit_encoding(table, ["c=d", "x"], "here", style="dummies")
     assert known.names == ("c=d=g", "c=d=h", "x")
     other = pa.table({"x": [9, 8], "spare": [0, 0], "c=d": ["never seen", "h"]})
-    same(encode_as(other, known.names, {}, "there"), [[0, 0, 9], [0, 1, 8]])
+    same(transform(other, known.names, {}, "there"), [[0, 0, 9], [0, 1, 8]])
     clash = pa.table({"c": ["a", "b"] * 2, "c=b": [1, 2] * 2})
     with refused(DataError, "columns", field="here, column 'c'", value="c=b"):
-        coding(clash, ["c"], "here", style="dummies")
+        fit_encoding(clash, ["c"], "here", style="dummies")
 
 
 cells = st.lists(st.one_of(st.none(), st.sampled_from(["a", "b", "", "NA", "é", "B"])), min_size=12, max_size=40)
@@ -180,20 +180,20 @@ def test_codes_and_dummies_equal_those_of_pandas(values):
 @given(cells, st.data())
 def test_any_rows_of_a_file_get_the_codes_that_they_had(values, data):
     table = pa.table({"c": pa.array(values, pa.string()), "n": range(len(values))})
-    known = coding(table, ["n", "c"], "here")
-    whole = encode_as(table, known.names, known.categories, "here")
+    known = fit_encoding(table, ["n", "c"], "here")
+    whole = transform(table, known.names, known.categories, "here")
     some = np.array(data.draw(st.lists(st.integers(0, len(values) - 1), max_size=8)), dtype=np.int64)
-    same(encode_as(table.take(pa.array(some)), known.names, known.categories, "here"), whole[some])
-    same(encode_sides(table, known, "here", [some])[0], whole[some])
+    same(transform(table.take(pa.array(some)), known.names, known.categories, "here"), whole[some])
+    same(transform_splits(table, known, "here", [some])[0], whole[some])
 
 
 def test_a_parquet_file_of_pandas_categories(tmp_path):
     frame = pd.DataFrame({"c": pd.Categorical(["x", None, "y"] * 4, categories=["y", "unused", "x"], ordered=True)})
     pq.write_table(pa.Table.from_pandas(frame), tmp_path / "a.parquet")
     table = read_table(tmp_path / "a.parquet")
-    known = coding(table, ["c"], "here")
+    known = fit_encoding(table, ["c"], "here")
     assert known.categories == {"c": ("x", "y")}
-    same(encode_as(table, known.names, known.categories, "here")[:3, 0], [0, NAN, 1])
+    same(transform(table, known.names, known.categories, "here")[:3, 0], [0, NAN, 1])
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_features_that_cannot_be_used(values, code, field, value, about, style):
 @pytest.mark.parametrize("style", ["native", "dummies"])
 def test_more_categories_than_rows_allow(count, rows, style):
     values = [f"v{number % count}" for number in range(rows)]
-    most = most_categories(rows)
+    most = max_categories(rows)
     with refused(DataError, "values", field="here, column 'x'", value=count) as caught:
         column(values, style)
     assert f"{most} categories" in caught.value.reason

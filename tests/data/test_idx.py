@@ -70,7 +70,9 @@ def tiny(tmp_path, monkeypatch):
     """A catalogue of one set of images, whose folder is there."""
     files = {"tiny/images.gz": IMAGES, "tiny/labels.gz": LABELS}
     sums = {path: hashlib.sha256(write(tmp_path / path, each).read_bytes()).hexdigest() for path, each in files.items()}
-    entry = catalogue.Entry(name="tiny", title="Three images", rows=3, features=8, classes={"0": 1, "1": 2}, files=sums)
+    entry = catalogue.CatalogueEntry(
+        name="tiny", title="Three images", rows=3, features=8, classes={"0": 1, "1": 2}, files=sums
+    )
     monkeypatch.setattr(catalogue, "_ENTRIES", (entry,))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("LABELWARD_DATA", str(tmp_path))
@@ -78,21 +80,21 @@ def tiny(tmp_path, monkeypatch):
 
 
 def test_images_are_found_in_the_folder_or_the_cache(tiny, monkeypatch):
-    table = catalogue.load("tiny")
+    table = catalogue.load_catalogue_table("tiny")
     assert table.shape == (3, 9)
     (tiny / "cache").mkdir()
     (tiny / "cache" / "labelward").mkdir()
     (tiny / "tiny").rename(tiny / "cache" / "labelward" / "tiny")
-    assert catalogue.load("tiny").equals(table)
+    assert catalogue.load_catalogue_table("tiny").equals(table)
     monkeypatch.delenv("LABELWARD_DATA")
-    assert catalogue.load("tiny").equals(table)
+    assert catalogue.load_catalogue_table("tiny").equals(table)
 
 
 def test_images_that_are_missing_or_others_are_named(tiny):
     write(tiny / "tiny" / "labels.gz", 1 - LABELS)
     with refused(DataError, "damaged", field=str(tiny / "tiny" / "labels.gz")):
-        catalogue.load("tiny")
+        catalogue.load_catalogue_table("tiny")
     (tiny / "tiny" / "labels.gz").unlink()
     with refused(DataError, "not-found", value="tiny") as caught:
-        catalogue.load("tiny")
+        catalogue.load_catalogue_table("tiny")
     assert "labels.gz (sha256" in str(caught.value)

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from labelward.data import coding, encode_as, encode_quantities, encode_weights, read_ids, read_table
-from labelward.data.misfits import first_misfit, refuse_typos
+from labelward.data import encode_regression_targets, encode_weights, fit_encoding, read_ids, read_table, transform
+from labelward.data.mistyped_values import check_mistyped, first_mistyped
 from labelward.data.tables import find_column
 from labelward.errors import Code, DataError
 from refusals import refused
@@ -27,7 +27,7 @@ def read(folder: Path, **columns: list[str]) -> pa.Table:
 
 def check_typo(table: pa.Table, column: str, typo: str, about: str, **options: Any) -> None:
     with refused(DataError, "values", field=f"party 'bank', column {column!r}", value=typo) as caught:
-        coding(table, table.column_names, "party 'bank'", **options)
+        fit_encoding(table, table.column_names, "party 'bank'", **options)
     assert about in caught.value.reason
 
 
@@ -63,27 +63,27 @@ def test_a_typo_in_a_column_of_dates(tmp_path: Path, typo: str) -> None:
     ],
 )
 def test_texts_that_are_meant_as_such(values: list[str | None]) -> None:
-    refuse_typos(pa.chunked_array([pa.array(values, pa.string())]), "here")
+    check_mistyped(pa.chunked_array([pa.array(values, pa.string())]), "here")
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
 def test_numbers_of_every_form(kind: Any) -> None:
     numbers = ["1", "-1.5", "+.5", "3.", "1e5", "2E-07", " 7 ", None, "NaN"]
-    assert first_misfit(pa.chunked_array([pa.array(numbers, kind)]), "number") == ""
+    assert first_mistyped(pa.chunked_array([pa.array(numbers, kind)]), "number") == ""
     for wrong in ("1_000", "0x1f", "1e", ".", "", "l2", "12%"):
-        told = first_misfit(pa.chunked_array([pa.array([*numbers, wrong], kind)]), "number")
+        told = first_mistyped(pa.chunked_array([pa.array([*numbers, wrong], kind)]), "number")
         assert told == ("" if wrong == "" else f"row 9, counting from 0, is {wrong!r}")
 
 
 def test_categories_that_say_so_may_look_like_numbers() -> None:
     values = pa.array([*["1", "2"] * 20, "x", "x"]).dictionary_encode()
-    assert coding(pa.table({"c": values}), ["c"], "here").categories == {"c": ("1", "2", "x")}
+    assert fit_encoding(pa.table({"c": values}), ["c"], "here").categories == {"c": ("1", "2", "x")}
 
 
 def test_a_typo_in_a_label_or_a_weight_is_named(tmp_path: Path) -> None:
     table = read(tmp_path, y=[*AGES[:7], "1O", *AGES[8:]])
     with refused(DataError, "labels", field="here, label column 'y'", value="string") as caught:
-        encode_quantities(table, "y", "here")
+        encode_regression_targets(table, "y", "here")
     assert "(row 7," in caught.value.reason
     assert "'1O'" in caught.value.reason
     with refused(DataError, "columns", field="here, weight column 'y'", value="string") as caught:
@@ -110,18 +110,18 @@ class TestOtherTables:
         table = pa.table({"x": [1, 2], "since": [dt.date(2024, 3, 1)] * 2})
         table = table.set_column(table.column_names.index(column), column, pa.array(values))
         with refused(DataError, code, field=field, value=value) as caught:
-            encode_as(table, ["x", "since"], {}, "there", dates={"since"})
+            transform(table, ["x", "since"], {}, "there", dates={"since"})
         assert about in caught.value.reason
 
     def test_what_is_taken(self) -> None:
         table = pa.table({"x": pa.nulls(2), "since": pa.array([dt.datetime(1970, 1, 2, 12), None])})
-        found = encode_as(table, ["x", "since"], {}, "there", dates={"since"})
+        found = transform(table, ["x", "since"], {}, "there", dates={"since"})
         np.testing.assert_array_equal(found, [[np.nan, 1.5], [np.nan, np.nan]])
-        assert encode_as(pa.table({"since": [7]}), ["since"], {}, "there").tolist() == [[7]]  # nothing is known
+        assert transform(pa.table({"since": [7]}), ["since"], {}, "there").tolist() == [[7]]  # nothing is known
 
     def test_a_coding_says_which_columns_are_dates(self) -> None:
         table = pa.table({"x": [1], "since": [dt.date(2024, 3, 1)], "at": [dt.datetime(2024, 3, 1)]})
-        assert coding(table, table.column_names, "here").dates == frozenset({"since", "at"})
+        assert fit_encoding(table, table.column_names, "here").dates == frozenset({"since", "at"})
 
 
 def test_only_near_names_are_suggested() -> None:

@@ -14,7 +14,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from labelward.data import PartyData, Rehearsal, Split, load_own, load_source, own_party, own_rehearsal, prepare
+from labelward.data import (
+    DataSplit,
+    PartyDataset,
+    VerticalDataset,
+    encode_party,
+    load_active,
+    load_dataset,
+    load_party_table,
+    load_tables,
+)
 from labelward.errors import Code, DataError, JobError
 from labelward.job import Job, parse_job
 from labelward.rng import PrivateSeed
@@ -107,7 +116,7 @@ def job_of(case: Case, folder: Path, here: tuple[str, ...]) -> Job:
 def equal(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
         return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-    if isinstance(one, PartyData | Split):
+    if isinstance(one, PartyDataset | DataSplit):
         return all(equal(getattr(one, each.name), getattr(other, each.name)) for each in fields(one))
     return bool(one == other)
 
@@ -124,13 +133,13 @@ def test_alone_each_party_holds_what_it_holds_in_a_rehearsal(folder: Path, case:
     for name, table in tables_of(case).items():
         pq.write_table(table, folder / f"{name}.parquet")
     try:
-        together = prepare(job_of(case, folder, ("bank", "telco")), case.seed)
+        together = load_dataset(job_of(case, folder, ("bank", "telco")), case.seed)
     except DataError as error:
         assume(error.code != "labels")  # a draw in which a side lacks a class
         raise
     job = job_of(case, folder, ("bank",))
-    bank = own_rehearsal(job, load_own(job, "bank"), case.seed, SECRET)
-    for each in fields(Rehearsal):
+    bank = load_active(job, load_party_table(job, "bank"), case.seed, SECRET)
+    for each in fields(VerticalDataset):
         if each.name != "parties":
             assert equal(getattr(bank, each.name), getattr(together, each.name)), each.name
     assert equal(bank.ids, together.ids)
@@ -139,15 +148,15 @@ def test_alone_each_party_holds_what_it_holds_in_a_rehearsal(folder: Path, case:
     assert equal(bank.parties[0], together.parties[0])
 
     job = job_of(case, folder, ("telco",))
-    own = load_own(job, "telco")
+    own = load_party_table(job, "telco")
     assert equal(own.ids, together.ids)
-    assert equal(own_party(job, own, Split.of(*bank.split.masks()), SECRET), together.parties[1])
+    assert equal(encode_party(job, own, DataSplit.of(*bank.split.masks()), SECRET), together.parties[1])
 
 
 @given(st.lists(st.integers(0, 2), max_size=30))
 def test_sides_survive_being_told_as_masks(numbers: list[int]) -> None:
     sides = np.array(numbers, dtype=np.int64)
-    split = Split.of(sides == 1, sides == 2)
+    split = DataSplit.of(sides == 1, sides == 2)
     assert split.total == len(sides)
     assert equal(split.train, np.flatnonzero(sides == 0))
     assert [mask.tolist() for mask in split.masks()] == [(sides == 1).tolist(), (sides == 2).tolist()]
@@ -164,7 +173,7 @@ def test_a_common_table_knows_the_place_of_each_row(tmp_path: Path, ids: str | N
     if ids is not None:
         data["id"] = ids
     job = parse_job({"data": data, "parties": {"active": ["b"], "telco": ["a"]}})
-    found = prepare(job, 1)
+    found = load_dataset(job, 1)
     assert found.ids.tolist() == (sorted(map(str, who)) if ids else [str(row) for row in range(60)])
     for name, rows in found.split.named():
         assert found.ids[rows].tolist() == getattr(found, f"{name}_ids").tolist()
@@ -183,8 +192,8 @@ def own_job(folder: Path, telco: dict[str, Any], **sections: Any) -> Job:
 
 
 def hold(job: Job, party: str = "telco") -> None:
-    own = load_own(job, party)
-    own_party(job, own, Split.of(np.zeros(len(own.ids), np.bool_), np.arange(len(own.ids)) < 2), SECRET)
+    own = load_party_table(job, party)
+    encode_party(job, own, DataSplit.of(np.zeros(len(own.ids), np.bool_), np.arange(len(own.ids)) < 2), SECRET)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +293,7 @@ def test_who_cannot_take_part(tmp_path: Path) -> None:
         hold(common)
     assert "[data]" in caught.value.reason
     with refused(DataError, "missing", field="party 'telco'") as caught:
-        own_rehearsal(job, load_own(job, "telco"), 1, SECRET)
+        load_active(job, load_party_table(job, "telco"), 1, SECRET)
     assert "label column" in caught.value.reason
 
 
@@ -297,5 +306,5 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 
 def test_nothing_is_rehearsed_of_data_that_are_elsewhere(tmp_path: Path) -> None:
     with refused(JobError, "missing", field="[parties.bank] table") as caught:
-        load_source(own_job(tmp_path, {"who": [1, 2], "x": [1, 2]}))
+        load_tables(own_job(tmp_path, {"who": [1, 2], "x": [1, 2]}))
     assert "labelward party JOB.toml" in caught.value.reason

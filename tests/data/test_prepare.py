@@ -14,9 +14,9 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import v_measure_score
 
-from labelward.data import Source, as_table, load_source, prepare
-from labelward.data.partition import column_counts
-from labelward.data.rows import check_split
+from labelward.data import RawTables, as_table, load_dataset, load_tables
+from labelward.data.column_partition import column_counts
+from labelward.data.splitting import check_split
 from labelward.errors import DataError, JobError
 from labelward.job import DataSection, parse_job
 from labelward.rng import PrivateSeed
@@ -32,12 +32,12 @@ def make_job(data=None, parties=None, **rest):
 def rows(count=40, **columns):
     draw = np.random.default_rng(0)
     table = {"a": draw.normal(size=count), "b": np.arange(count), "c": draw.normal(size=count)}
-    return Source(name="rows", tables=(as_table({**table, "label": np.arange(count) % 2, **columns}),))
+    return RawTables(name="rows", tables=(as_table({**table, "label": np.arange(count) % 2, **columns}),))
 
 
 def check_refusal(job, source, code, field, value, about=""):
     with refused(DataError, code, field=field, value=value) as caught:
-        prepare(job, 1, source)
+        load_dataset(job, 1, source)
     assert about in caught.value.reason
 
 
@@ -45,7 +45,7 @@ def test_reference_splits_give_the_published_clustering_figures():
     published = [0.634, 0.614, 0.577, 0.521, 0.424]
     job = make_job({"split": "reference"})
     for seed, expected in enumerate(published, 1):
-        data = prepare(job, seed)
+        data = load_dataset(job, seed)
         held = data.parties[1].train
         scaled = (held - held.min(axis=0)) / (held.max(axis=0) - held.min(axis=0))
         found = KMeans(2, n_init=10, random_state=0).fit_predict(scaled)
@@ -56,7 +56,7 @@ def test_reference_splits_give_the_published_clustering_figures():
 def test_reference_columns_are_head_and_tail_of_the_published_draw():
     names = [str(name) for name in load_breast_cancer().feature_names]
     drawn = random.Random(3).sample(range(30), 30)
-    data = prepare(make_job({"split": "reference"}), 3)
+    data = load_dataset(make_job({"split": "reference"}), 3)
     assert set(data.parties[0].columns) == {names[one] for one in drawn[:15]}
     assert set(data.parties[1].columns) == {names[one] for one in drawn[15:]}
 
@@ -65,7 +65,7 @@ def test_reference_columns_are_head_and_tail_of_the_published_draw():
 def test_rows_stay_together_across_parties(split):
     full = load_breast_cancer()
     names = [str(name) for name in full.feature_names]
-    data = prepare(make_job({"split": split}, {"active": 0.2, "telco": 0.5, "shop": 0.3}), 4)
+    data = load_dataset(make_job({"split": split}, {"active": 0.2, "telco": 0.5, "shop": 0.3}), 4)
     assert [len(party.columns) for party in data.parties] == [6, 15, 9]
     assert sorted(name for party in data.parties for name in party.columns) == sorted(names)
     train, test = data.table_rows.train, data.table_rows.test
@@ -82,7 +82,7 @@ def test_rows_stay_together_across_parties(split):
 
 def test_a_seed_is_a_draw():
     job = make_job()
-    first, again, other = prepare(job, 1), prepare(job, 1), prepare(job, 2)
+    first, again, other = load_dataset(job, 1), load_dataset(job, 1), load_dataset(job, 2)
     assert np.array_equal(first.train_ids, again.train_ids)
     assert first.parties[1].columns == again.parties[1].columns
     assert not np.array_equal(first.train_ids, other.train_ids)
@@ -93,8 +93,8 @@ def test_the_sides_of_the_rows_are_a_function_of_their_number_and_the_private_se
     labels = [np.arange(40) % 2, np.arange(40) // 20, 1 - np.arange(40) % 2]
     secret, other = PrivateSeed(bytes(32)), PrivateSeed(bytes([1] * 32))
     job = make_job({"test_size": 0.25, "validation_size": 0.2})
-    drawn = [prepare(job, 1, rows(label=label), private={"active": secret, "telco": other}) for label in labels]
-    again = prepare(job, 1, rows(), private={"active": other, "telco": secret})
+    drawn = [load_dataset(job, 1, rows(label=label), private={"active": secret, "telco": other}) for label in labels]
+    again = load_dataset(job, 1, rows(), private={"active": other, "telco": secret})
     for each in drawn:
         assert [len(side) for _, side in each.split.named()] == [24, 6, 10]
         assert all(np.array_equal(a, b) for a, b in zip(each.split.masks(), drawn[0].split.masks(), strict=True))
@@ -103,7 +103,7 @@ def test_the_sides_of_the_rows_are_a_function_of_their_number_and_the_private_se
 
 def test_a_draw_in_which_a_side_lacks_a_class_is_refused():
     job = make_job({"validation_size": 0.25})
-    split = prepare(job, 1, rows()).table_rows
+    split = load_dataset(job, 1, rows()).table_rows
     for side, key in (("train", "test_size"), ("validation", "validation_size"), ("test", "test_size")):
         label = np.arange(40) % 2
         label[getattr(split, side)] = 0
@@ -113,7 +113,7 @@ def test_a_draw_in_which_a_side_lacks_a_class_is_refused():
 
 
 def test_published_splits_cut_the_tables_before_the_parties_have_them():
-    data = prepare(make_job({"split": "reference", "validation_size": 0.2}), 1)
+    data = load_dataset(make_job({"split": "reference", "validation_size": 0.2}), 1)
     train, validation = len(data.train_labels), len(data.validation_values)
     assert np.array_equal(np.flatnonzero(data.split.masks()[0]), np.arange(train, train + validation))
     assert np.array_equal(np.flatnonzero(data.split.masks()[1]), np.arange(train + validation, 569))
@@ -129,14 +129,14 @@ def test_published_splits_are_of_common_tables_without_ids(own):
 
 def test_the_active_party_may_hold_no_column():
     for held in ({"active": 0, "telco": 1.0}, {"active": [], "telco": ["mean radius", "mean area"]}):
-        data = prepare(make_job(parties=held), 1)
+        data = load_dataset(make_job(parties=held), 1)
         assert data.parties[0].train.shape == (455, 0)
         assert data.parties[0].test.shape == (114, 0)
 
 
 def test_listed_columns_keep_their_order_and_may_overlap():
     held = {"active": ["c", "a"], "telco": ["b", "a"]}
-    data = prepare(make_job({"overlap": True}, held), 1, rows())
+    data = load_dataset(make_job({"overlap": True}, held), 1, rows())
     assert [party.columns for party in data.parties] == [("c", "a"), ("b", "a")]
     assert np.array_equal(data.parties[0].train[:, 1], data.parties[1].train[:, 1])
 
@@ -146,9 +146,9 @@ def test_by_importance_the_passive_parties_get_the_most_telling_columns():
     label = draw.integers(0, 2, 400)
     strength = {"n0": 0.0, "s3": 3.0, "n1": 0.0, "s1": 1.0, "n2": 0.0, "s9": 9.0}
     columns = {name: draw.normal(size=400) + by * label for name, by in strength.items()}
-    source = Source(name="planted", tables=(as_table({**columns, "label": label}),))
+    source = RawTables(name="planted", tables=(as_table({**columns, "label": label}),))
     parties = {"active": 0.5, "first": 1 / 6, "second": 2 / 6}
-    data = prepare(make_job({"partition": "importance"}, parties), 1, source)
+    data = load_dataset(make_job({"partition": "importance"}, parties), 1, source)
     assert [party.name for party in data.parties] == ["active", "first", "second"]
     assert [party.columns for party in data.parties] == [("n0", "n1", "n2"), ("s9",), ("s3", "s1")]
 
@@ -157,7 +157,7 @@ def test_importance_counts_categories_as_categories():
     label = np.arange(300) % 2
     scrambled = np.array(["p", "z", "k", "b"])[label + 2 * (np.arange(300) % 4 // 2)]  # tells all, in no order
     source = rows(300, label=label, told=scrambled)
-    data = prepare(make_job({"partition": "importance"}, {"active": 0.75, "telco": 0.25}), 1, source)
+    data = load_dataset(make_job({"partition": "importance"}, {"active": 0.75, "telco": 0.25}), 1, source)
     assert {name.split("=")[0] for name in data.parties[1].columns} == {"told"}
 
 
@@ -179,7 +179,7 @@ def test_known_column_counts():
 
 def test_rows_with_ids_are_sorted_by_id():
     ids = np.random.default_rng(1).permutation(40) + 5
-    data = prepare(make_job({"id": "who"}), 1, rows(who=ids))
+    data = load_dataset(make_job({"id": "who"}), 1, rows(who=ids))
     assert "who" not in {name for party in data.parties for name in party.columns}
     for found in (data.train_ids, data.test_ids):
         assert found.tolist() == sorted(found.tolist())
@@ -202,7 +202,7 @@ def test_rows_with_ids_are_sorted_by_id():
     ],
 )
 def test_labels_become_positions_in_the_sorted_classes(labels, classes):
-    data = prepare(make_job(), 1, rows(label=labels))
+    data = load_dataset(make_job(), 1, rows(label=labels))
     assert data.classes == classes
     values = np.asarray(pa.array(labels).to_pylist() if isinstance(labels, pa.Array) else labels)
     texts = [str(int(one) if isinstance(one, float) else one) for one in values.tolist()]
@@ -277,7 +277,7 @@ def own_tables(tmp_path):
 
 
 def test_own_tables_are_matched_by_id(own_tables):
-    data = prepare(own_tables(), 1)
+    data = load_dataset(own_tables(), 1)
     bank, telco = data.parties
     assert (bank.name, bank.columns) == ("bank", ("x",))
     assert (telco.name, telco.columns) == ("telco", ("minutes", "plan"))
@@ -285,7 +285,7 @@ def test_own_tables_are_matched_by_id(own_tables):
     assert data.train_ids.tolist() == [f"{int(one):03}" for one in bank.train[:, 0]]
     assert np.array_equal(data.train_labels, bank.train[:, 0] % 2)
     assert data.name == "bank"
-    assert prepare(own_tables(columns=["minutes"]), 1).parties[1].columns == ("minutes",)
+    assert load_dataset(own_tables(columns=["minutes"]), 1).parties[1].columns == ("minutes",)
 
 
 def test_own_tables_with_other_rows_are_refused(own_tables):
@@ -305,7 +305,7 @@ def test_a_passive_party_s_column_with_the_label_s_name_must_be_listed(own_table
     leaky = own_tables.telco.append_column("y", pa.array(["no", "yes"] * 15))
     check_refusal(own_tables(leaky), None, "columns", "party 'telco'", "y", "label of 'bank'")
     check_refusal(own_tables(leaky), None, "columns", "party 'telco'", "y", "[parties.telco]")
-    assert prepare(own_tables(leaky, columns=["minutes", "y"]), 1).parties[1].columns == ("minutes", "y")
+    assert load_dataset(own_tables(leaky, columns=["minutes", "y"]), 1).parties[1].columns == ("minutes", "y")
 
 
 @pytest.mark.parametrize("listed", [{}, {"columns": ["x", "minutes"]}])
@@ -314,12 +314,12 @@ def test_a_column_of_two_own_tables_needs_overlap(own_tables, listed):
     job = own_tables(both, **listed)
     check_refusal(job, None, "duplicate", "party 'telco'", "x", "by 'bank' already")
     allowed = replace(job, data=DataSection(overlap=True))
-    assert "x" in prepare(allowed, 1).parties[1].columns
+    assert "x" in load_dataset(allowed, 1).parties[1].columns
 
 
 def test_a_table_from_a_file_is_read_once_for_all_seeds(tmp_path):
     pq.write_table(rows().tables[0], tmp_path / "mine.parquet")
     job = make_job({"table": str(tmp_path / "mine.parquet"), "label": "label"})
-    source = load_source(job)
+    source = load_tables(job)
     (tmp_path / "mine.parquet").unlink()
-    assert prepare(job, 1, source).name == "mine"
+    assert load_dataset(job, 1, source).name == "mine"

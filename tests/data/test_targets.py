@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from labelward.data import Source, as_table, prepare
-from labelward.data.labels import label_bins
+from labelward.data import RawTables, as_table, load_dataset
+from labelward.data.labels import quantile_edges
 from labelward.errors import DataError
 from labelward.job import parse_job
 from refusals import refused
@@ -26,18 +26,18 @@ def make_job(data=None, parties=None, **rest):
 def rows(count=40, **columns):
     draw = np.random.default_rng(0)
     table = {"a": draw.normal(size=count), "b": np.arange(count), "c": draw.normal(size=count)}
-    return Source(name="rows", tables=(as_table({**table, "label": np.arange(count) % 2, **columns}),))
+    return RawTables(name="rows", tables=(as_table({**table, "label": np.arange(count) % 2, **columns}),))
 
 
 def check_refusal(job, source, code, field, value, about=""):
     with refused(DataError, code, field=field, value=value) as caught:
-        prepare(job, 1, source)
+        load_dataset(job, 1, source)
     assert about in caught.value.reason
 
 
 def test_quantities_are_learned_and_their_bins_guessed():
     label = np.random.default_rng(1).gamma(2.0, size=200)
-    data = prepare(
+    data = load_dataset(
         make_job({**REGRESSION, "validation_size": 0.25}, leakage={"label_bins": 5}), 1, rows(200, label=label)
     )
     assert (data.task, data.classes) == ("regression", ())
@@ -51,7 +51,7 @@ def test_quantities_are_learned_and_their_bins_guessed():
 
 
 def test_class_numbers_are_values_and_labels():
-    data = prepare(make_job(), 1)
+    data = load_dataset(make_job(), 1)
     assert data.task == "classification"
     assert len(data.classes) == 10
     assert np.array_equal(data.train_values, data.train_labels)
@@ -66,10 +66,10 @@ def test_class_numbers_are_values_and_labels():
 def test_the_catalogue_says_what_its_labels_are(monkeypatch):
     from labelward.data import catalogue
 
-    quantity = catalogue.Entry(name="digits", title="", rows=1797, features=64)
+    quantity = catalogue.CatalogueEntry(name="digits", title="", rows=1797, features=64)
     monkeypatch.setattr(catalogue, "_ENTRIES", (quantity,))
-    assert prepare(make_job(), 1).task == "regression"
-    assert prepare(make_job({"task": "classification"}), 1).task == "classification"
+    assert load_dataset(make_job(), 1).task == "regression"
+    assert load_dataset(make_job({"task": "classification"}), 1).task == "classification"
 
 
 @given(
@@ -79,7 +79,7 @@ def test_the_catalogue_says_what_its_labels_are(monkeypatch):
 def test_no_bin_of_the_training_rows_is_empty(values, bins):
     values = np.array(values)
     assume(values.min() < values.max())
-    edges = label_bins(values, bins)
+    edges = quantile_edges(values, bins)
     assert np.array_equal(edges, np.unique(edges))
     counts = np.bincount(np.searchsorted(edges, values), minlength=len(edges) + 1)
     assert 2 <= len(counts) <= bins
@@ -97,12 +97,14 @@ def test_no_bin_of_the_training_rows_is_empty(values, bins):
     ],
 )
 def test_known_bins(values, bins, edges):
-    assert label_bins(np.array(values), bins).tolist() == edges
+    assert quantile_edges(np.array(values), bins).tolist() == edges
 
 
 def test_weights_go_with_their_rows_and_are_nobodys_column():
     weights = np.random.default_rng(3).permutation(40) / 4.0
-    data = prepare(make_job({"weight": "w", "validation_size": 0.2}, {"active": 0.4, "telco": 0.6}), 1, rows(w=weights))
+    data = load_dataset(
+        make_job({"weight": "w", "validation_size": 0.2}, {"active": 0.4, "telco": 0.6}), 1, rows(w=weights)
+    )
     assert sorted(name for party in data.parties for name in party.columns) == ["a", "b", "c"]
     for ids, found in (
         (data.train_ids, data.train_weights),
@@ -131,7 +133,7 @@ def test_weights_that_cannot_be_used(weights, code, field, value, about):
 def test_a_side_of_weight_zero_is_refused():
     job = make_job({"weight": "w"})
     for side in ("train", "test"):
-        ids = getattr(prepare(job, 1, rows(w=[1] * 40)), f"{side}_ids").astype(int)
+        ids = getattr(load_dataset(job, 1, rows(w=[1] * 40)), f"{side}_ids").astype(int)
         weights = np.where(np.isin(np.arange(40), ids), 0, 1)
         check_refusal(job, rows(w=weights), "rows", "table 'rows', label column 'label'", side)
 
@@ -165,7 +167,7 @@ def test_labels_that_do_not_fit_the_task(task, label, code, field, value, about)
 
 def test_a_constant_label_of_the_training_rows_is_refused():
     job = make_job(REGRESSION)
-    test_row = int(prepare(job, 1, rows()).test_ids[0])
+    test_row = int(load_dataset(job, 1, rows()).test_ids[0])
     label = np.where(np.arange(40) == test_row, 1.0, 0.0)
     check_refusal(job, rows(label=label), "labels", "table 'rows', label column 'label'", 0.0, "training row")
 
@@ -174,8 +176,8 @@ def test_a_constant_label_of_the_training_rows_is_refused():
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_validation_rows_come_out_of_the_training_rows(split, task):
     data = {"split": split, "task": task}
-    plain = prepare(make_job(data), 3)
-    watched = prepare(make_job({**data, "validation_size": 0.25}), 3)
+    plain = load_dataset(make_job(data), 3)
+    watched = load_dataset(make_job({**data, "validation_size": 0.25}), 3)
     assert np.array_equal(plain.table_rows.test, watched.table_rows.test)
     assert np.array_equal(plain.test_values, watched.test_values)
     together = np.concatenate([watched.table_rows.train, watched.table_rows.validation])
@@ -188,7 +190,7 @@ def test_validation_rows_come_out_of_the_training_rows(split, task):
         held = dict(zip(plain.table_rows.train.tolist(), before.train, strict=True))
         assert np.array_equal(after.validation, [held[row] for row in watched.table_rows.validation.tolist()])
         assert np.array_equal(after.train, [held[row] for row in watched.table_rows.train.tolist()])
-    other = prepare(make_job({**data, "validation_size": 0.25}), 4)
+    other = load_dataset(make_job({**data, "validation_size": 0.25}), 4)
     assert not np.array_equal(watched.table_rows.validation, other.table_rows.validation)
 
 
@@ -213,12 +215,12 @@ def test_a_share_of_one_row_leaves_no_row():
 def test_categories_are_those_of_the_training_and_validation_rows():
     source = rows(plan=["p", "q"] * 20)
     job = make_job({"validation_size": 0.2}, {"active": ["a"], "telco": ["b", "plan"]})
-    data = prepare(job, 1, source)
+    data = load_dataset(job, 1, source)
     lonely, watched = int(data.test_ids[0]), int(data.validation_ids[0])
     plans = [
         "test" if row == lonely else "watched" if row == watched else ["p", "q", None][row % 3] for row in range(40)
     ]
-    telco = prepare(job, 1, rows(plan=plans)).parties[1]
+    telco = load_dataset(job, 1, rows(plan=plans)).parties[1]
     assert telco.categories == {1: ("p", "q", "watched")}
     assert telco.test[0, 1] == -1
     assert telco.validation[0, 1] == 2
@@ -228,7 +230,9 @@ def test_categories_are_those_of_the_training_and_validation_rows():
 
 def test_dummies_where_they_are_wanted():
     parties = {"active": ["a"], "telco": ["plan", "b"]}
-    telco = prepare(make_job({"categories": "dummies"}, parties), 1, rows(plan=["p", "q", "r", None] * 10)).parties[1]
+    telco = load_dataset(
+        make_job({"categories": "dummies"}, parties), 1, rows(plan=["p", "q", "r", None] * 10)
+    ).parties[1]
     assert telco.columns == ("plan=q", "plan=r", "b")
     assert telco.categories == {}
     expected = np.array([[0, 0], [1, 0], [0, 1], [np.nan] * 2])[telco.train[:, 2].astype(int) % 4]
@@ -252,40 +256,40 @@ def test_importance_with_gaps_and_categories(style, task):
     texts[::5] = None
     gaps = np.where(draw.random(600) < 0.3, np.nan, hidden + 0.1 * draw.normal(size=600))
     absent = pa.array(draw.normal(size=600), mask=hidden == 1)  # that it is missing tells
-    source = Source(
+    source = RawTables(
         name="planted",
         tables=(
             as_table({**noise, "texts": texts, "gaps": gaps, "absent": absent, "none": pa.nulls(600), "label": label}),
         ),
     )
     job = make_job({"partition": "importance", "task": task, "categories": style}, {"active": 4 / 7, "telco": 3 / 7})
-    held = {name.split("=")[0] for name in prepare(job, 1, source).parties[1].columns}
+    held = {name.split("=")[0] for name in load_dataset(job, 1, source).parties[1].columns}
     assert held == {"texts", "gaps", "absent"}
 
 
 def test_importance_where_a_few_rows_are_known():
     few = [None] * 37 + [0.5, 1.5, 2.5]
     job = make_job({"partition": "importance"}, {"active": 0.5, "telco": 0.5})
-    assert sum(len(party.columns) for party in prepare(job, 1, rows(few=few, gone=pa.nulls(40))).parties) == 5
+    assert sum(len(party.columns) for party in load_dataset(job, 1, rows(few=few, gone=pa.nulls(40))).parties) == 5
 
 
 def test_constraints_become_positions_at_each_holder():
     job = make_job(
         {"overlap": True, "monotone": {"a": 1, "c": -1}}, {"active": ["c", "a"], "telco": ["plan", "b", "a"]}
     )
-    bank, telco = prepare(job, 1, rows(plan=["p", "q"] * 20)).parties
+    bank, telco = load_dataset(job, 1, rows(plan=["p", "q"] * 20)).parties
     assert bank.monotone == {0: -1, 1: 1}
     assert telco.monotone == {2: 1}
     assert telco.categories == {0: ("p", "q")}
     dummies = make_job(
         {"overlap": True, "monotone": {"a": 1}, "categories": "dummies"}, {"active": ["c"], "telco": ["plan", "a"]}
     )
-    assert prepare(dummies, 1, rows(plan=["p", "q", "r", "q"] * 10)).parties[1].monotone == {2: 1}
+    assert load_dataset(dummies, 1, rows(plan=["p", "q", "r", "q"] * 10)).parties[1].monotone == {2: 1}
 
 
 def test_a_constraint_on_a_column_that_the_draw_leaves_out_is_passed_over():
     job = make_job({"monotone": {"a": 1, "b": 1, "c": 1}}, {"active": 0, "telco": 0.5})
-    assert len(prepare(job, 1, rows()).parties[1].monotone) == 1
+    assert len(load_dataset(job, 1, rows()).parties[1].monotone) == 1
 
 
 @pytest.mark.parametrize(
@@ -326,7 +330,7 @@ def test_own_tables_with_all_of_it(own_tables):
     job = own_tables(
         {"weight": "w", "monotone": {"x": -1}}, {"monotone": {"minutes": 1}}, **REGRESSION, validation_size=0.2
     )
-    data = prepare(job, 1)
+    data = load_dataset(job, 1)
     bank, telco = data.parties
     assert (bank.columns, bank.monotone) == (("x", "z"), {0: -1})
     assert (telco.columns, telco.monotone, telco.categories) == (("minutes", "plan"), {0: 1}, {1: ("p", "q")})

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from labelward.auditing.audit import audit
-from labelward.data.encode import MAX_MAGNITUDE
+from labelward.data.encoding import MAX_MAGNITUDE
 from labelward.errors import (
     Code,
     DataError,

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import csv
 
 from labelward.auditing.audit import audit
-from labelward.data import load_own, own_rehearsal
+from labelward.data import load_active, load_party_table
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import JobError, PolicyError
 from labelward.federation.components import model_adapter
@@ -45,7 +45,10 @@ def test_no_rehearsal_without_the_data_of_all(job: Job, tmp_path: Path) -> None:
 
 def test_the_active_party_checks_for_peers_whose_data_it_has_not(job: Job) -> None:
     """Without columns of its own it can grow no local tree; with the names of its peers the rest passes."""
-    data, programs = own_rehearsal(job, load_own(job, "bank"), 1, PrivateSeed(bytes(32))), model_adapter(job.model)
+    data, programs = (
+        load_active(job, load_party_table(job, "bank"), 1, PrivateSeed(bytes(32))),
+        model_adapter(job.model),
+    )
     programs.check(data, (), passive=["telco"])
     with refused(PolicyError, "inapplicable", field="defense 'local-trees'"):
         programs.check(data, (LocalTrees(count=1),), passive=["telco"])

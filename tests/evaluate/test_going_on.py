@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from labelward.data import prepare
+from labelward.data import load_dataset
 from labelward.errors import DataError, JobError
 from labelward.federation.components import with_defaults
 from labelward.federation.train import train_variant
@@ -90,7 +90,7 @@ def test_another_label_or_other_ids(make: Make, runs: dict[str, Path], tmp_path:
 
 def test_another_set_of_rows_with_ids(make: Make, table: Path, runs: dict[str, Path], tmp_path: Path) -> None:
     fewer = make(data=changed(table, tmp_path, lambda rows: rows.slice(0, 120)))
-    now = prepare(with_defaults(fewer), 1)
+    now = load_dataset(with_defaults(fewer), 1)
     learned = len(set(now.test_ids.tolist()) - set(read_record(runs["ids"]).rows.test_ids))
     assert learned > 0  # what the refusal is for
     with refused(DataError, "rows", field=str(runs["ids"]), value=learned) as caught:
@@ -135,7 +135,7 @@ class TestRecord:
         model = train_variant(chosen, tmp_path / "run", seed=4)
         path = tmp_path / "run/training.json"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        found, data = json.loads(path.read_text()), prepare(with_defaults(chosen), 4)
+        found, data = json.loads(path.read_text()), load_dataset(with_defaults(chosen), 4)
         assert (found["format"], found["seed"], found["defense"], found["primary"]) == (1, 4, "none", "auc")
         assert found["utility"] == model.utility
         assert model.watched is not None

@@ -109,7 +109,7 @@ def test_texts_become_numbers_of_their_words() -> None:
 
 def test_texts_are_cut_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"title": ["Red fox", None], "body": ["runs far", "alone"], "label": [1, 2]})
-    monkeypatch.setattr(made, "load", lambda name: table)
+    monkeypatch.setattr(made, "load_catalogue_table", lambda name: table)
     found = made.texts(1, name="any")
     assert found.column_names == [*(f"{side}{at}" for side in ("first", "second") for at in range(32)), "label"]
     words = made.halves("red fox runs far", 32, made.VOCABULARY)
@@ -120,7 +120,7 @@ def test_texts_are_cut_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_some_texts_are_drawn_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"text": [f"word{at} again" for at in range(40)], "label": [at % 2 for at in range(40)]})
-    monkeypatch.setattr(made, "load", lambda name: table)
+    monkeypatch.setattr(made, "load_catalogue_table", lambda name: table)
     found = made.texts(1, name="any", rows=10)
     assert (found.num_rows, sum(found["label"].to_pylist())) == (10, 5)
     assert found.equals(made.texts(1, name="any", rows=10))
@@ -130,7 +130,7 @@ def test_some_texts_are_drawn_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_color_images_are_columns_by_channel(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     table = pa.table({"image": [each.tobytes() for each in pixels], "split": ["train", "test"], "label": [3, 7]})
-    monkeypatch.setattr(made, "load", lambda name: table)
+    monkeypatch.setattr(made, "load_catalogue_table", lambda name: table)
     found = made.cifar(1)
     assert found.num_columns == 3 * 32 * 32 + 1
     for color, channel in zip("rgb", range(3), strict=True):
@@ -145,7 +145,7 @@ def test_color_images_are_columns_by_channel(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_clicks_are_hashed_by_name_and_value(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"I1": [3, None, -3], "C1": ["a", "a", None], "C2": ["a", "b", None], "label": [0, 1, 0]})
-    monkeypatch.setattr(made, "load", lambda name: table)
+    monkeypatch.setattr(made, "load_catalogue_table", lambda name: table)
     found = made.clicks(1, buckets=4096)
     values = np.array([found[f"h{at}"].to_numpy() for at in range(4096)]).T
     assert np.sort(values[0])[-3:] == pytest.approx([1, 1, np.log(4)])  # "a" of another column is another category
@@ -157,7 +157,7 @@ def test_clicks_are_hashed_by_name_and_value(monkeypatch: pytest.MonkeyPatch) ->
 def test_drawn_rows_are_those_of_their_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.arange(200)
     table = pa.table({"p0": values, "label": values % 4})
-    monkeypatch.setattr(made, "load", lambda name: table)
+    monkeypatch.setattr(made, "load_catalogue_table", lambda name: table)
     found = made.fashion(1, rows=40)
     assert found.equals(made.fashion(1, rows=40))
     assert not found.equals(made.fashion(2, rows=40))
@@ -168,7 +168,7 @@ def test_drawn_rows_are_those_of_their_seed(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_whole_study_takes_whole_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"p0": np.arange(40), "label": np.arange(40) % 4})
-    monkeypatch.setattr(made, "load", lambda name: table)
+    monkeypatch.setattr(made, "load_catalogue_table", lambda name: table)
     whole = {each.name: each.generate for each in LABEL_INFERENCE_FULL.tables}
     for name in ("fashion_mnist", "credit_default"):
         generate = whole[name]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from labelward.auditing.audit import audit
-from labelward.data import load_source, prepare
+from labelward.data import load_dataset, load_tables
 from labelward.errors import Code, JobError, PolicyError
 from labelward.federation.components import with_defaults
 from labelward.federation.leakage_monitor import measure_view
@@ -36,9 +36,9 @@ def run_of(out: Path, defense: list[dict[str, Any]], seed: int = 1) -> RunDetail
 def test_the_last_reading_is_that_of_the_stored_view(job: Jobs, finished: Finished) -> None:
     out, rows = finished
     wanted = with_defaults(job())
-    source = load_source(wanted)
+    source = load_tables(wanted)
     for row in rows:
-        labels = prepare(wanted, row.seed, source).train_labels
+        labels = load_dataset(wanted, row.seed, source).train_labels
         run = run_of(out, list(row.defense), row.seed)
         folder = run_folder(out, row.defense, row.seed)
         assert set(run.meter) == {"telco", "shop"}
@@ -77,8 +77,8 @@ def test_a_budget_holds_in_every_variant(job: Jobs, tmp_path: Path, model: dict[
     defense = [{"kind": "local-trees", "mode": "add"}] if "kind" not in model else None
     small = job(leakage={"budget": 0.2}, model=model, defense=defense, attack=None, run={"seeds": [1]})
     rows = audit(small, tmp_path / "audit")
-    source = load_source(with_defaults(small))
-    labels = prepare(with_defaults(small), 1, source).train_labels
+    source = load_tables(with_defaults(small))
+    labels = load_dataset(with_defaults(small), 1, source).train_labels
     for row in rows:
         run = run_of(tmp_path / "audit", list(row.defense))
         account = run.applied[-1]

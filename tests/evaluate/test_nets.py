@@ -17,7 +17,7 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from labelward.data import Rehearsal, load_source, prepare
+from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.errors import Code, DataError, JobError, PolicyError
 from labelward.federation.components import check_job, model_adapter, with_defaults
 from labelward.federation.explain import column_importance
@@ -45,8 +45,8 @@ def net(job: Callable[..., Job]) -> Callable[..., Job]:
     return make
 
 
-def data_of(job: Job) -> Rehearsal:
-    return prepare(job, job.run.seeds[0], load_source(job))
+def data_of(job: Job) -> VerticalDataset:
+    return load_dataset(job, job.run.seeds[0], load_tables(job))
 
 
 # -- the job ---------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from labelward.report.party_page import write_party_report
 from labelward.runs.party_record import PartyRecord, read_party_record, write_party_record
 from labelward.runs.short_names import variant_without_defaults
 from labelward.transport.base import Transport
-from labelward.transport.inprocess import connect
+from labelward.transport.in_process import connect
 from refusals import refused
 
 PARTIES = ("bank", "telco", "shop")

@@ -14,7 +14,7 @@ import pyarrow.csv
 import pytest
 
 from labelward.auditing.traffic import wire_flows
-from labelward.data import load_source, prepare
+from labelward.data import load_dataset, load_tables
 from labelward.defenses import leakage_meter
 from labelward.errors import Code, InputError, JobError
 from labelward.evaluate.costs.brought import Elsewhere
@@ -77,7 +77,7 @@ def job_of(folder: Path, model: dict[str, Any], **more: Any) -> Job:
 
 def foreseen(job: Job) -> Prospect:
     job = with_defaults(job)
-    prospect = foresee(job, prepare(job, 1, load_source(job)), make_engine(job.encryption), 1)
+    prospect = foresee(job, load_dataset(job, 1, load_tables(job)), make_engine(job.encryption), 1)
     assert prospect is not None
     return prospect
 
@@ -101,7 +101,7 @@ def check_exactly(job: Job, out: Path) -> None:
     for name in ("encryptions", "additions", "decryptions", "ciphertexts"):
         assert getattr(expected, name) == getattr(record.cost, name), name
     prospect = foreseen(job)
-    works = prospect.works(with_monitor(job, prepare(with_defaults(job), 1), (), seed=1))
+    works = prospect.works(with_monitor(job, load_dataset(with_defaults(job), 1), (), seed=1))
     told = {
         (sender, receiver, kind): (round(flow.messages), round(flow.bytes))
         for sender, work in works.items()

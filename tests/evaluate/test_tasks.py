@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from labelward.auditing.audit import audit
-from labelward.data import prepare
+from labelward.data import load_dataset
 from labelward.errors import Code, DataError, FileFormatError, JobError, LabelwardError
 from labelward.federation.components import model_adapter, with_defaults
 from labelward.federation.predict import predict_table
@@ -168,7 +168,7 @@ def test_predictions_are_those_of_the_test(
     found = pq.read_table(tmp_path / "one-round.parquet")
     assert found.equals(pq.read_table(tmp_path / "levels.parquet"))
     assert found.column_names == ["id", *columns]
-    data = prepare(with_defaults(chosen), 1)
+    data = load_dataset(with_defaults(chosen), 1)
     place = {name: row for row, name in enumerate(found["id"].to_pylist())}
     rows = [place[name] for name in data.test_ids.tolist()]
     guess = found["prediction"].to_numpy(zero_copy_only=False)[rows]
@@ -302,7 +302,7 @@ class TestBadInput:
 @pytest.mark.parametrize(("label", "value"), [("two", "yes"), ("value", "test")])
 def test_test_rows_that_count_nothing(make: Make, table: Path, tmp_path: Path, label: str, value: str) -> None:
     rows = pq.read_table(table)
-    tested = set(prepare(with_defaults(make(label)), 1).test_ids.tolist())
+    tested = set(load_dataset(with_defaults(make(label)), 1).test_ids.tolist())
     weights = [
         0.0 if name in tested and (label == "value" or two == "yes") else 1.0
         for name, two in zip(rows["id"].to_pylist(), rows["two"].to_pylist(), strict=True)
@@ -319,7 +319,7 @@ def test_utility_is_that_of_margins_of_any_shape(make: Make) -> None:
     """A margin for each class, and for quantities one that is the prediction."""
     for label, metric in (("three", "auc"), ("value", "rmse")):
         chosen = with_defaults(make(label, kind="forest"))
-        programs, data = model_adapter(chosen.model), prepare(chosen, 1)
+        programs, data = model_adapter(chosen.model), load_dataset(chosen, 1)
         margins = programs.pooled(data, data.parties, seed=1, precision=30)
         assert margins.shape == (len(data.test_values), 3 if label == "three" else 1)
         assert next(iter(utility_scores(programs, margins, data))) == metric

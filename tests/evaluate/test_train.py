@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from labelward.data import prepare
+from labelward.data import load_dataset
 from labelward.errors import DataError, FileFormatError, JobError, OutputError
 from labelward.federation.components import model_adapter, with_defaults
 from labelward.federation.predict import predict_table
@@ -125,7 +125,7 @@ def test_a_new_process_predicts_as_the_joined_model_does(
     assert found["id"].to_pylist() == [f"{i:04d}" for i in range(240)]
     margin = dict(zip(found["id"].to_pylist(), found["margin"].to_pylist(), strict=True))
     chosen = with_defaults(own_tables)
-    data = prepare(chosen, 5)
+    data = load_dataset(chosen, 5)
     programs = model_adapter(chosen.model)
     pooled = programs.pooled(data, data.parties, seed=5, precision=30)
     assert [[margin[name]] for name in data.test_ids.tolist()] == pooled.tolist()

@@ -22,7 +22,7 @@ from interrupted import Cut, Interrupted
 from labelward import estimators
 from labelward.auditing.audit import audit
 from labelward.cli.app import app
-from labelward.data import Rehearsal, load_source, prepare
+from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.errors import LabelwardError, PeerError
 from labelward.evaluate.studies.options import OPTIONS
 from labelward.evaluate.studies.run import Outcome
@@ -39,7 +39,7 @@ from labelward.report.study import StudyReport, write_study
 from labelward.rng import SecureRandom
 from labelward.runs.short_names import variant_without_defaults
 from labelward.transport.base import Transport
-from labelward.transport.inprocess import connect
+from labelward.transport.in_process import connect
 from wiring import Setting, make_parts, make_targets
 
 __all__ = [
@@ -90,9 +90,9 @@ def run_prediction(run: Path, tables: Path | Mapping[str, Path], out: Path, *, m
     predict_table(run, tables, out, mode=mode)
 
 
-def _prepared(job: Job, seed: int) -> Rehearsal:
+def _prepared(job: Job, seed: int) -> VerticalDataset:
     """Return all parties' data: the only place where the record splits rows by itself."""
-    return prepare(job, seed, load_source(job))
+    return load_dataset(job, seed, load_tables(job))
 
 
 @dataclass(frozen=True)

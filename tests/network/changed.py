@@ -51,9 +51,9 @@ def version(value: str) -> None:
 
 
 def transport(value: str) -> None:
-    from labelward.transport.grpc import agreement, hub, network, peer
+    from labelward.transport.grpc import hub, network, peer, session_handshake
 
-    for module in (agreement, hub, network, peer):
+    for module in (session_handshake, hub, network, peer):
         vars(module)["VERSION"] = int(value)
 
 

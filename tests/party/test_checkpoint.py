@@ -19,7 +19,7 @@ from labelward.party import checkpoint
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
 from labelward.party.transcript import Header, Transcript
-from labelward.transport.inprocess import connect
+from labelward.transport.in_process import connect
 from refusals import refused
 
 

@@ -42,7 +42,7 @@ from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
 from labelward.rng import SecureRandom
 from labelward.transport.base import Transport
-from labelward.transport.inprocess import connect
+from labelward.transport.in_process import connect
 from refusals import refused
 
 NAMES = ("active", "left", "right")

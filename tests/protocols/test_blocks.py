@@ -30,7 +30,7 @@ from labelward.protocols.tree.blocks import Arriving, blocks_of, encrypted
 from labelward.protocols.tree.params import FederatedForest, SecureBoost
 from labelward.rng import SecureRandom
 from labelward.transport.base import Transport
-from labelward.transport.inprocess import connect
+from labelward.transport.in_process import connect
 from wiring import Run, Setting, make_labels, make_parts
 
 

@@ -14,7 +14,7 @@ from random_models import converse, make_model
 
 import wiring
 from blames import blamed
-from labelward.data.encode import MAX_CATEGORIES
+from labelward.data.encoding import MAX_CATEGORIES
 from labelward.errors import PeerError
 from labelward.he import engine as make_engine
 from labelward.he.contract import CipherBlock, Layout, PrivateKey

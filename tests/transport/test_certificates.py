@@ -31,7 +31,7 @@ from labelward.transport.certificates import (
     Credentials,
     Issued,
     check_address,
-    examine,
+    examine_credentials,
     fingerprint,
     new_authority,
     new_party,
@@ -389,7 +389,9 @@ def test_a_folder_is_loaded_and_its_key_is_not_shown(folder: Path) -> None:
     assert (loaded.chain, loaded.key, loaded.authority) == (BANK.certificate, BANK.key, AUTHORITY.certificate)
     assert "PRIVATE" not in repr(loaded)
     assert "PRIVATE" not in repr(BANK)
-    assert all(finding.kind == "right" for finding in examine(folder, "bank", addresses=["bank.example"], now=NOW))
+    assert all(
+        finding.kind == "right" for finding in examine_credentials(folder, "bank", addresses=["bank.example"], now=NOW)
+    )
 
 
 def _locked(key: bytes) -> bytes:
@@ -432,7 +434,7 @@ def test_a_folder_with_one_thing_wrong(
         (folder / name).chmod(0o600)
     with refused_about(about, CertificateError, code, field=str(field), value=value) as caught:
         Credentials.load(folder, "bank", now=NOW)
-    wrong = [finding for finding in examine(folder, "bank", now=NOW) if finding.kind == "wrong"]
+    wrong = [finding for finding in examine_credentials(folder, "bank", now=NOW) if finding.kind == "wrong"]
     assert [(finding.text, type(finding.error)) for finding in wrong] == [(str(caught.value), CertificateError)]
     assert wrong[0].text.startswith(str(folder))
 
@@ -453,7 +455,7 @@ def test_an_authority_that_anybody_may_replace(folder: Path) -> None:
 def test_everything_that_is_wrong_is_found_at_once(folder: Path) -> None:
     (folder / "bank.key").write_bytes(TELCO.key)
     (folder / "authority.crt").write_bytes(new_authority(name="new").certificate)
-    found = examine(folder, "bank", addresses=["bank.example", "other"], now=NOW + timedelta(days=400))
+    found = examine_credentials(folder, "bank", addresses=["bank.example", "other"], now=NOW + timedelta(days=400))
     wrong = [finding.error for finding in found if finding.error is not None]
     files = [str(folder / name) for name in ("bank.key", "bank.crt", "bank.crt", "bank.crt")]
     assert [(error.field, error.code) for error in wrong] == list(
@@ -465,7 +467,7 @@ def test_everything_that_is_wrong_is_found_at_once(folder: Path) -> None:
 
 def test_notes(folder: Path) -> None:
     def notes(days: float = 0) -> str:
-        found = examine(folder, "bank", now=NOW + timedelta(days=days))
+        found = examine_credentials(folder, "bank", now=NOW + timedelta(days=days))
         return "\n".join(finding.text for finding in found if finding.kind == "note")
 
     assert "bank.example, 10.0.0.1" in notes()

@@ -20,9 +20,9 @@ from labelward.errors import PeerError
 from labelward.transport.base import Transport
 from labelward.transport.grpc import envelope, probe, serve_relay
 from labelward.transport.grpc import session as session_module
-from labelward.transport.grpc.agreement import INCARNATION, VERSION
 from labelward.transport.grpc.hub import Hub, Register, encode_register
 from labelward.transport.grpc.session import Session
+from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
 
 pytestmark = pytest.mark.network
 

@@ -16,7 +16,7 @@ from loopback import Log, credentials, kill, network, networks, together
 from blames import blamed, refused_about
 from labelward.errors import Code, InputError, PeerDisagreementError, PeerError, PeerRestartedError
 from labelward.transport.base import Failure, Transport
-from labelward.transport.grpc import Network, attempt, records, serve_relay
+from labelward.transport.grpc import Network, attempt, serve_relay, session_records
 from refusals import refused
 
 pytestmark = pytest.mark.network
@@ -206,8 +206,8 @@ def test_a_failure_between_attempts_reaches_those_who_wait(run: Run) -> None:
 def test_what_a_peer_says_of_a_failure_is_read(said: list[str], code: Code) -> None:
     """Of a process that says no code, one that peers use, one of another matter, and one that does not exist."""
     raw = b"\x01" + msgspec.msgpack.encode(["Failed", b"", "shop", "failed: for a reason", *said])
-    item = records.read(raw)
-    assert isinstance(item, records.Failed)
+    item = session_records.read(raw)
+    assert isinstance(item, session_records.Failed)
     with blamed("shop", code, kind=PeerDisagreementError if code == "disagreement" else PeerError):
         raise attempt.said(item)
 

@@ -17,8 +17,8 @@ from labelward.transport.grpc import envelope
 from labelward.transport.grpc.attempt import Attempt, NetworkEnd
 from labelward.transport.grpc.envelope import CONTROL, DATA, HELLO
 from labelward.transport.grpc.hub import Hub, Refused
-from labelward.transport.grpc.records import Assembler, Chunk, Oversize, chunk, note, read
-from labelward.transport.grpc.station import Station
+from labelward.transport.grpc.node import Station
+from labelward.transport.grpc.session_records import Assembler, Chunk, Oversize, chunk, note, read
 
 TWO = ("bank", "telco")
 NAME = bytes(20)

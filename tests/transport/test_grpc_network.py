@@ -11,8 +11,8 @@ from blames import blamed
 from labelward.errors import PeerRestartedError
 from labelward.transport.base import Transport
 from labelward.transport.grpc import Network, envelope
-from labelward.transport.grpc.agreement import INCARNATION, VERSION
 from labelward.transport.grpc.hub import Hub, Register, encode_register
+from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
 from refusals import refused
 
 pytestmark = pytest.mark.network

@@ -9,7 +9,7 @@ import pytest
 
 from labelward.testing.transports import TransportContract
 from labelward.transport.base import Failure, Transport
-from labelward.transport.inprocess import connect
+from labelward.transport.in_process import connect
 
 
 class TestInProcess(TransportContract):

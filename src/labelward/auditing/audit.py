@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from labelward.attacks.base import Attack, AttackerData, LabelGuess
 from labelward.auditing.traffic import wire_flows
-from labelward.data import Rehearsal, Source, load_source, prepare
+from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables
 from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import DataError, JobError, OutputError, PolicyError
 from labelward.evaluate.costs.expected import Estimate
@@ -115,12 +115,12 @@ def audit(
     job = with_defaults(job)
     check_job(job)
     check_output(out, job, "audit", force=force)
-    source = load_source(job)
+    source = load_tables(job)
     private = resolve_seeds([party.name for party in job.parties], None if force else out, repeat)
-    first = prepare(job, job.run.seeds[0], source, private=private)
+    first = load_dataset(job, job.run.seeds[0], source, private=private)
     _check_data(job, first)
     for seed in job.run.seeds[1:]:  # a draw that cannot be used is refused before anything is written, or kept
-        prepare(job, seed, source, private=private)
+        load_dataset(job, seed, source, private=private)
     attacks = _with_standing(job, first)
     with locked_output(out, job, force=force):
         _check_begun(out)
@@ -133,7 +133,7 @@ def audit(
         return read_rows(out)
 
 
-def _with_standing(job: Job, data: Rehearsal) -> tuple[Kind, ...]:
+def _with_standing(job: Job, data: VerticalDataset) -> tuple[Kind, ...]:
     """Return the job's attacks and those that stand beside them; none does where tables come already cut."""
     if not data.classes or job.data.split == "reference":
         return job.attacks
@@ -154,7 +154,7 @@ def _check_begun(out: Path) -> None:
         raise OutputError(reason, code="other-run", field=str(out))
 
 
-def _check_data(job: Job, data: Rehearsal) -> None:
+def _check_data(job: Job, data: VerticalDataset) -> None:
     programs = model_adapter(job.model)
     for variant in job.variants():
         programs.check(data, with_monitor(job, data, make_policies(variant), seed=job.run.seeds[0]))
@@ -190,7 +190,7 @@ class _Seed:
     """What all trainings of a seed share."""
 
     seed: int
-    data: Rehearsal
+    data: VerticalDataset
     beside: Baselines
     upper_bound: bool
     explainer: Explainer
@@ -236,7 +236,7 @@ class _Audit:
 
     job: Job
     out: Path
-    source: Source
+    source: RawTables
     private: Seeds
     attacks: tuple[Kind, ...]
     engine: Engine
@@ -314,7 +314,7 @@ class _Audit:
         )
 
     def _prepare(self, seed: int) -> _Seed:
-        data = prepare(self.job, seed, self.source, private=self.private)
+        data = load_dataset(self.job, seed, self.source, private=self.private)
         counts = {make_attack(attack).labels_needed for attack in self.attacks}
         store_data(
             self.out, data, seed, [sample_known_rows(data.train_labels, count, seed=seed) for count in sorted(counts)]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from labelward.errors import InputError, unknown_name
 
-__all__ = ["parties_in", "tables_of"]
+__all__ = ["model_parties", "resolve_tables"]
 
 
-def parties_in(run: Path) -> tuple[str, ...]:
+def model_parties(run: Path) -> tuple[str, ...]:
     """Return the parties of a training, the active one first; :class:`InputError` where a folder is none of one."""
     if not run.is_dir():
         raise InputError("no such folder", code="not-found", field=str(run))
@@ -21,7 +21,7 @@ def parties_in(run: Path) -> tuple[str, ...]:
     return tuple(party.name for party in trained_job(run).parties)
 
 
-def tables_of(
+def resolve_tables(
     parties: Sequence[str],
     table: Path | None,
     given: Sequence[str],

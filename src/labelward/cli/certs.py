@@ -153,9 +153,9 @@ def check(
     ] = None,
 ) -> None:
     """Say in plain words what is right and wrong with a party's files; exit code 2 where anything is wrong."""
-    from labelward.transport.certificates import examine
+    from labelward.transport.certificates import examine_credentials
 
-    found = examine(folder, party, addresses=address or [])
+    found = examine_credentials(folder, party, addresses=address or [])
     for finding in found:
         typer.echo(f"{finding.kind:5}  {finding.text}")
     wrong = sum(1 for finding in found if finding.kind == "wrong")

@@ -9,7 +9,7 @@ import typer
 
 from labelward.cli._errors import check_output_file
 from labelward.cli._output import pluralize, print_json, print_table, warn
-from labelward.cli._table_options import parties_in, tables_of
+from labelward.cli._table_options import model_parties, resolve_tables
 
 if TYPE_CHECKING:
     from labelward.protocols.tree.explain import Importance
@@ -33,7 +33,7 @@ def show_importance(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print how often the model splits on each column, and what these splits gained."""
-    parties_in(run_dir)
+    model_parties(run_dir)
     from labelward.federation.explain import column_importance
 
     found = column_importance(run_dir, names=names or ())
@@ -66,7 +66,7 @@ def show_tree(
     force: Force = False,
 ) -> None:
     """Draw a tree: the active party's splits in words, the others by their owner."""
-    parties_in(run_dir)
+    model_parties(run_dir)
     if svg is not None:
         check_output_file(svg, force=force, ending=".svg")
     from labelward.federation.explain import plot_stored_tree
@@ -100,10 +100,10 @@ def explain_command(
 ) -> None:
     """Write SHAP values: what each column adds to the margin of each row, against background rows."""
     check_output_file(out, force=force, ending=".parquet")
-    parties = parties_in(run_dir)
-    tables, behind = tables_of(parties, table, party or []), None
+    parties = model_parties(run_dir)
+    tables, behind = resolve_tables(parties, table, party or []), None
     if background is not None or background_party:
-        behind = tables_of(parties, background, background_party or [], ("--background", "--background-party"))
+        behind = resolve_tables(parties, background, background_party or [], ("--background", "--background-party"))
     from labelward.federation.explain import explain_stored_model as run_explain
 
     rows, outputs = run_explain(
@@ -124,7 +124,7 @@ def export(
 ) -> None:
     """Write the joined model for XGBoost, if every party consents."""
     check_output_file(out, force=force, ending=".json")
-    parties_in(run_dir)
+    model_parties(run_dir)
     from labelward.federation.explain import export_model
 
     export_model(run_dir, out, consent=consent or (), names=names or ())

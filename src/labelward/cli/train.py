@@ -11,7 +11,7 @@ from labelward.cli._errors import LARGEST_SEED, check_output_file, fail, prefix_
 from labelward.cli._options import Repeat
 from labelward.cli._output import pluralize, warn, warn_insecure
 from labelward.cli._progress import ProgressDisplay
-from labelward.cli._table_options import parties_in, tables_of
+from labelward.cli._table_options import model_parties, resolve_tables
 
 if TYPE_CHECKING:
     from labelward.federation.adapter import ValidationHistory
@@ -95,7 +95,7 @@ def predict_command(
 ) -> None:
     """Predict new rows with all parties' shares of a model."""
     check_output_file(out, force=force, ending=".parquet")
-    tables = tables_of(parties_in(run_dir), table, party or [])
+    tables = resolve_tables(model_parties(run_dir), table, party or [])
     from labelward.federation.predict import predict_table as run_predict
 
     rows = run_predict(run_dir, tables, out, mode=mode, warn=warn)

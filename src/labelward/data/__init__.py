@@ -1,37 +1,37 @@
 """Tables, the catalogue of data sets, and what each party of a rehearsal holds."""
 
-from labelward.data.catalogue import Entry, entries
-from labelward.data.encode import Coding, coding, encode_as, encode_sides, origin
-from labelward.data.held import PartyData, Rehearsal
-from labelward.data.labels import encode_labels, encode_quantities, encode_weights
-from labelward.data.own import OwnTable, load_own, own_party, own_rehearsal
-from labelward.data.prepare import Source, load_source, prepare
-from labelward.data.rows import Split
-from labelward.data.tables import as_table, read_ids, read_table, refuse_other_rows
+from labelward.data.catalogue import CatalogueEntry, catalogue_entries
+from labelward.data.dataset import PartyDataset, VerticalDataset
+from labelward.data.encoding import ColumnEncoding, fit_encoding, source_column, transform, transform_splits
+from labelward.data.labels import encode_labels, encode_regression_targets, encode_weights
+from labelward.data.loading import RawTables, load_dataset, load_tables
+from labelward.data.party_tables import PartyTable, encode_party, load_active, load_party_table
+from labelward.data.splitting import DataSplit
+from labelward.data.tables import as_table, check_same_ids, read_ids, read_table
 
 __all__ = [
-    "Coding",
-    "Entry",
-    "OwnTable",
-    "PartyData",
-    "Rehearsal",
-    "Source",
-    "Split",
+    "CatalogueEntry",
+    "ColumnEncoding",
+    "DataSplit",
+    "PartyDataset",
+    "PartyTable",
+    "RawTables",
+    "VerticalDataset",
     "as_table",
-    "coding",
-    "encode_as",
+    "catalogue_entries",
+    "check_same_ids",
     "encode_labels",
-    "encode_quantities",
-    "encode_sides",
+    "encode_party",
+    "encode_regression_targets",
     "encode_weights",
-    "entries",
-    "load_own",
-    "load_source",
-    "origin",
-    "own_party",
-    "own_rehearsal",
-    "prepare",
+    "fit_encoding",
+    "load_active",
+    "load_dataset",
+    "load_party_table",
+    "load_tables",
     "read_ids",
     "read_table",
-    "refuse_other_rows",
+    "source_column",
+    "transform",
+    "transform_splits",
 ]

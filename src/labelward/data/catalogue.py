@@ -26,13 +26,13 @@ from labelward.data.openml import Download, download
 from labelward.data.tables import read_table
 from labelward.errors import DataError, unknown_name
 
-__all__ = ["Entry", "entries", "load"]
+__all__ = ["CatalogueEntry", "catalogue_entries", "load_catalogue_table"]
 
 _FOLDER_VARIABLE = "LABELWARD_DATA"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class CatalogueEntry:
     """One data set.
 
     Attributes:
@@ -90,7 +90,7 @@ _FASHION_TEST = {
 }
 
 _ENTRIES = (
-    Entry(
+    CatalogueEntry(
         name="breast_cancer",
         title="Breast Cancer Wisconsin (Diagnostic), scikit-learn",
         rows=569,
@@ -98,7 +98,7 @@ _ENTRIES = (
         classes={"0": 212, "1": 357},
         note="0 is malignant, 1 benign; CC BY 4.0",
     ),
-    Entry(
+    CatalogueEntry(
         name="digits",
         title="Optical Recognition of Handwritten Digits (test file), scikit-learn",
         rows=1797,
@@ -108,7 +108,7 @@ _ENTRIES = (
         },
         note="CC BY 4.0",
     ),
-    Entry(
+    CatalogueEntry(
         name="obesity",
         title="Estimation of Obesity Levels, UCI 544",
         rows=2111,
@@ -120,7 +120,7 @@ _ENTRIES = (
         sha256="7cc9bc78cc2777116e519330be23a8233310eb1a8a820a1072e08f264e1679ab",
         note="CC BY 4.0",
     ),
-    Entry(
+    CatalogueEntry(
         name="phishing",
         title="Phishing Websites, UCI 327",
         rows=11055,
@@ -130,7 +130,7 @@ _ENTRIES = (
         source=Download(name="PhishingWebsites", version=1),
         note="about half of the rows are duplicates, so a random split puts equal rows on both sides; CC BY 4.0",
     ),
-    Entry(
+    CatalogueEntry(
         name="avila",
         title="Avila, UCI 459",
         rows=20867,
@@ -142,7 +142,7 @@ _ENTRIES = (
         sha256="0e7d7b589f57816be2cd061b0e240e36ae2ddd1f6f8827bda71296f5b3749234",
         note="CC BY 4.0",
     ),
-    Entry(
+    CatalogueEntry(
         name="fars",
         title="Fatal Accident Reporting System, PMLB",
         rows=100968,
@@ -153,7 +153,7 @@ _ENTRIES = (
         sha256="02ad425ee0bde4df9bcf688545d00adbf1543ae1187a5e4a7c5a8ad0b1e634bc",
         note="integer codes throughout, nominal columns included; US government publication",
     ),
-    Entry(
+    CatalogueEntry(
         name="credit_default",
         title="Default of Credit Card Clients, UCI 350",
         rows=30000,
@@ -163,7 +163,7 @@ _ENTRIES = (
         source=Download(name="default-of-credit-card-clients", version=1, columns=_CREDIT),
         note="without its ID column; CC BY 4.0",
     ),
-    Entry(
+    CatalogueEntry(
         name="bank_marketing",
         title="Bank Marketing (bank-full), UCI 222",
         rows=45211,
@@ -173,7 +173,7 @@ _ENTRIES = (
         source=Download(name="bank-marketing", version=1, columns=_BANK, labels={"1": "no", "2": "yes"}),
         note="CC BY 4.0",
     ),
-    Entry(
+    CatalogueEntry(
         name="appliances_energy",
         title="Appliances Energy Prediction, UCI 374",
         rows=19735,
@@ -182,7 +182,7 @@ _ENTRIES = (
         sha256="70a450eefc70c3217c8d0eb6ee96bab4dc83e59bbdf552ee95de4af92f0d6783",
         note="CC BY 4.0",
     ),
-    Entry(
+    CatalogueEntry(
         name="sensorless_2200",
         title="Sensorless Drive Diagnosis, UCI 325, subset",
         rows=2200,
@@ -191,7 +191,7 @@ _ENTRIES = (
         sha256="f71973830084bc0f8db934a62143bba437544eddc2d738d23ea02eebe5d2da7f",
         note="2200 of 58509 rows, 200 of each class; CC BY 4.0",
     ),
-    Entry(
+    CatalogueEntry(
         name="parkinson_252",
         title="Parkinson's Disease Classification, UCI 470, derived",
         rows=252,
@@ -200,7 +200,7 @@ _ENTRIES = (
         sha256="edba79cec1719bfc1d4a44cb6b7ef5b26bf06cc3c56699266909061e254d6e11",
         note="252 subjects in place of 756 recordings, 751 features in place of 754; CC BY 4.0",
     ),
-    Entry(
+    CatalogueEntry(
         name="criteo_8k",
         title="Criteo Display Advertising Challenge, sample",
         rows=8000,
@@ -209,7 +209,7 @@ _ENTRIES = (
         sha256="9014ec0ac9954499c2d10bde1336656cd3960a9ba27163f80c0b243ee83efb6e",
         note="8000 of 45,840,617 rows, with missing values; terms of the challenge (research, non-commercial)",
     ),
-    Entry(
+    CatalogueEntry(
         name="ag_news_7600",
         title="AG's News Topic Classification, test file",
         rows=7600,
@@ -218,7 +218,7 @@ _ENTRIES = (
         sha256="c50fe340297dd7035e3715ba14ded25636611dd730a14e1f8510f05de4ecdeff",
         note="texts; without the 120,000 training rows; non-commercial use",
     ),
-    Entry(
+    CatalogueEntry(
         name="dbpedia_14k",
         title="DBpedia ontology classification, sample",
         rows=14000,
@@ -227,7 +227,7 @@ _ENTRIES = (
         sha256="e6c200696792ae5a1c5839cd77cb91d57c4d09eb48cc8503e99394748862c08a",
         note="texts; 14,000 of 560,000 training rows, 1,000 of each class; CC BY-SA 3.0",
     ),
-    Entry(
+    CatalogueEntry(
         name="cifar10_10k",
         title="CIFAR-10, subset",
         rows=10000,
@@ -237,7 +237,7 @@ _ENTRIES = (
         note="images of 32 × 32 pixels in three colors, each 3,072 bytes in one column: for studies, not for "
         "jobs; 8,000 training and 2,000 test images, JPEG-compressed once",
     ),
-    Entry(
+    CatalogueEntry(
         name="fashion_mnist",
         title=_FASHION,
         rows=70000,
@@ -246,7 +246,7 @@ _ENTRIES = (
         files={**_FASHION_TRAIN, **_FASHION_TEST},
         note="images of 28 × 28 pixels, row by row, the 60,000 training images first; MIT",
     ),
-    Entry(
+    CatalogueEntry(
         name="fashion_mnist_train",
         title=f"{_FASHION}, training images",
         rows=60000,
@@ -258,19 +258,19 @@ _ENTRIES = (
 )  # fmt: skip
 
 
-def entries() -> Mapping[str, Entry]:
+def catalogue_entries() -> Mapping[str, CatalogueEntry]:
     """Return all entries by name."""
     return MappingProxyType({entry.name: entry for entry in _ENTRIES})
 
 
-def load(name: str) -> pa.Table:
+def load_catalogue_table(name: str) -> pa.Table:
     """Return a data set of the catalogue: its feature columns, then ``label``.
 
     Raises:
         DataError: no such name; a file that is not the expected one; or nothing to be found, with where it was
             looked for and how to provide it.
     """
-    known = entries()
+    known = catalogue_entries()
     if name not in known:
         raise DataError(
             f"{unknown_name('data set', name, known)}, or the path of a file",
@@ -307,7 +307,7 @@ def load(name: str) -> pa.Table:
     return table
 
 
-def _images(entry: Entry) -> pa.Table:
+def _images(entry: CatalogueEntry) -> pa.Table:
     folder = os.environ.get(_FOLDER_VARIABLE)
     places = [*([Path(folder)] if folder else []), _cache_folder()]
     place = next((one for one in places if all((one / path).is_file() for path in entry.files)), None)
@@ -332,7 +332,7 @@ def _cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "labelward"
 
 
-def _not_found(entry: Entry, folder: str | None, cached: Path) -> str:
+def _not_found(entry: CatalogueEntry, folder: str | None, cached: Path) -> str:
     unset = f"{_FOLDER_VARIABLE} is not set"
     looked = f"{_FOLDER_VARIABLE} is {folder!r}, which does not hold it" if folder else unset
     return (
@@ -350,7 +350,7 @@ def _check_sum(file: Path, expected: str) -> None:
         )
 
 
-def _checked(table: pa.Table, entry: Entry, origin: str) -> pa.Table:
+def _checked(table: pa.Table, entry: CatalogueEntry, origin: str) -> pa.Table:
     shape, wanted = (table.num_rows, table.num_columns), (entry.rows, entry.features + 1)
     if shape != wanted or table.column_names[-1] != "label":
         raise DataError(

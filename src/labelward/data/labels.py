@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from labelward.data.encode import numbers
-from labelward.data.misfits import first_misfit, is_text
-from labelward.data.tables import find_column, row_name
+from labelward.data.encoding import encode_numbers
+from labelward.data.mistyped_values import first_mistyped, is_text
+from labelward.data.tables import describe_row, find_column
 from labelward.errors import DataError
 
-__all__ = ["encode_labels", "encode_quantities", "encode_weights", "label_bins"]
+__all__ = ["encode_labels", "encode_regression_targets", "encode_weights", "quantile_edges"]
 
 
 def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
@@ -67,7 +67,7 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
     return classes, codes
 
 
-def encode_quantities(table: pa.Table, column: str, place: str) -> NDArray[np.float64]:
+def encode_regression_targets(table: pa.Table, column: str, place: str) -> NDArray[np.float64]:
     """Return a label column of numbers as float64 [rows].
 
     Args:
@@ -89,7 +89,7 @@ def encode_quantities(table: pa.Table, column: str, place: str) -> NDArray[np.fl
             field=where,
             value=str(labels.type),
         )
-    values = numbers(labels, where)
+    values = encode_numbers(labels, where)
     if (values == values[0]).all():
         raise DataError(
             f"every label is {values[0]:g}; there is nothing to learn",
@@ -115,12 +115,12 @@ def encode_weights(table: pa.Table, column: str, place: str) -> NDArray[np.float
             field=where,
             value=str(weights.type),
         )
-    values = numbers(weights, where)
+    values = encode_numbers(weights, where)
     for wrong, told in ((np.isnan(values), "is missing"), (values < 0, "is negative")):
         if wrong.any():
             row = int(np.argmax(wrong))
             raise DataError(
-                f"{row_name(row)}, {told} ({np.count_nonzero(wrong)} in all)",
+                f"{describe_row(row)}, {told} ({np.count_nonzero(wrong)} in all)",
                 code="values",
                 field=where,
                 value=int(np.count_nonzero(wrong)),
@@ -130,7 +130,7 @@ def encode_weights(table: pa.Table, column: str, place: str) -> NDArray[np.float
     return values
 
 
-def label_bins(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
+def quantile_edges(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
     """Return the edges, ascending, that cut quantities into bins of as equal numbers as their repeats allow.
 
     A value belongs to the bin of the first edge that is at least as large, ``np.searchsorted(edges, value)``. Edges are
@@ -150,7 +150,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def _misfit(values: Any) -> str:
-    told = first_misfit(values, "number") if is_text(values.type) else ""
+    told = first_mistyped(values, "number") if is_text(values.type) else ""
     return f" ({told})" if told else ""
 
 
@@ -160,7 +160,7 @@ def _refuse_missing(labels: Any, where: str) -> None:
     if count:
         told = "1 label is missing" if count == 1 else f"{count} labels are missing"
         raise DataError(
-            f"{told} (the first in {row_name(int(np.argmax(missing)))})", code="labels", field=where, value=count
+            f"{told} (the first in {describe_row(int(np.argmax(missing)))})", code="labels", field=where, value=count
         )
 
 
@@ -170,7 +170,7 @@ def _whole(labels: Any, where: str) -> Any:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(
-            f"{row_name(row)}, is {values[row]}; labels must be classes, whole numbers or texts "
+            f"{describe_row(row)}, is {values[row]}; labels must be classes, whole numbers or texts "
             '(set task = "regression" in [data] if they are quantities)',
             code="labels",
             field=where,

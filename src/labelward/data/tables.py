@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import LEAST_LIKENESS, DataError
 
-__all__ = ["as_table", "find_column", "read_ids", "read_table", "refuse_other_rows", "row_name"]
+__all__ = ["as_table", "check_same_ids", "describe_row", "find_column", "read_ids", "read_table"]
 
 _FEW_COLUMNS = 20
 
@@ -110,7 +110,7 @@ def read_ids(table: pa.Table, column: str, place: str) -> NDArray[np.str_]:
     if ids.null_count:
         first = int(np.argmax(pc.is_null(ids).to_numpy(zero_copy_only=False)))
         told = "1 id is missing" if ids.null_count == 1 else f"{ids.null_count} ids are missing"
-        raise DataError(f"{told} (the first in {row_name(first)})", code="rows", field=place, value=ids.null_count)
+        raise DataError(f"{told} (the first in {describe_row(first)})", code="rows", field=place, value=ids.null_count)
     texts = np.asarray(ids.cast(pa.large_string()).to_numpy(zero_copy_only=False), dtype=np.str_)
     repeats = np.ones(len(texts), dtype=np.bool_)
     repeats[np.unique(texts, return_index=True)[1]] = False
@@ -126,12 +126,12 @@ def read_ids(table: pa.Table, column: str, place: str) -> NDArray[np.str_]:
     return texts
 
 
-def row_name(row: int) -> str:
+def describe_row(row: int) -> str:
     """Return how messages call a row."""
     return f"row {row}, counting from 0"
 
 
-def refuse_other_rows(verb: str, held: tuple[str, NDArray[np.str_]], other: tuple[str, NDArray[np.str_]]) -> None:
+def check_same_ids(verb: str, held: tuple[str, NDArray[np.str_]], other: tuple[str, NDArray[np.str_]]) -> None:
     """Refuse two parties' sorted row ids that differ; :class:`DataError` with numbers and one id of each side."""
     (party, ids), (peer, theirs) = held, other
     if np.array_equal(ids, theirs):

@@ -17,7 +17,7 @@ from labelward.job import PartySection
 
 __all__ = [
     "EncodedColumns",
-    "assign_columns",
+    "assign_positions",
     "column_names",
     "fit_columns",
     "position_of",
@@ -75,10 +75,10 @@ def fit_columns(estimator: BaseEstimator, X: Floats | Any, rows: NDArray[np.int6
     """
     if isinstance(X, np.ndarray):
         return EncodedColumns(column_names(estimator), np.ascontiguousarray(X[rows]))
-    from labelward.data.encode import coding, encode_sides
+    from labelward.data.encoding import fit_encoding, transform_splits
 
-    known = coding(X, X.column_names, "X", rows=rows)
-    return EncodedColumns(known.names, encode_sides(X, known, "X", [rows])[0], known.categories)
+    known = fit_encoding(X, X.column_names, "X", rows=rows)
+    return EncodedColumns(known.names, transform_splits(X, known, "X", [rows])[0], known.categories)
 
 
 def transform_columns(
@@ -96,9 +96,9 @@ def transform_columns(
         ValueError: a column of another type than in training.
     """
     if not isinstance(X, np.ndarray):
-        from labelward.data import encode_as
+        from labelward.data import transform
 
-        return encode_as(X, names, categories, "X")
+        return transform(X, names, categories, "X")
     for name in categories:
         raise InvalidInputError(
             f"column {name!r} held categories in training, so X must be a table as it was then",
@@ -109,7 +109,7 @@ def transform_columns(
     return np.ascontiguousarray(X[:, list(places)])
 
 
-def assign_columns(
+def assign_positions(
     parties: Mapping[str, Iterable[str | int]] | None, active: str | None, names: Sequence[str], *, named: bool
 ) -> dict[str, tuple[int, ...]]:
     """Return the positions of each party's columns, the active party first.

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 
 from labelward.defenses import DEFENSES
-from labelward.estimators._columns import EncodedColumns, assign_columns, fit_columns, transform_columns
+from labelward.estimators._columns import EncodedColumns, assign_positions, fit_columns, transform_columns
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._errors import InvalidInputError, value_errors
 from labelward.estimators._federation import TreeTrainingPlan, train_trees
@@ -106,7 +106,7 @@ class FederatedTrees(FittedTreesMixin):
             columns = fit_columns(self, given, rows)
             named = hasattr(self, "feature_names_in_")
             wanted = (self.parties, self.active) if parties is None else (parties, None)
-            places = assign_columns(wanted[0], active or wanted[1], columns.names, named=named)
+            places = assign_positions(wanted[0], active or wanted[1], columns.names, named=named)
             directions = parse_monotone(self.monotone_constraints, columns, named=named)
             self._check_directions(directions, places, plan)
             self._check_parties(places, before)

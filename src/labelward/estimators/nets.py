@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_consistent_length
 
 from labelward.errors import unknown_name
-from labelward.estimators._columns import assign_columns, fit_columns
+from labelward.estimators._columns import assign_positions, fit_columns
 from labelward.estimators._errors import InvalidInputError, value_errors
 from labelward.estimators._fitted_nets import FittedNetsMixin
 from labelward.estimators._progress import progress_bar
@@ -244,13 +244,13 @@ class _SplitNets(FittedNetsMixin):
                     field="parties",
                     value=parties,
                 )
-            dealt = assign_columns({party: [at] for at, party in enumerate(x)}, active, list(x), named=False)
+            dealt = assign_positions({party: [at] for at, party in enumerate(x)}, active, list(x), named=False)
             self._places = dict.fromkeys(dealt, ())
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
             return {party: x[party][rows] for party in dealt}, {party: {} for party in dealt}
         coded = fit_columns(self, x, rows)
-        self._places = assign_columns(parties, active, coded.names, named=hasattr(self, "feature_names_in_"))
+        self._places = assign_positions(parties, active, coded.names, named=hasattr(self, "feature_names_in_"))
         blocks = {party: np.ascontiguousarray(coded.x[:, list(own)]) for party, own in self._places.items()}
         names = {party: [coded.names[place] for place in own] for party, own in self._places.items()}
         self._names = {party: tuple(own) for party, own in names.items()}

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData
-from labelward.data import PartyData, Rehearsal
+from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
 from labelward.he import Counts, Engine
 from labelward.party.context import Context
@@ -149,7 +149,7 @@ class ModelAdapter(ABC, Generic[S]):
         self.params = params
 
     @abstractmethod
-    def check(self, data: Rehearsal, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
+    def check(self, data: VerticalDataset, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
         """Refuse data that the model cannot learn from and policies that it cannot honor, before anything starts.
 
         Args:
@@ -184,7 +184,7 @@ class ModelAdapter(ABC, Generic[S]):
             value=behavior["kind"],
         )
 
-    def check_start(self, run: Path, data: Rehearsal, share: S) -> None:
+    def check_start(self, run: Path, data: VerticalDataset, share: S) -> None:
         """Refuse parameters that would be passed over where a training goes on with the active party's share.
 
         Raises:
@@ -208,7 +208,7 @@ class ModelAdapter(ABC, Generic[S]):
         """
         return own
 
-    def embeddings(self, share: S, held: PartyData, rows: Labels, *, seed: int) -> tuple[Floats, Floats] | None:
+    def embeddings(self, share: S, held: PartyDataset, rows: Labels, *, seed: int) -> tuple[Floats, Floats] | None:
         """Return what a party's part of the model makes of its columns, as it was trained and as it was before.
 
         Args:
@@ -222,7 +222,7 @@ class ModelAdapter(ABC, Generic[S]):
         """
         return None
 
-    def class_maps(self, shares: Mapping[str, S], data: Rehearsal, rows: Labels) -> dict[str, ImageMaps]:
+    def class_maps(self, shares: Mapping[str, S], data: VerticalDataset, rows: Labels) -> dict[str, ImageMaps]:
         """Return by party on what of an image the joined model's output for its true label rests; empty if no images.
 
         Args:
@@ -239,7 +239,7 @@ class ModelAdapter(ABC, Generic[S]):
 
     @abstractmethod
     def active(
-        self, ctx: Context, agreed: Agreement, data: Rehearsal, engine: Engine, *, share: S | None = None
+        self, ctx: Context, agreed: Agreement, data: VerticalDataset, engine: Engine, *, share: S | None = None
     ) -> RoleResult[S]:
         """Run the active party's program: agree, train, predict the test rows; go on with a share where it is given."""
 
@@ -248,7 +248,7 @@ class ModelAdapter(ABC, Generic[S]):
         self,
         ctx: Context,
         agreed: Agreement,
-        data: PartyData,
+        data: PartyDataset,
         engine: Engine,
         *,
         share: S | None = None,
@@ -257,7 +257,7 @@ class ModelAdapter(ABC, Generic[S]):
         """Run a passive party's program; ``behavior``: how it trains, where not as agreed (:meth:`check_behavior`)."""
 
     @abstractmethod
-    def pooled(self, data: Rehearsal, parties: Sequence[PartyData], *, seed: int, precision: int) -> Floats:
+    def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
         """Train the same algorithm, undefended and unencrypted, where these parties' columns lie on one table.
 
         Args:
@@ -273,7 +273,7 @@ class ModelAdapter(ABC, Generic[S]):
         """Count what the active party's view shows."""
 
     @abstractmethod
-    def seen_by_passive(self, view: View, held: PartyData, labels: Labels) -> VisibilityCounts:
+    def seen_by_passive(self, view: View, held: PartyDataset, labels: Labels) -> VisibilityCounts:
         """Count what a passive party's view shows, and measure what it says about the labels.
 
         Args:
@@ -309,7 +309,7 @@ def check_weights(side: str, values: Floats, weights: Floats, classes: Sequence[
             )
 
 
-def attacker_data(held: PartyData) -> AttackerData:
+def attacker_data(held: PartyDataset) -> AttackerData:
     """Return a party's training columns as its attacks take them."""
     categories = {held.columns[position]: len(names) for position, names in held.categories.items()}
     return AttackerData(features=held.train, columns=held.columns, categories=categories)

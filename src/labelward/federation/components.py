@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from labelward.attacks.base import Attack
-from labelward.data.rows import check_split
+from labelward.data.splitting import check_split
 from labelward.errors import EncryptionError, InputError, JobError, unknown_name
 from labelward.evaluate.unencrypted import NoEngine
 from labelward.federation.adapter import ModelAdapter
@@ -185,7 +185,7 @@ def make_engine(section: EncryptionSection, *, background: bool = False) -> Engi
 def list_components() -> dict[str, list[ComponentInfo]]:
     """Return all kinds by family: models, defenses, attacks, engines, tables."""
     from labelward.attacks import ATTACKS
-    from labelward.data import entries
+    from labelward.data import catalogue_entries
     from labelward.defenses import DEFENSES
 
     registries: dict[str, Registry[Any]] = {"models": MODELS, "defenses": DEFENSES, "attacks": ATTACKS}
@@ -200,7 +200,7 @@ def list_components() -> dict[str, list[ComponentInfo]]:
             summary=f"{entry.title}: {entry.rows:,} rows, {entry.features} columns, "
             f"{f'{len(entry.classes)} classes' if entry.classes else 'a quantity'}",
         )
-        for name, entry in entries().items()
+        for name, entry in catalogue_entries().items()
     ]
     return found
 

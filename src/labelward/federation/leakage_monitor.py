@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.instance_spaces import observed_leaves
-from labelward.data import Rehearsal
+from labelward.data import VerticalDataset
 from labelward.defenses.leakage_meter import (
     LeakageBudget,
     LeakageMeter,
@@ -29,7 +29,7 @@ __all__ = ["measure_view", "readings_of", "with_monitor"]
 
 
 def with_monitor(
-    job: Job, data: Rehearsal, policies: Sequence[Policy], *, seed: int, progress: Progress = no_progress
+    job: Job, data: VerticalDataset, policies: Sequence[Policy], *, seed: int, progress: Progress = no_progress
 ) -> tuple[Policy, ...]:
     """Return the policies of a run with the meter, or the budget, that ``[leakage]`` asks for behind them.
 

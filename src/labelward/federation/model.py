@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data import encode_as, origin, read_ids, read_table, refuse_other_rows
+from labelward.data import check_same_ids, read_ids, read_table, source_column, transform
 from labelward.errors import DataError, unknown_name
 from labelward.federation.adapter import ModelAdapter, PartyShare
 from labelward.federation.components import model_adapter
@@ -140,7 +140,7 @@ class FederatedModel:
         }
         ids = read[self.active][0]
         for name in self.parties[1:]:
-            refuse_other_rows("bring", (self.active, ids), (name, read[name][0]))
+            check_same_ids("bring", (self.active, ids), (name, read[name][0]))
         return AlignedRows(ids=ids, columns={name: x for name, (_, x) in read.items()})
 
     def _dates(self, party: PartySection) -> Collection[str]:
@@ -192,7 +192,7 @@ def load_rows(
     party = job.party(share.party)
     place, column = f"party {party.name!r}, table {str(path)!r}", party.id or job.data.id
     table = read_table(path, text=[column] if column else [])
-    x = encode_as(table, share.columns, share.categories, place, dates=dates)
+    x = transform(table, share.columns, share.categories, place, dates=dates)
     if own:
         _refuse_strangers(job, party, share, table.column_names, place)
     for name in _unknown(share, x):
@@ -228,7 +228,7 @@ def _refuse_strangers(job: Job, party: PartySection, share: PartyShare, found: l
     """
     if party.table is None or party.columns is not None or job.data.categories == "dummies":
         return
-    known = {origin(name, found) for name in share.columns} | set(party.roles().values()) | {"id"}
+    known = {source_column(name, found) for name in share.columns} | set(party.roles().values()) | {"id"}
     strangers = [name for name in found if name not in known]
     if strangers:
         more = ", …" if len(strangers) > 5 else ""

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from labelward.data import OwnTable, Split, load_own, own_party, own_rehearsal
+from labelward.data import DataSplit, PartyTable, encode_party, load_active, load_party_table
 from labelward.errors import JobError, OutputError
 from labelward.federation.components import check_job, make_engine, make_policies, model_adapter, with_defaults
 from labelward.federation.leakage_monitor import with_monitor
@@ -79,7 +79,7 @@ def train_as_party(
             value=party,
         )
     check_job(job)
-    own, seeds = load_own(job, party), resolve_seeds([party], None if force else out, repeat)
+    own, seeds = load_party_table(job, party), resolve_seeds([party], None if force else out, repeat)
     private = seeds[party]
     if party == job.active.name:
         side = _active(job, own, seed, variant, private, progress)
@@ -134,10 +134,10 @@ def _protection(job: Job, party: str, engine: Engine) -> dict[str, Any]:
 
 
 def _active(
-    job: Job, own: OwnTable, seed: int, variant: str | None, private: PrivateSeed, progress: Progress
+    job: Job, own: PartyTable, seed: int, variant: str | None, private: PrivateSeed, progress: Progress
 ) -> PartyProgram:
     defended = defense_variant(job, variant)
-    data, programs = own_rehearsal(job, own, seed, private), model_adapter(job.model)
+    data, programs = load_active(job, own, seed, private), model_adapter(job.model)
     passive = tuple(each.name for each in job.passive)
     programs.check(data, with_monitor(job, data, make_policies(defended), seed=seed), passive=passive)
     validation, test = data.split.masks()
@@ -167,14 +167,14 @@ def _active(
     )
 
 
-def _passive(job: Job, party: str, own: OwnTable, private: PrivateSeed) -> PartyProgram:
+def _passive(job: Job, party: str, own: PartyTable, private: PrivateSeed) -> PartyProgram:
     programs = model_adapter(job.model)
 
     def live(run: PartyRun, ctx: Context) -> AttemptResult:
         offer = run.offer()
         agreed = handshake_passive(ctx, offer)
         run.log("agreed", {"rows": sum(agreed.rows), "resume": agreed.resume})
-        held = own_party(job, own, Split.of(agreed.sides.validation, agreed.sides.test), private)
+        held = encode_party(job, own, DataSplit.of(agreed.sides.validation, agreed.sides.test), private)
         ctx.transcript.begin(make_header(held, offer, agreed.sides, run.engine, run.insecure()))
         return AttemptResult(ended=programs.passive(ctx, agreed, held, run.engine), dates=tuple(sorted(held.dates)))
 

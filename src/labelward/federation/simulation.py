@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data import PartyData, Rehearsal
+from labelward.data import PartyDataset, VerticalDataset
 from labelward.federation.adapter import PartyShare, RoleResult, ValidationHistory
 from labelward.federation.components import model_adapter
 from labelward.federation.leakage_monitor import with_monitor
@@ -130,7 +130,9 @@ def make_proposal(
     )
 
 
-def make_header(held: PartyData, offer: Proposal, sides: RowMasks, engine: Engine, reasons: tuple[str, ...]) -> Header:
+def make_header(
+    held: PartyDataset, offer: Proposal, sides: RowMasks, engine: Engine, reasons: tuple[str, ...]
+) -> Header:
     """Return what stands at the head of a party's view.
 
     Args:
@@ -160,7 +162,7 @@ def make_header(held: PartyData, offer: Proposal, sides: RowMasks, engine: Engin
 
 def simulate(
     job: Job,
-    data: Rehearsal,
+    data: VerticalDataset,
     policies: Sequence[Policy],
     engine: Engine,
     folder: Path,
@@ -197,7 +199,7 @@ def simulate(
     contexts: dict[str, Context] = {}
     chain = with_monitor(job, data, policies, seed=seed, progress=progress)
 
-    def context(held: PartyData, transport: Transport) -> Context:
+    def context(held: PartyDataset, transport: Transport) -> Context:
         party = held.name
         header = make_header(held, offers[party], sides, engine, reasons)
         private_folder(folder / party)
@@ -215,7 +217,7 @@ def simulate(
         )
         return contexts[party]
 
-    def run(held: PartyData, ctx: Context) -> RoleResult[Any]:
+    def run(held: PartyDataset, ctx: Context) -> RoleResult[Any]:
         share = earlier.get(held.name)
         if held.name == active:
             return programs.active(ctx, handshake_active(ctx, offers[active], sides), data, engine, share=share)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData
-from labelward.data import PartyData, Rehearsal
+from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError, unknown_name
 from labelward.federation.adapter import (
     ImageMaps,
@@ -70,7 +70,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
 
     params: SplitNet
 
-    def check(self, data: Rehearsal, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
+    def check(self, data: VerticalDataset, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
         """See :meth:`ModelAdapter.check`."""
         params, (active, *others) = self.params, data.parties
         rows = len(data.train_values)
@@ -141,7 +141,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
         return share_threads(parties)
 
     def active(
-        self, ctx: Context, agreed: Agreement, data: Rehearsal, engine: Engine, *, share: NetShare | None = None
+        self, ctx: Context, agreed: Agreement, data: VerticalDataset, engine: Engine, *, share: NetShare | None = None
     ) -> RoleResult[NetShare]:
         """See :meth:`ModelAdapter.active`."""
         held = data.parties[0]
@@ -159,7 +159,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
         self,
         ctx: Context,
         agreed: Agreement,
-        data: PartyData,
+        data: PartyDataset,
         engine: Engine,
         *,
         share: NetShare | None = None,
@@ -170,7 +170,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
         ended = run_passive_net(ctx, NetTask(params=self.params, agreed=agreed), _held(data), behavior=how)
         return RoleResult(share=_with_categories(ended.share, data), counts=Counts())
 
-    def pooled(self, data: Rehearsal, parties: Sequence[PartyData], *, seed: int, precision: int) -> Floats:
+    def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
         """See :meth:`ModelAdapter.pooled`: each party has its own bottom model, as in the federated training."""
         labels = _labels(data)
         if not any(party.columns for party in parties):
@@ -185,7 +185,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
         told = sum(int(np.prod(each.message.values.shape)) for each in view.received(BatchEmbeddings))
         return VisibilityCounts(role="active", rows=view.rows, epochs=_epochs(view), numbers=told)
 
-    def seen_by_passive(self, view: View, held: PartyData, labels: NDArray[np.int64]) -> VisibilityCounts:
+    def seen_by_passive(self, view: View, held: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
         """See :meth:`ModelAdapter.seen_by_passive`; what gradients say of labels is for attacks to measure."""
         told = sum(int(np.prod(each.message.values.shape)) for each in view.received(BatchGradients))
         return VisibilityCounts(role="passive", rows=view.rows, epochs=_epochs(view), numbers=told)
@@ -214,7 +214,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
         )
 
     def embeddings(
-        self, share: NetShare, held: PartyData, rows: NDArray[np.int64], *, seed: int
+        self, share: NetShare, held: PartyDataset, rows: NDArray[np.int64], *, seed: int
     ) -> tuple[Floats, Floats] | None:
         """See :meth:`ModelAdapter.embeddings`."""
         if share.bottom is None:
@@ -233,7 +233,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
         return first, second
 
     def class_maps(
-        self, shares: Mapping[str, NetShare], data: Rehearsal, rows: NDArray[np.int64]
+        self, shares: Mapping[str, NetShare], data: VerticalDataset, rows: NDArray[np.int64]
     ) -> dict[str, ImageMaps]:
         """See :meth:`ModelAdapter.class_maps`; for a quantity it is the only output."""
         if self.params.bottom not in _IMAGES:
@@ -264,7 +264,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
         predict_passive_net(ctx, share, x)
 
 
-def _check_bottom(params: SplitNet, parties: Sequence[PartyData]) -> None:
+def _check_bottom(params: SplitNet, parties: Sequence[PartyDataset]) -> None:
     """Refuse a bottom model that a job cannot name, or that does not take what stands in the columns."""
     if params.bottom in _IMAGES and not params.height:
         raise JobError(
@@ -289,7 +289,7 @@ def _check_bottom(params: SplitNet, parties: Sequence[PartyData]) -> None:
                 )
 
 
-def _check_labels(params: SplitNet, data: Rehearsal) -> None:
+def _check_labels(params: SplitNet, data: VerticalDataset) -> None:
     """Refuse labels that the loss cannot take, and rows or classes that count nothing."""
     objective_of(params, _labels(data), len(data.train_values))
     for side, values, weights in (
@@ -300,7 +300,7 @@ def _check_labels(params: SplitNet, data: Rehearsal) -> None:
         check_weights(side, values, weights, data.classes)
 
 
-def _class_maps(shares: Mapping[str, NetShare], data: Rehearsal, rows: NDArray[np.int64]) -> dict[str, ImageMaps]:
+def _class_maps(shares: Mapping[str, NetShare], data: VerticalDataset, rows: NDArray[np.int64]) -> dict[str, ImageMaps]:
     active = shares[data.parties[0].name]
     params = active.settings
     device = device_of(params)
@@ -333,7 +333,7 @@ def _behavior(told: Mapping[str, Any]) -> Behavior:
         raise JobError(str(error), code="unknown", field=f"behavior {kind!r}") from error
 
 
-def _held(party: PartyData) -> NetInputs:
+def _held(party: PartyDataset) -> NetInputs:
     """Return a party's columns as its role takes them: training rows, then validation rows."""
     return NetInputs(
         train=np.concatenate([party.train, party.validation]) if len(party.validation) else party.train,
@@ -344,7 +344,7 @@ def _held(party: PartyData) -> NetInputs:
     )
 
 
-def _labels(data: Rehearsal) -> NetLabels:
+def _labels(data: VerticalDataset) -> NetLabels:
     """Return what the active party knows of the rows: training rows, then validation rows."""
     return NetLabels(
         values=np.concatenate([data.train_values, data.validation_values]),
@@ -353,7 +353,7 @@ def _labels(data: Rehearsal) -> NetLabels:
     )
 
 
-def _with_categories(share: NetShare, held: PartyData) -> NetShare:
+def _with_categories(share: NetShare, held: PartyDataset) -> NetShare:
     """Return the share with the names behind the codes, so that new rows can be encoded."""
     named = {held.columns[position]: names for position, names in held.categories.items()}
     return msgspec.structs.replace(share, categories=named)
@@ -369,7 +369,7 @@ def _scaled(objective: NetObjective, outputs: Floats) -> Floats:
     return outputs if objective.classes else outputs * objective.scale + objective.center
 
 
-def _prior(data: Rehearsal) -> Floats:
+def _prior(data: VerticalDataset) -> Floats:
     """Return the margins of a model without columns."""
     if not data.classes:
         return np.array([np.average(data.train_values, weights=data.train_weights)])

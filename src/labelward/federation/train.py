@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from labelward.data import Rehearsal, load_source, prepare
+from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.errors import JobError, unknown_name
 from labelward.evaluate.costs.expected import Estimate
 from labelward.evaluate.costs.prospect import expected, foresee
@@ -90,10 +90,10 @@ def train_variant(
     job, name = replace(job, defenses=(defended,) * bool(defended.chain)), variant_without_defaults(defended)
     check_job(job)
     check_output(out, job, "train", force=force)
-    source, programs = load_source(job), model_adapter(job.model)
+    source, programs = load_tables(job), model_adapter(job.model)
     again = [*repeat, *([earlier] if earlier and stored_seeds(earlier) else [])]
     private = resolve_seeds([party.name for party in job.parties], repeat=again)
-    data = prepare(job, seed, source, private=private)
+    data = load_dataset(job, seed, source, private=private)
     programs.check(data, with_monitor(job, data, make_policies(defended), seed=seed))
     shares = None if earlier is None else load_warm_start(programs, earlier, job, data)
     engine = make_engine(job.encryption)
@@ -130,7 +130,7 @@ def train_variant(
     return model
 
 
-def _record(model: TrainedModel, data: Rehearsal, programs: ModelAdapter[Any]) -> TrainingRecord:
+def _record(model: TrainedModel, data: VerticalDataset, programs: ModelAdapter[Any]) -> TrainingRecord:
     watched = model.watched
     return TrainingRecord(
         dataset=model.dataset,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.instance_spaces import observed_leaves
-from labelward.data import PartyData, Rehearsal
+from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
 from labelward.federation.adapter import (
     ModelAdapter,
@@ -49,7 +49,7 @@ class TreeAdapter(ModelAdapter[ModelShare]):
 
     params: TreeModel
 
-    def check(self, data: Rehearsal, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
+    def check(self, data: VerticalDataset, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
         """See :meth:`ModelAdapter.check`."""
         active, *others = data.parties
         try:
@@ -65,7 +65,7 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         )
         check_hooks(policies, VISITED, setup)
 
-    def _check_idle(self, data: Rehearsal) -> None:
+    def _check_idle(self, data: VerticalDataset) -> None:
         """Refuse what would mean nothing for these labels and rows."""
         params, several = self.params, len(data.classes) > 2
         forest = params.kind == "forest"
@@ -111,7 +111,7 @@ class TreeAdapter(ModelAdapter[ModelShare]):
     def _objective(self, classes: Sequence[str]) -> Objective:
         return fitted_objective(self.params, len(classes))
 
-    def check_start(self, run: Path, data: Rehearsal, share: ModelShare) -> None:
+    def check_start(self, run: Path, data: VerticalDataset, share: ModelShare) -> None:
         """See :meth:`ModelAdapter.check_start`."""
         if self.params.base_score is None:
             return
@@ -133,7 +133,7 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         return powers.get(self.params.objective)
 
     def active(
-        self, ctx: Context, agreed: Agreement, data: Rehearsal, engine: Engine, *, share: ModelShare | None = None
+        self, ctx: Context, agreed: Agreement, data: VerticalDataset, engine: Engine, *, share: ModelShare | None = None
     ) -> RoleResult[ModelShare]:
         """See :meth:`ModelAdapter.active`."""
         ended = run_active(ctx, self._task(agreed), _held(data.parties[0]), _labels(data), engine, share=share)
@@ -149,7 +149,7 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         self,
         ctx: Context,
         agreed: Agreement,
-        data: PartyData,
+        data: PartyDataset,
         engine: Engine,
         *,
         share: ModelShare | None = None,
@@ -159,7 +159,7 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         ended = run_passive(ctx, self._task(agreed), _held(data), engine, share=share)
         return RoleResult(share=ended.share, counts=ended.counts, fingerprint=ended.fingerprint)
 
-    def pooled(self, data: Rehearsal, parties: Sequence[PartyData], *, seed: int, precision: int) -> Floats:
+    def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
         """See :meth:`ModelAdapter.pooled`."""
         active = parties[0].name
         ctx = standalone_context(active, seed=seed, rows=len(data.train_labels), private=data.parties[0].private)
@@ -196,7 +196,7 @@ class TreeAdapter(ModelAdapter[ModelShare]):
             decrypted_sums=decrypted,
         )
 
-    def seen_by_passive(self, view: View, held: PartyData, labels: NDArray[np.int64]) -> VisibilityCounts:
+    def seen_by_passive(self, view: View, held: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
         """See :meth:`ModelAdapter.seen_by_passive`."""
         leaves = observed_leaves(view, attacker_data(held))
         told = leakage_bounds(leaves, labels)
@@ -237,7 +237,7 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         best = max(history) if name == "auc" else min(history)
         return ValidationHistory(metric=name, values=history, best=history.index(best))
 
-    def _check_labels(self, data: Rehearsal) -> None:
+    def _check_labels(self, data: VerticalDataset) -> None:
         """Refuse labels that the objective cannot take, on any side, and parameters that do not go with them."""
         chosen = self._objective(data.classes)
         if self.params.scale_pos_weight != 1 and len(data.classes) != 2:
@@ -262,14 +262,14 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         evaluation_metric(self.params.eval_metric, chosen, margins, data.train_values, data.train_weights)
 
 
-def _held(party: PartyData) -> Held:
+def _held(party: PartyDataset) -> Held:
     """Return a party's columns as its role takes them: training rows, then validation rows."""
     rows = np.concatenate([party.train, party.validation]) if len(party.validation) else party.train
     columns = Columns(party.columns, rows, party.categories, party.monotone)
     return Held(train=columns, test=party.test, validation=len(party.validation))
 
 
-def _labels(data: Rehearsal) -> Labels:
+def _labels(data: VerticalDataset) -> Labels:
     """Return what the active party knows of the rows: training rows, then validation rows."""
     return Labels(
         values=np.concatenate([data.train_values, data.validation_values]),

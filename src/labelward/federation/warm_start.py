@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from labelward.data import PartyData, Rehearsal
+from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, FileFormatError, JobError
 from labelward.federation.adapter import ModelAdapter, PartyShare
 from labelward.federation.model_shares import load_shares, trained_job
@@ -19,7 +19,9 @@ from labelward.runs.training_record import RowCounts, read_record
 __all__ = ["load_warm_start"]
 
 
-def load_warm_start(programs: ModelAdapter[Any], run: Path, job: Job, data: Rehearsal) -> Mapping[str, PartyShare]:
+def load_warm_start(
+    programs: ModelAdapter[Any], run: Path, job: Job, data: VerticalDataset
+) -> Mapping[str, PartyShare]:
     """Return the shares of a training that a job can go on with.
 
     Args:
@@ -85,7 +87,7 @@ def load_warm_start(programs: ModelAdapter[Any], run: Path, job: Job, data: Rehe
     return shares
 
 
-def _check_columns(run: Path, party: PartyData, share: PartyShare) -> None:
+def _check_columns(run: Path, party: PartyDataset, share: PartyShare) -> None:
     if share.columns != party.columns:
         missing = [name for name in share.columns if name not in party.columns]
         more = [name for name in party.columns if name not in share.columns]
@@ -135,7 +137,7 @@ def _shown(value: Any) -> str:
     return "nothing" if value is None else repr(value)
 
 
-def _check_rows(run: Path, data: Rehearsal, *, has_ids: bool) -> None:
+def _check_rows(run: Path, data: VerticalDataset, *, has_ids: bool) -> None:
     before, now = read_record(run).rows, RowCounts.of(data)
     if before.train_digest != now.train_digest or before.test_ids != now.test_ids:
         learned = len(np.setdiff1d(data.test_ids, before.test_ids))

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data import PartyData, Rehearsal
+from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import FileFormatError
 from labelward.federation.adapter import ImageMaps, ModelAdapter
 from labelward.federation.simulation import MODEL
@@ -131,7 +131,7 @@ class Explainer:
     """Explains the runs of one seed; what does not depend on the run is worked out once."""
 
     programs: ModelAdapter[Any]
-    data: Rehearsal
+    data: VerticalDataset
     seed: int
     _before: dict[str, Projection] = field(default_factory=dict)
 
@@ -171,7 +171,7 @@ class Explainer:
     def _drawn(self, purpose: str, rows: int) -> NDArray[np.int64]:
         return learning(self.seed, "", 0, purpose).permutation(rows).astype(np.int64)
 
-    def _embedded(self, share: Any, held: PartyData) -> LabelsInEmbedding | None:
+    def _embedded(self, share: Any, held: PartyDataset) -> LabelsInEmbedding | None:
         rows = self._drawn("explained rows", len(self.data.train_labels))[:_MEASURED]
         found = self.programs.embeddings(share, held, rows, seed=self.seed)
         if found is None or len(rows) < _LEAST or not all(np.isfinite(each).all() for each in found):

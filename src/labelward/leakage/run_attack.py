@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from labelward import rng
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.passive_completion import Completion
-from labelward.data import PartyData, Rehearsal
+from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError
 from labelward.federation.adapter import attacker_data
 from labelward.leakage.baselines import fit_boosted, fit_logistic, oracle_upper_bound
@@ -149,7 +149,7 @@ def _rows_of(guess: LabelGuess, rows: NDArray[np.int64]) -> tuple[NDArray[np.int
 
 
 def attack_and_score(
-    attack: Attack, view: View, data: Rehearsal, *, seed: int, own: AttackerData | None = None
+    attack: Attack, view: View, data: VerticalDataset, *, seed: int, own: AttackerData | None = None
 ) -> AttackResult:
     """Attack a party's view and score the guess.
 
@@ -178,7 +178,7 @@ def attack_and_score(
 
 
 def score_without_view(
-    attack: Attack, view: View, data: Rehearsal, *, seed: int, own: AttackerData | None = None
+    attack: Attack, view: View, data: VerticalDataset, *, seed: int, own: AttackerData | None = None
 ) -> dict[str, float]:
     """Return the metrics of the same attack on the empty view of the same party.
 
@@ -193,7 +193,7 @@ def score_without_view(
 def score_baselines(
     attack: Attack,
     view: View,
-    data: Rehearsal,
+    data: VerticalDataset,
     *,
     seed: int,
     own: AttackerData | None = None,
@@ -237,12 +237,12 @@ def score_baselines(
     }
 
 
-def _held(view: View, data: Rehearsal) -> PartyData:
+def _held(view: View, data: VerticalDataset) -> PartyDataset:
     """Return what the view's party holds."""
     return next(party for party in data.parties if party.name == view.party)
 
 
-def _auxiliary(attack: Attack, data: Rehearsal, seed: int) -> AuxiliaryKnowledge:
+def _auxiliary(attack: Attack, data: VerticalDataset, seed: int) -> AuxiliaryKnowledge:
     """Return what the attacker is told: how many classes or bins there are, the classes' counts, and some labels."""
     rows = sample_known_rows(data.train_labels, attack.labels_needed, seed=seed)
     classes, counts = int(data.train_labels.max()) + 1, None
@@ -254,7 +254,7 @@ def _auxiliary(attack: Attack, data: Rehearsal, seed: int) -> AuxiliaryKnowledge
     )
 
 
-def _score(guess: LabelGuess, data: Rehearsal, aux: AuxiliaryKnowledge) -> dict[str, Any]:
+def _score(guess: LabelGuess, data: VerticalDataset, aux: AuxiliaryKnowledge) -> dict[str, Any]:
     """Compare a guess with the true labels of the training rows, and of rows outside where it says something of them.
 
     Of these the test rows are meant: the only ones that a party holds and does not train on.

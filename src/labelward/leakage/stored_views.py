@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
-from labelward.data import Split, encode_as, origin, read_ids, read_table
-from labelward.data.labels import encode_labels, encode_quantities, label_bins
+from labelward.data import DataSplit, read_ids, read_table, source_column, transform
+from labelward.data.labels import encode_labels, encode_regression_targets, quantile_edges
 from labelward.data.tables import find_column
 from labelward.errors import DataError, FileFormatError, JobError
 from labelward.federation.components import make_attack
@@ -153,7 +153,7 @@ def attack_view(
         table, ids = table.take(pa.array(order)), tuple(ids[row] for row in order)
     _check_columns(view, [name for name in table.column_names if name != (id_column or "id")], place)
     columns, categories = view.header.columns, view.header.categories
-    own_columns = encode_as(table, columns, categories, place)
+    own_columns = transform(table, columns, categories, place)
     told = told or AttackerKnowledge()
     bottom, untrained = told.bottoms or (None, None)
     wide = {name: len(each) for name, each in categories.items()}
@@ -161,7 +161,7 @@ def attack_view(
         features=own_columns,
         columns=columns,
         categories=wide,
-        outside=None if outside is None else encode_as(outside, columns, categories, place),
+        outside=None if outside is None else transform(outside, columns, categories, place),
         bottom=bottom,
         untrained=untrained,
         other_runs=tuple(_other_run(view, folder) for folder in told.other_runs),
@@ -329,7 +329,7 @@ def score_guess(
     if bins is None:
         classes, numbers = encode_labels(table, label, place)
     else:
-        quantities = encode_quantities(table, label, place)
+        quantities = encode_regression_targets(table, label, place)
     row_of = {name: row for row, name in enumerate(_ids(table, id_column, place))}
     missing = [name for name in stored.ids if name not in row_of]
     if missing:
@@ -342,7 +342,7 @@ def score_guess(
     known = stored.known_per_cluster
     if stored.kind == "labels":
         if bins is not None:
-            numbers, classes = np.searchsorted(label_bins(quantities[rows], bins), quantities), ()
+            numbers, classes = np.searchsorted(quantile_edges(quantities[rows], bins), quantities), ()
         return _score_labels(stored, numbers[rows], classes, place)
     if bins is None:
         return score_values(stored.values, np.asarray(classes)[numbers[rows]].tolist(), known_per_cluster=known)
@@ -354,7 +354,7 @@ def score_guess(
             field=f"{place}, label column {label!r}",
             value=float(values[0]),
         )
-    numbers = np.searchsorted(label_bins(values, bins), values)
+    numbers = np.searchsorted(quantile_edges(values, bins), values)
     return score_values(stored.values, numbers.astype(np.str_).tolist(), values, known_per_cluster=known)
 
 
@@ -422,7 +422,7 @@ def _training_rows(view: View, table: pa.Table, column: str, place: str) -> tupl
     if began is None or began.message.test.total != table.num_rows:
         return table, None
     begin, ids = began.message, read_ids(table, column, place).tolist()
-    split = Split.of(begin.validation.unpack(table.num_rows), begin.test.unpack(table.num_rows))
+    split = DataSplit.of(begin.validation.unpack(table.num_rows), begin.test.unpack(table.num_rows))
     for order in map(np.array, _orders(ids)):
         if ids_digest(ids[row] for row in order[split.train]) == view.header.ids:
             return table.take(pa.array(order[split.train])), table.take(pa.array(order[split.test]))
@@ -449,7 +449,7 @@ def _check_count(attack: Attack, count: int, known: Path) -> None:
 
 
 def _check_columns(view: View, held: Sequence[str], place: str) -> None:
-    wanted = {origin(name, held) or name: name for name in view.header.columns}
+    wanted = {source_column(name, held) or name: name for name in view.header.columns}
     missing = [name for column, name in wanted.items() if column not in held]
     extra = [name for name in held if name not in wanted]
     told = [

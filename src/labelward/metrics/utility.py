@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data import PartyData, Rehearsal
+from labelward.data import PartyDataset, VerticalDataset
 from labelward.runs.checks import Metrics
 
 __all__ = ["Baselines", "UtilityModel", "baselines", "class_scores", "quantity_scores", "utility", "utility_scores"]
@@ -32,11 +32,11 @@ class UtilityModel(Protocol):
     def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
         """Return probabilities, or regression predictions, of margins."""
 
-    def pooled(self, data: Rehearsal, parties: Sequence[PartyData], *, seed: int, precision: int) -> Floats:
+    def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
         """Return the test margins of a model trained on the parties' columns in one place."""
 
 
-def utility_scores(programs: UtilityModel, margins: Floats, data: Rehearsal) -> dict[str, float]:
+def utility_scores(programs: UtilityModel, margins: Floats, data: VerticalDataset) -> dict[str, float]:
     """Return the metrics of a model on the test rows, the one that ranks first; rows count by their weights.
 
     Args:
@@ -107,7 +107,7 @@ def quantity_scores(
     return found
 
 
-def baselines(programs: UtilityModel, data: Rehearsal, *, seed: int, precision: int) -> Baselines:
+def baselines(programs: UtilityModel, data: VerticalDataset, *, seed: int, precision: int) -> Baselines:
     """Return what the undefended, unencrypted algorithm reaches on the active party's columns alone, and on all joined.
 
     An active party without columns predicts the same for every row, so that its AUC alone is 0.5.
@@ -118,7 +118,7 @@ def baselines(programs: UtilityModel, data: Rehearsal, *, seed: int, precision: 
     }
 
 
-def utility(programs: UtilityModel, margins: Floats, data: Rehearsal, beside: Baselines) -> Metrics:
+def utility(programs: UtilityModel, margins: Floats, data: VerticalDataset, beside: Baselines) -> Metrics:
     """Return the metrics of a run's test margins with the baselines beside them, as a result row holds them."""
     found = utility_scores(programs, margins, data)
     return {**found, **beside, "primary": next(iter(found))}

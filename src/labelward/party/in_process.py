@@ -11,7 +11,7 @@ from labelward.party.context import Context
 from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.rng import PrivateSeed
 from labelward.transport.base import Failure, Transport
-from labelward.transport.inprocess import connect
+from labelward.transport.in_process import connect
 
 __all__ = ["run_parties", "standalone_context"]
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data import PartyData, Rehearsal
+from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import OutputError
 from labelward.job import Job
 from labelward.runs.party_record import PARTY_FILE
@@ -195,7 +195,7 @@ def _write_job(folder: Path, job: Job, purpose: Purpose) -> None:
         file.write((_marker(purpose) + job.to_toml()).encode())
 
 
-def store_data(out: Path, data: Rehearsal, seed: int, known: Sequence[NDArray[np.int64]] = ()) -> None:
+def store_data(out: Path, data: VerticalDataset, seed: int, known: Sequence[NDArray[np.int64]] = ()) -> None:
     """Write ``<party>.parquet`` (id, own training columns) and ``truth.parquet`` (id, label), rows in the views' order.
 
     Categories are texts, and what is missing is null. Of each set of known rows, but an empty one, the labels that
@@ -225,7 +225,7 @@ def store_data(out: Path, data: Rehearsal, seed: int, known: Sequence[NDArray[np
             _write(folder / f"known-{len(rows)}.parquet", {"id": ids.take(pa.array(rows)), "label": labels})
 
 
-def _column(party: PartyData, position: int) -> Any:
+def _column(party: PartyDataset, position: int) -> Any:
     import pyarrow as pa
 
     values, names = party.train[:, position], party.categories.get(position)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from labelward.data import Rehearsal
+from labelward.data import VerticalDataset
 from labelward.evaluate.costs.expected import Estimate
 from labelward.party.transcript import ids_digest
 from labelward.runs.directory import TRAINING_FILE
@@ -40,7 +40,7 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     content_digest: str
 
     @classmethod
-    def of(cls, data: Rehearsal) -> RowCounts:
+    def of(cls, data: VerticalDataset) -> RowCounts:
         """Return those of a training on this data."""
         return cls(
             train=len(data.train_ids),
@@ -97,7 +97,7 @@ class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     versions: dict[str, str]
 
 
-def content_digest(data: Rehearsal) -> str:
+def content_digest(data: VerticalDataset) -> str:
     """Return the SHA-256 of labels and columns of the training rows, as hex: what tells rows that have no ids."""
     total = hashlib.sha256(np.ascontiguousarray(data.train_values).tobytes())
     for party in data.parties:

@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data import OwnTable, Split, load_own, load_source, own_party, own_rehearsal, prepare
+from labelward.data import (
+    DataSplit,
+    PartyTable,
+    encode_party,
+    load_active,
+    load_dataset,
+    load_party_table,
+    load_tables,
+)
 from labelward.errors import JobError, unknown_name
 from labelward.evaluate.costs.dry import ANY_SEED, Subject
 from labelward.evaluate.costs.prospect import subject_of
@@ -106,7 +114,7 @@ def bring(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, ...
             raise JobError(
                 f"got {given} but all data of the job are here", code="conflict", field=f"--{name}", value=given
             )
-    data = prepare(job, seed, load_source(job), private={party.name: ANY_SEED for party in job.parties})
+    data = load_dataset(job, seed, load_tables(job), private={party.name: ANY_SEED for party in job.parties})
     chain = with_monitor(job, data, policies, seed=seed)
     model_adapter(job.model).check(data, chain)
     return Brought(
@@ -120,7 +128,7 @@ def bring(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, ...
 
 
 def _partly(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, ...], away: tuple[str, ...]) -> Brought:
-    own = {party.name: load_own(job, party.name) for party in job.parties if not party.elsewhere}
+    own = {party.name: load_party_table(job, party.name) for party in job.parties if not party.elsewhere}
     for name in away:
         if elsewhere.columns.get(name, 0) < (name != job.active.name):
             raise JobError(
@@ -141,11 +149,11 @@ def _partly(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, .
     split = _split(job, own, elsewhere)
     for name, table in own.items():  # the active party first: it draws the sides of the rows
         if name == job.active.name:
-            data = own_rehearsal(job, table, seed, ANY_SEED)
+            data = load_active(job, table, seed, ANY_SEED)
             policies, split, subject = with_monitor(job, data, policies, seed=seed), data.split, subject_of(data)
             labels, columns[name] = subject.labels, subject.columns[name]
         else:
-            held = own_party(job, table, split, ANY_SEED)
+            held = encode_party(job, table, split, ANY_SEED)
             columns[name] = Columns(held.columns, held.train, held.categories, held.monotone)
     rng, rows = np.random.default_rng(seed), len(split.train)
     classes = _classes(job, elsewhere, rows)
@@ -165,7 +173,7 @@ def _partly(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, .
     )
 
 
-def _split(job: Job, own: Mapping[str, OwnTable], elsewhere: Elsewhere) -> Split:
+def _split(job: Job, own: Mapping[str, PartyTable], elsewhere: Elsewhere) -> DataSplit:
     """Return sides of as many rows as the tables here have, or as are said to be elsewhere."""
     total = min((len(table.ids) for table in own.values()), default=elsewhere.rows or 0)
     if not total:
@@ -187,7 +195,7 @@ def _split(job: Job, own: Mapping[str, OwnTable], elsewhere: Elsewhere) -> Split
     if test + validation >= total:
         raise JobError(f"of {total} rows none is left to learn from", code="range", field="--rows", value=total)
     place = np.arange(total)
-    return Split.of((place >= test) & (place < test + validation), place < test)
+    return DataSplit.of((place >= test) & (place < test + validation), place < test)
 
 
 def _classes(job: Job, elsewhere: Elsewhere, rows: int) -> int:

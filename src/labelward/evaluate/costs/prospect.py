@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data import Rehearsal
+from labelward.data import VerticalDataset
 from labelward.defenses.leakage_meter import LeakageMeter, MonitorConfig
 from labelward.errors import LabelwardError
 from labelward.evaluate.costs.dry import ANY_SEED, Dry, Subject, dry_run, may_own, trees_of_a_round
@@ -35,7 +35,7 @@ __all__ = ["Prospect", "expected", "foresee", "subject_of"]
 _LOOKED_AT = 2_000
 
 
-def subject_of(data: Rehearsal) -> Subject:
+def subject_of(data: VerticalDataset) -> Subject:
     """Return what a rehearsal trains on, without validation and test rows."""
     columns = {
         party.name: Columns(party.columns, party.train, party.categories, party.monotone) for party in data.parties
@@ -195,7 +195,7 @@ class Prospect:
         return reading_cost(leaves, labels, self.passive[0] if self.passive else "", measure), groups_of(leaves)
 
 
-def foresee(job: Job, data: Rehearsal, engine: Engine, seed: int) -> Prospect | None:
+def foresee(job: Job, data: VerticalDataset, engine: Engine, seed: int) -> Prospect | None:
     """Return what runs of a completed job on a seed's data are estimated by; None for a model that is not of trees."""
     params = model_adapter(job.model).params
     if not isinstance(params, TreeModel):

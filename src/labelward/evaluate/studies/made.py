@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.data.catalogue import load
+from labelward.data.catalogue import load_catalogue_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,12 +44,12 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 def fashion(seed: int, *, rows: int | None = None) -> pa.Table:
     """Return Fashion-MNIST training images with pixels from 0 to 1: all, or so many drawn by seed, alike by class."""
-    return _scaled(_drawn(load("fashion_mnist_train"), seed, rows))
+    return _scaled(_drawn(load_catalogue_table("fashion_mnist_train"), seed, rows))
 
 
 def credit(seed: int, *, rows: int | None = None) -> pa.Table:
     """Return the credit default table, or so many of its rows, drawn by seed."""
-    return _drawn(load("credit_default"), seed, rows)
+    return _drawn(load_catalogue_table("credit_default"), seed, rows)
 
 
 def cifar(seed: int, *, side: int = CIFAR) -> pa.Table:
@@ -61,7 +61,7 @@ def cifar(seed: int, *, side: int = CIFAR) -> pa.Table:
     """
     import pyarrow as pa
 
-    table, step = load("cifar10_10k"), CIFAR // side
+    table, step = load_catalogue_table("cifar10_10k"), CIFAR // side
     pixels = np.frombuffer(b"".join(table["image"].to_pylist()), np.uint8).reshape(-1, side, step, side, step, 3)
     flat = (pixels.mean(axis=(2, 4)) / 255).astype(np.float32).transpose(0, 3, 1, 2).reshape(len(pixels), -1)
     names = [f"{color}{row}_{column}" for color in "rgb" for row in range(side) for column in range(side)]
@@ -76,7 +76,7 @@ def clicks(seed: int, *, buckets: int) -> pa.Table:
     """
     import pyarrow as pa
 
-    table = load("criteo_8k")
+    table = load_catalogue_table("criteo_8k")
     found = np.zeros((table.num_rows, buckets), np.float32)
     for name in table.column_names[:-1]:
         for row, value in enumerate(table[name].to_pylist()):
@@ -91,7 +91,7 @@ def texts(seed: int, *, name: str, rows: int | None = None) -> pa.Table:
     """Return texts of the catalogue, each cut into two halves of tokens; all, or so many, drawn by seed."""
     import pyarrow as pa
 
-    table = _drawn(load(name), seed, rows)
+    table = _drawn(load_catalogue_table(name), seed, rows)
     columns = [table[column].to_pylist() for column in table.column_names[:-1]]
     cut = [halves(" ".join(str(part or "") for part in row), TOKENS, VOCABULARY) for row in zip(*columns, strict=True)]
     tokens = np.stack(cut).reshape(len(cut), 2 * TOKENS)

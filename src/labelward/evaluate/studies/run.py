@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from labelward.auditing.audit import audit
-from labelward.data.catalogue import entries, load
+from labelward.data.catalogue import catalogue_entries, load_catalogue_table
 from labelward.errors import DataError, InputError, LabelwardError, OutputError
 from labelward.evaluate.studies.plan import ATTACKER, DataSet, Part, Study, Task
 from labelward.evaluate.studies.second import ensure_second
@@ -166,9 +166,9 @@ def _columns(table: DataSet) -> tuple[str, ...]:
     if table.generate is not None and not table.table:
         return ()
     name = table.table or table.name
-    if name not in entries():
+    if name not in catalogue_entries():
         raise DataError(_UNKNOWN, code="not-found", value=name)
-    return tuple(load(name).column_names[:-1])
+    return tuple(load_catalogue_table(name).column_names[:-1])
 
 
 def _job(study: Study, out: Path, task: Task, columns: Mapping[str, tuple[str, ...]]) -> Job:

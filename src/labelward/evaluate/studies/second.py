@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
-from labelward.data import Rehearsal, load_source, prepare
-from labelward.data.labels import encode_quantities, label_bins
+from labelward.data import VerticalDataset, load_dataset, load_tables
+from labelward.data.labels import encode_regression_targets, quantile_edges
 from labelward.errors import FileFormatError
 from labelward.evaluate.studies.plan import ATTACKER, SECOND, Study, Task
 from labelward.federation.adapter import attacker_data
@@ -99,11 +99,11 @@ def ensure_second(study: Study, task: Task, job: Job, folder: Path) -> None:
     if not kinds or not task.table.secret or (folder / SECOND_FILE).exists():
         return
     job = with_defaults(job)
-    source = load_source(job)
-    data = prepare(job, task.seed, source)
-    quantities = encode_quantities(source.tables[0], task.table.secret, f"table {source.name!r}")
+    source = load_tables(job)
+    data = load_dataset(job, task.seed, source)
+    quantities = encode_regression_targets(source.tables[0], task.table.secret, f"table {source.name!r}")
     rows = data.table_rows.train
-    secret = np.searchsorted(label_bins(quantities[rows], 2), quantities[rows])
+    secret = np.searchsorted(quantile_edges(quantities[rows], 2), quantities[rows])
     attack = make_attack(kinds[0])
     run = run_folder(folder, [], task.seed) / ATTACKER
     scores = _second(attack, View.load(run / VIEW), data, secret, model=run / MODEL, job=job, seed=task.seed)
@@ -127,7 +127,7 @@ def read_second(folder: Path) -> dict[str, float]:
 
 
 def _second(
-    attack: Attack, view: View, data: Rehearsal, secret: Labels, *, model: Path, job: Job, seed: int
+    attack: Attack, view: View, data: VerticalDataset, secret: Labels, *, model: Path, job: Job, seed: int
 ) -> dict[str, float]:
     columns = attacker_data(next(party for party in data.parties if party.name == view.party))
     own = model_adapter(job.model).own(view, columns, model)

@@ -5,7 +5,7 @@ authority knows no other. Sources: RFC 5280 (profile), RFC 6125 (names of hosts)
 signed carries a label).
 """
 
-from labelward.transport.certificates.credentials import Credentials, Finding, examine
+from labelward.transport.certificates.credentials import CredentialFinding, Credentials, examine_credentials
 from labelward.transport.certificates.identity import (
     addresses_of,
     check_address,
@@ -21,21 +21,21 @@ from labelward.transport.certificates.issue import (
     new_request,
     sign_request,
 )
-from labelward.transport.certificates.read import certificates_in, moment
+from labelward.transport.certificates.pem import certificates_in, moment
 from labelward.transport.certificates.signing import sign, verify
-from labelward.transport.certificates.trust import AUTHORITY_FILE, verify_peer
+from labelward.transport.certificates.verification import AUTHORITY_FILE, verify_peer
 
 __all__ = [
     "AUTHORITY_DAYS",
     "AUTHORITY_FILE",
+    "CredentialFinding",
     "Credentials",
-    "Finding",
     "Issued",
     "addresses_of",
     "certificates_in",
     "check_address",
     "check_party_name",
-    "examine",
+    "examine_credentials",
     "fingerprint",
     "moment",
     "new_authority",

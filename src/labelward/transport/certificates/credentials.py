@@ -14,18 +14,18 @@ from cryptography import x509
 
 from labelward.errors import CertificateError
 from labelward.transport.certificates.identity import addresses_of, check_address, check_party_name, fingerprint
-from labelward.transport.certificates.read import PrivateKey, certificates_in, check_key, moment, private_key_in, title
-from labelward.transport.certificates.trust import (
+from labelward.transport.certificates.pem import PrivateKey, certificates_in, check_key, moment, private_key_in, title
+from labelward.transport.certificates.verification import (
     AUTHORITY_FILE,
     authorities_in,
-    check_party,
+    check_certificate_party,
     check_time,
     check_trust,
     check_use,
     uses_of,
 )
 
-__all__ = ["SOON_DAYS", "Credentials", "Finding", "examine"]
+__all__ = ["SOON_DAYS", "CredentialFinding", "Credentials", "examine_credentials"]
 
 SOON_DAYS = 30
 """From when on the end of a certificate is worth a note."""
@@ -57,7 +57,7 @@ class Credentials:
         Raises:
             CertificateError: the first thing that is wrong; names the file.
         """
-        for finding in examine(folder, party, now=now):
+        for finding in examine_credentials(folder, party, now=now):
             if finding.error is not None:
                 raise finding.error
         return cls(
@@ -74,7 +74,7 @@ class Credentials:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CredentialFinding:
     """One thing that was looked at: ``"right"``, ``"wrong"``, or a ``"note"`` that may or may not matter.
 
     Attributes:
@@ -86,7 +86,9 @@ class Finding:
     error: CertificateError | None = None
 
 
-def examine(folder: Path, party: str, *, addresses: Sequence[str] = (), now: datetime | None = None) -> list[Finding]:
+def examine_credentials(
+    folder: Path, party: str, *, addresses: Sequence[str] = (), now: datetime | None = None
+) -> list[CredentialFinding]:
     """Look at all that a party needs in a folder, and go on after what is wrong.
 
     Args:
@@ -103,16 +105,16 @@ def examine(folder: Path, party: str, *, addresses: Sequence[str] = (), now: dat
             code="not-found",
             field=str(folder),
         )
-    now, found = now or datetime.now(UTC), list[Finding]()
+    now, found = now or datetime.now(UTC), list[CredentialFinding]()
     files = [folder / f"{party}.crt", folder / f"{party}.key", folder / AUTHORITY_FILE]
 
     def tried(check: Callable[[], tuple[str, T]]) -> T | None:
         try:
             text, value = check()
         except CertificateError as error:
-            found.append(Finding("wrong", str(error), error))
+            found.append(CredentialFinding("wrong", str(error), error))
             return None
-        found.append(Finding("right", text))
+        found.append(CredentialFinding("right", text))
         return value
 
     chain = tried(lambda: _read_chain(files[0], party))
@@ -135,7 +137,7 @@ def examine(folder: Path, party: str, *, addresses: Sequence[str] = (), now: dat
 def _read_chain(path: Path, party: str) -> tuple[str, list[x509.Certificate]]:
     chain = certificates_in(_content(path), str(path))
     check_key(chain[0].public_key(), str(path))
-    check_party(chain[0], party, str(path))
+    check_certificate_party(chain[0], party, str(path))
     return f"{path}: names {party!r}; fingerprint (SHA-256) {fingerprint(chain[0])}", chain
 
 
@@ -199,33 +201,35 @@ def _check_address(leaf: x509.Certificate, address: str, where: str) -> tuple[st
     return f"{where}: is for {address}", None
 
 
-def _notes_on(leaf: x509.Certificate, where: str, now: datetime, listens: bool) -> Iterator[Finding]:
+def _notes_on(leaf: x509.Certificate, where: str, now: datetime, listens: bool) -> Iterator[CredentialFinding]:
     left = (leaf.not_valid_after_utc - now).days
     if 0 <= left < SOON_DAYS:
-        yield Finding("note", f"{where}: ends soon; ask for the next one now")
+        yield CredentialFinding("note", f"{where}: ends soon; ask for the next one now")
     if listens:
         return
     uses, listed = uses_of(leaf), addresses_of(leaf)
     if uses == {"server"}:
-        yield Finding("note", f"{where}: only for the party that listens; it cannot connect to others")
+        yield CredentialFinding("note", f"{where}: only for the party that listens; it cannot connect to others")
     elif uses == {"client"}:
-        yield Finding("note", f"{where}: only for a party that connects; it cannot listen")
+        yield CredentialFinding("note", f"{where}: only for a party that connects; it cannot listen")
     elif listed:
-        yield Finding("note", f"{where}: others can connect to it as {', '.join(listed)}")
+        yield CredentialFinding("note", f"{where}: others can connect to it as {', '.join(listed)}")
     else:
-        yield Finding(
+        yield CredentialFinding(
             "note", f"{where}: names no address: right for a party that connects, wrong for the one that listens"
         )
 
 
-def _notes_on_folder(folder: Path, party: str, trusted: Sequence[x509.Certificate]) -> Iterator[Finding]:
+def _notes_on_folder(folder: Path, party: str, trusted: Sequence[x509.Certificate]) -> Iterator[CredentialFinding]:
     if len(trusted) > 1:
-        yield Finding("note", f"{folder / AUTHORITY_FILE}: trusts {len(trusted)} authorities; each can name any party")
+        yield CredentialFinding(
+            "note", f"{folder / AUTHORITY_FILE}: trusts {len(trusted)} authorities; each can name any party"
+        )
     for path in sorted(folder.glob("*.key")):
         if path.name == "authority.key":
-            yield Finding("note", f"{path}: whoever has it can be any party; keep it on a machine of its own")
+            yield CredentialFinding("note", f"{path}: whoever has it can be any party; keep it on a machine of its own")
         elif path.name != f"{party}.key":
-            yield Finding("note", f"{path}: is the key of another party, which nobody else should have")
+            yield CredentialFinding("note", f"{path}: is the key of another party, which nobody else should have")
 
 
 def _content(path: Path) -> bytes:

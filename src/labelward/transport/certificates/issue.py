@@ -17,8 +17,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from labelward.errors import CertificateError
 from labelward.transport.certificates.identity import URI_PREFIX, addresses_of, check_party_name, party_of
-from labelward.transport.certificates.read import PrivateKey, check_key, moment, private_key_in, request_in
-from labelward.transport.certificates.trust import AUTHORITY_FILE, authorities_in
+from labelward.transport.certificates.pem import PrivateKey, check_key, moment, private_key_in, request_in
+from labelward.transport.certificates.verification import AUTHORITY_FILE, authorities_in
 
 __all__ = ["AUTHORITY_DAYS", "Issued", "new_authority", "new_party", "new_request", "sign_request"]
 

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, HashAlgorithm
 
 from labelward.errors import CertificateError
-from labelward.transport.certificates.read import check_key, private_key_in
+from labelward.transport.certificates.pem import check_key, private_key_in
 
 __all__ = ["sign", "verify"]
 

@@ -3,9 +3,9 @@
 Loads ``grpc`` and ``cryptography`` only when a :class:`Network` is made.
 """
 
+from labelward.transport.grpc.diagnose import Probe, probe
 from labelward.transport.grpc.endpoint import Endpoint, PeerInfo
 from labelward.transport.grpc.network import Network
-from labelward.transport.grpc.probe import Probe, probe
 from labelward.transport.grpc.relay import Relay, serve_relay
 
 __all__ = ["Endpoint", "Network", "PeerInfo", "Probe", "Relay", "probe", "serve_relay"]

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 from labelward.errors import Code, PeerError, PeerRestartedError
 from labelward.transport.base import Failure, Transport, failed
 from labelward.transport.grpc.envelope import CHUNK, plain
-from labelward.transport.grpc.records import Chunk, End, Failed, chunk
+from labelward.transport.grpc.session_records import Chunk, End, Failed, chunk
 
 if TYPE_CHECKING:
+    from labelward.transport.grpc.node import Station
     from labelward.transport.grpc.peer import Peer
     from labelward.transport.grpc.session import Session
-    from labelward.transport.grpc.station import Station
 
 __all__ = ["Attempt", "NetworkEnd", "cost", "said", "told"]
 

@@ -18,10 +18,10 @@ import msgspec
 
 from labelward.errors import CodecError
 from labelward.transport.grpc import envelope
-from labelward.transport.grpc.agreement import INCARNATION, VERSION
 from labelward.transport.grpc.endpoint import Log
 from labelward.transport.grpc.outbox import Outbox
 from labelward.transport.grpc.session import WINDOW
+from labelward.transport.grpc.session_handshake import INCARNATION, VERSION
 
 __all__ = ["EACH", "Hub", "Member", "Refused", "Register", "encode_register"]
 

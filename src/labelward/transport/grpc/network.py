@@ -28,15 +28,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from labelward.transport.base import Transport
-from labelward.transport.grpc.agreement import VERSION
 from labelward.transport.grpc.attempt import NetworkEnd
-from labelward.transport.grpc.coordination import Active, Passive
+from labelward.transport.grpc.coordinator import Active, Passive
+from labelward.transport.grpc.diagnose import Probe, probe
 from labelward.transport.grpc.endpoint import Endpoint, Log, PeerInfo, host_port, too_long
 from labelward.transport.grpc.hub import Hub, Register, encode_register
-from labelward.transport.grpc.link import Link
-from labelward.transport.grpc.probe import Probe, probe
+from labelward.transport.grpc.hub_client import Link
+from labelward.transport.grpc.node import Station
 from labelward.transport.grpc.rpc import Listener
-from labelward.transport.grpc.station import Station
+from labelward.transport.grpc.session_handshake import VERSION
 
 if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials

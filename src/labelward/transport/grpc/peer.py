@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from labelward.errors import CertificateError, CodecError, HandshakeError
 from labelward.transport.grpc import envelope
-from labelward.transport.grpc.agreement import VERSION, Core, Hello, decode, derive, digest, encode, statement
 from labelward.transport.grpc.endpoint import Endpoint
-from labelward.transport.grpc.records import Assembler, Failed
 from labelward.transport.grpc.session import Session
+from labelward.transport.grpc.session_handshake import VERSION, Core, Hello, decode, derive, digest, encode, statement
+from labelward.transport.grpc.session_records import Assembler, Failed
 
 if TYPE_CHECKING:
     from cryptography import x509

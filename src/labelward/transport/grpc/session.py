@@ -30,8 +30,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
-from labelward.transport.grpc.agreement import Keys
 from labelward.transport.grpc.envelope import CONTROL, DATA, header
+from labelward.transport.grpc.session_handshake import Keys
 
 __all__ = ["WINDOW", "Session"]
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from labelward.data.tables import row_name
+from labelward.data.tables import describe_row
 from labelward.errors import DataError
 
-__all__ = ["first_misfit", "is_text", "refuse_typos"]
+__all__ = ["check_mistyped", "first_mistyped", "is_text"]
 
 Wanted = Literal["number", "date"]
 
@@ -30,13 +30,13 @@ def is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
-def first_misfit(values: Any, wanted: Wanted) -> str:
+def first_mistyped(values: Any, wanted: Wanted) -> str:
     """Return the first text of a column that is neither missing nor what is wanted, with its row; empty if all fit."""
     found, _, known, fits = _sorted_out(values, wanted)
     return _first(values, found.filter(pa.array(known & ~fits)))
 
 
-def refuse_typos(values: Any, where: str) -> None:
+def check_mistyped(values: Any, where: str) -> None:
     """Refuse a column of texts of which nearly all are numbers, or dates; where all are, they are meant as texts.
 
     Args:
@@ -92,4 +92,4 @@ def _first(values: Any, misfits: Any) -> str:
         return ""
     texts = values.cast(pa.large_string())
     row = int(np.argmax(pc.is_in(texts, value_set=misfits).to_numpy(zero_copy_only=False)))
-    return f"{row_name(row)}, is {texts[row].as_py()!r}"
+    return f"{describe_row(row)}, is {texts[row].as_py()!r}"

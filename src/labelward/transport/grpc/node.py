@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from labelward.errors import CodecError, PeerError
 from labelward.transport.grpc import envelope
-from labelward.transport.grpc.agreement import INCARNATION
 from labelward.transport.grpc.attempt import Attempt, cost, told
 from labelward.transport.grpc.endpoint import Endpoint, Log
 from labelward.transport.grpc.peer import Peer
-from labelward.transport.grpc.records import Chunk, End, Failed, Note, Oversize, note, read
+from labelward.transport.grpc.session_handshake import INCARNATION
+from labelward.transport.grpc.session_records import Chunk, End, Failed, Note, Oversize, note, read
 
 if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials

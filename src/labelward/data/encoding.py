@@ -17,21 +17,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from labelward.data.misfits import first_misfit, is_text, refuse_typos
-from labelward.data.tables import find_column, row_name
+from labelward.data.mistyped_values import check_mistyped, first_mistyped, is_text
+from labelward.data.tables import describe_row, find_column
 from labelward.errors import DataError
 
 __all__ = [
     "MAX_CATEGORIES",
     "MAX_MAGNITUDE",
-    "Coding",
-    "coding",
-    "encode_as",
-    "encode_sides",
+    "ColumnEncoding",
+    "encode_numbers",
+    "fit_encoding",
     "is_categorical",
-    "most_categories",
-    "numbers",
-    "origin",
+    "max_categories",
+    "source_column",
+    "transform",
+    "transform_splits",
 ]
 
 MAX_CATEGORIES = 1000
@@ -46,7 +46,7 @@ _PER_DAY = {"s": 86_400.0, "ms": 86_400e3, "us": 86_400e6, "ns": 86_400e9}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coding:
+class ColumnEncoding:
     """What columns become.
 
     Attributes:
@@ -60,14 +60,14 @@ class Coding:
     dates: frozenset[str] | None = None
 
 
-def coding(
+def fit_encoding(
     table: pa.Table,
     columns: Sequence[str],
     place: str,
     *,
     style: str = "native",
     rows: NDArray[np.int64] | None = None,
-) -> Coding:
+) -> ColumnEncoding:
     """Return how some columns of a table are encoded.
 
     Args:
@@ -79,7 +79,7 @@ def coding(
 
     Raises:
         DataError: names place and column that does not exist, has a type that is not supported or more categories than
-            :func:`most_categories` of these rows, or holds texts that are numbers or dates but for a few.
+            :func:`max_categories` of these rows, or holds texts that are numbers or dates but for a few.
     """
     names: list[str] = []
     known: dict[str, tuple[str, ...]] = {}
@@ -89,7 +89,7 @@ def coding(
         if not is_categorical(values.type) and not (style == "dummies" and pa.types.is_boolean(values.type)):
             names.append(column)
             continue
-        refuse_typos(values, where)
+        check_mistyped(values, where)
         categories = _categories(values if rows is None else values.take(pa.array(rows)), where)
         if style == "native":
             names.append(column)
@@ -105,15 +105,17 @@ def coding(
                     value=name,
                 )
             names.append(name)
-    return Coding(names=tuple(names), categories=known, dates=dates)
+    return ColumnEncoding(names=tuple(names), categories=known, dates=dates)
 
 
-def encode_sides(table: pa.Table, known: Coding, place: str, sides: Sequence[NDArray[np.int64]]) -> tuple[Floats, ...]:
+def transform_splits(
+    table: pa.Table, known: ColumnEncoding, place: str, sides: Sequence[NDArray[np.int64]]
+) -> tuple[Floats, ...]:
     """Return for each choice of rows the matrix (rows × encoded columns, C order) of a table.
 
     Args:
         table: columns that the coding does not use are left out.
-        known: as :func:`coding` gave it.
+        known: as :func:`fit_encoding` gave it.
         place: whose table it is, for messages.
         sides: positions of rows.
 
@@ -125,7 +127,7 @@ def encode_sides(table: pa.Table, known: Coding, place: str, sides: Sequence[NDA
     read: tuple[str, NDArray[np.int64], tuple[str, ...]] | None = None  # the dummies of a column follow one another
     held = frozenset(table.column_names)
     for position, name in enumerate(known.names):
-        column = origin(name, held)
+        column = source_column(name, held)
         if column is None:
             find_column(table, name if name in known.categories else name.split("=")[0], place)  # raises
             raise AssertionError
@@ -135,7 +137,7 @@ def encode_sides(table: pa.Table, known: Coding, place: str, sides: Sequence[NDA
         elif column == name:
             if known.dates is not None:
                 _check_time(values, where, dated=name in known.dates)
-            encoded = numbers(values, where)
+            encoded = encode_numbers(values, where)
         else:
             if read is None or read[0] != column:
                 read = (column, *_found(values, where))
@@ -147,7 +149,7 @@ def encode_sides(table: pa.Table, known: Coding, place: str, sides: Sequence[NDA
     return matrices
 
 
-def encode_as(
+def transform(
     table: pa.Table,
     columns: Sequence[str],
     categories: Mapping[str, Sequence[str]],
@@ -165,17 +167,17 @@ def encode_as(
         dates: the columns that must hold dates or times, if anything; all others must not. None: any may.
 
     Raises:
-        DataError: as :func:`encode_sides`.
+        DataError: as :func:`transform_splits`.
     """
-    known = Coding(
+    known = ColumnEncoding(
         names=tuple(columns),
         categories={name: tuple(those) for name, those in categories.items()},
         dates=None if dates is None else frozenset(dates),
     )
-    return encode_sides(table, known, place, [np.arange(table.num_rows)])[0]
+    return transform_splits(table, known, place, [np.arange(table.num_rows)])[0]
 
 
-def origin(name: str, columns: Container[str]) -> str | None:
+def source_column(name: str, columns: Container[str]) -> str | None:
     """Return which of a table's columns an encoded name comes from: itself, or the head of ``column=category``."""
     heads = [name, *(name[:position] for position, character in enumerate(name) if character == "=")]
     return next((head for head in heads if head in columns), None)
@@ -186,12 +188,12 @@ def is_categorical(kind: Any) -> bool:
     return is_text(kind) or bool(pa.types.is_dictionary(kind))
 
 
-def most_categories(rows: int) -> int:
+def max_categories(rows: int) -> int:
     """Return how many categories a column of so many rows may have: two rows for each, and no more than 1000."""
     return min(MAX_CATEGORIES, max(2, rows // 2))
 
 
-def numbers(values: Any, where: str) -> Floats:
+def encode_numbers(values: Any, where: str) -> Floats:
     """Return a column of numbers, booleans, dates or times as float64 [rows], NaN where missing.
 
     Raises:
@@ -206,7 +208,7 @@ def numbers(values: Any, where: str) -> Floats:
         return np.full(len(values), np.nan)
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_timestamp(kind)):
         wanted = "it must hold numbers" + ("" if is_categorical(kind) else ", texts, booleans, dates or times")
-        misfit = first_misfit(values, "number") if is_text(kind) else ""
+        misfit = first_mistyped(values, "number") if is_text(kind) else ""
         raise DataError(
             f"{misfit or f'type {kind} is not supported here'}; {wanted}", code="columns", field=where, value=str(kind)
         )
@@ -219,7 +221,7 @@ def numbers(values: Any, where: str) -> Floats:
         row = int(np.argmin(fit))
         wanted = f"at most {MAX_MAGNITUDE:g} in size" if np.isfinite(found[row]) else "finite"
         raise DataError(
-            f"{row_name(row)}, is {found[row]}; values must be {wanted}",
+            f"{describe_row(row)}, is {found[row]}; values must be {wanted}",
             code="values",
             field=where,
             value=float(found[row]),
@@ -240,7 +242,7 @@ def _check_time(values: Any, where: str, *, dated: bool) -> None:
         raise DataError(
             f"holds dates (type {kind}), but held numbers in training", code="columns", field=where, value=str(kind)
         )
-    misfit = first_misfit(values, "date") if is_text(kind) else ""
+    misfit = first_mistyped(values, "date") if is_text(kind) else ""
     raise DataError(
         f"{misfit or f'has type {kind}'}, but it held dates in training; a CSV file must have all of them as "
         "2024-03-31 or 2024-03-31 18:00:00",
@@ -257,7 +259,7 @@ def _floats(values: Any) -> Floats:
 def _categories(values: Any, where: str) -> tuple[str, ...]:
     """Return the categories of a column; refuse more of them than its rows allow."""
     found = _found(values, where)[1]
-    most = most_categories(len(values))
+    most = max_categories(len(values))
     if len(found) > most:
         raise DataError(
             f"{len(found)} different values are more than the {most} categories that a column of "

@@ -33,11 +33,12 @@ from typing import Final
 
 from labelward.errors import CodecError, PeerError, PeerRestartedError
 from labelward.transport.base import Failure
-from labelward.transport.grpc.agreement import INCARNATION
 from labelward.transport.grpc.attempt import Attempt, said, told
 from labelward.transport.grpc.envelope import plain
+from labelward.transport.grpc.node import Station
 from labelward.transport.grpc.peer import Peer
-from labelward.transport.grpc.records import (
+from labelward.transport.grpc.session_handshake import INCARNATION
+from labelward.transport.grpc.session_records import (
     ATTEMPT,
     Acknowledged,
     Begin,
@@ -49,7 +50,6 @@ from labelward.transport.grpc.records import (
     Saved,
     note,
 )
-from labelward.transport.grpc.station import Station
 
 __all__ = ["Active", "Passive"]
 

@@ -15,20 +15,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from labelward.data.constraints import own_constraints
-from labelward.data.held import PartyData, Rehearsal, make_party, make_rehearsal, read_targets
-from labelward.data.partition import own_columns, refuse_overlap
-from labelward.data.rows import Split, split_rows
-from labelward.data.tables import read_ids, read_table, refuse_other_rows
+from labelward.data.column_partition import check_disjoint, party_columns
+from labelward.data.dataset import PartyDataset, VerticalDataset, assemble_dataset, encode_columns, read_labels
+from labelward.data.monotone import party_monotone
+from labelward.data.splitting import DataSplit, split_rows
+from labelward.data.tables import check_same_ids, read_ids, read_table
 from labelward.errors import DataError, JobError
 from labelward.job import Job, PartySection
 from labelward.rng import PrivateSeed
 
-__all__ = ["OwnTable", "joint_rehearsal", "load_own", "own_party", "own_rehearsal", "sort_own"]
+__all__ = ["PartyTable", "encode_party", "join_tables", "load_active", "load_party_table", "sort_by_id"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class OwnTable:
+class PartyTable:
     """A party's own table.
 
     Attributes:
@@ -47,7 +47,7 @@ class OwnTable:
         return PurePath(self.party.table or "").stem
 
 
-def load_own(job: Job, party: str) -> OwnTable:
+def load_party_table(job: Job, party: str) -> PartyTable:
     """Read a party's own table.
 
     Raises:
@@ -58,34 +58,34 @@ def load_own(job: Job, party: str) -> OwnTable:
     if section.table is None:
         reason = "" if section.elsewhere else "; over a network each party has its own, not a part of that of [data]"
         raise JobError(f"required to take part as {party!r}{reason}", code="missing", field=f"[parties.{party}] table")
-    return sort_own(section, read_table(section.table, text=[section.id or ""]))
+    return sort_by_id(section, read_table(section.table, text=[section.id or ""]))
 
 
-def sort_own(party: PartySection, table: pa.Table) -> OwnTable:
+def sort_by_id(party: PartySection, table: pa.Table) -> PartyTable:
     """Put a party's rows in the order of their ids; :class:`DataError` where ids are missing or repeated."""
     ids = read_ids(table, party.id or "", f"party {party.name!r}")
     order = np.argsort(ids)
-    return OwnTable(party=party, table=table.take(pa.array(order)), ids=ids[order])
+    return PartyTable(party=party, table=table.take(pa.array(order)), ids=ids[order])
 
 
-def own_party(job: Job, own: OwnTable, split: Split, private: PrivateSeed) -> PartyData:
+def encode_party(job: Job, own: PartyTable, split: DataSplit, private: PrivateSeed) -> PartyDataset:
     """Return what a party holds, once it knows the sides of its rows.
 
     Args:
         job: as the party has it; the tables of others play no part.
         own: its table.
-        split: positions of the rows sorted by id, such as :meth:`Split.of` gives of what the active party told.
+        split: positions of the rows sorted by id, such as :meth:`DataSplit.of` gives of what the active party told.
         private: the party's own.
 
     Raises:
         DataError: names column and row of what cannot be used.
     """
-    columns = own_columns(job, own.party, own.table)
-    (directions,) = own_constraints([own.party], [columns])
-    return make_party(job, own.party.name, (own.table, columns, directions), split, private)
+    columns = party_columns(job, own.party, own.table)
+    (directions,) = party_monotone([own.party], [columns])
+    return encode_columns(job, own.party.name, (own.table, columns, directions), split, private)
 
 
-def own_rehearsal(job: Job, own: OwnTable, seed: int, private: PrivateSeed) -> Rehearsal:
+def load_active(job: Job, own: PartyTable, seed: int, private: PrivateSeed) -> VerticalDataset:
     """Return what the active party knows for a seed: of all parties it holds itself alone, and it draws the sides.
 
     Args:
@@ -100,9 +100,9 @@ def own_rehearsal(job: Job, own: OwnTable, seed: int, private: PrivateSeed) -> R
     return _rehearsal(job, own.name, [own], seed, {own.party.name: private})
 
 
-def joint_rehearsal(
-    job: Job, name: str, owns: Sequence[OwnTable], seed: int, private: Mapping[str, PrivateSeed]
-) -> Rehearsal:
+def join_tables(
+    job: Job, name: str, owns: Sequence[PartyTable], seed: int, private: Mapping[str, PrivateSeed]
+) -> VerticalDataset:
     """Return what all parties hold for a seed.
 
     Args:
@@ -117,16 +117,16 @@ def joint_rehearsal(
     """
     first = owns[0]
     for own in owns[1:]:
-        refuse_other_rows("hold", (first.party.name, first.ids), (own.party.name, own.ids))
-    held = [own_columns(job, own.party, own.table) for own in owns]
-    refuse_overlap(job, held)
-    own_constraints(job.parties, held)  # of all parties at once, so that a message names who holds a column
+        check_same_ids("hold", (first.party.name, first.ids), (own.party.name, own.ids))
+    held = [party_columns(job, own.party, own.table) for own in owns]
+    check_disjoint(job, held)
+    party_monotone(job.parties, held)  # of all parties at once, so that a message names who holds a column
     return _rehearsal(job, name, owns, seed, private)
 
 
 def _rehearsal(
-    job: Job, name: str, owns: Sequence[OwnTable], seed: int, private: Mapping[str, PrivateSeed]
-) -> Rehearsal:
+    job: Job, name: str, owns: Sequence[PartyTable], seed: int, private: Mapping[str, PrivateSeed]
+) -> VerticalDataset:
     first = owns[0]
     if first.party.label is None:
         raise DataError(
@@ -135,8 +135,8 @@ def _rehearsal(
             field=f"party {first.party.name!r}",
         )
     place = f"party {first.party.name!r}"
-    targets = read_targets(job, first.table, (first.party.label, first.party.weight), place)
+    targets = read_labels(job, first.table, (first.party.label, first.party.weight), place)
     split = split_rows(job.data, seed, len(targets.values), private[first.party.name])
-    parties = tuple(own_party(job, own, split, private[own.party.name]) for own in owns)
+    parties = tuple(encode_party(job, own, split, private[own.party.name]) for own in owns)
     where = f"{place}, label column {first.party.label!r}"
-    return make_rehearsal(job, (name, where), parties, targets, first.ids, split)
+    return assemble_dataset(job, (name, where), parties, targets, first.ids, split)

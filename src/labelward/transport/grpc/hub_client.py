@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from labelward.errors import CertificateError, PeerError
 from labelward.transport.grpc import envelope
+from labelward.transport.grpc.diagnose import Probe, probe
 from labelward.transport.grpc.endpoint import Endpoint, too_long
 from labelward.transport.grpc.outbox import Outbox
-from labelward.transport.grpc.probe import Probe, probe
 from labelward.transport.grpc.rpc import METHOD, REGISTER, options, start
 from labelward.transport.grpc.session import WINDOW
 
 if TYPE_CHECKING:
     from labelward.transport.certificates import Credentials
-    from labelward.transport.grpc.station import Station
+    from labelward.transport.grpc.node import Station
 
 __all__ = ["Link"]
 

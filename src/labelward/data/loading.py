@@ -10,22 +10,22 @@ import numpy as np
 import pyarrow as pa
 
 from labelward.data import catalogue
-from labelward.data.constraints import common_constraints
-from labelward.data.held import Rehearsal, make_party, make_rehearsal, read_targets
-from labelward.data.own import joint_rehearsal, sort_own
-from labelward.data.partition import assign_columns, importance
-from labelward.data.rows import check_split, published_split, split_rows
+from labelward.data.column_partition import assign_columns, rank_by_information
+from labelward.data.dataset import VerticalDataset, assemble_dataset, encode_columns, read_labels
+from labelward.data.monotone import assigned_monotone
+from labelward.data.party_tables import join_tables, sort_by_id
+from labelward.data.splitting import check_split, published_split, split_rows
 from labelward.data.tables import read_ids, read_table
 from labelward.errors import JobError
 from labelward.job import Job
 from labelward.job.sections import is_path
 from labelward.rng import PrivateSeed
 
-__all__ = ["Source", "load_source", "prepare"]
+__all__ = ["RawTables", "load_dataset", "load_tables"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class RawTables:
     """The tables of a job, read once for all seeds.
 
     Attributes:
@@ -37,7 +37,7 @@ class Source:
     tables: tuple[pa.Table, ...]
 
 
-def load_source(job: Job) -> Source:
+def load_tables(job: Job) -> RawTables:
     """Read the table of a job, or each party's own.
 
     Raises:
@@ -55,15 +55,15 @@ def load_source(job: Job) -> Source:
     if job.data.table is not None:
         if is_path(job.data.table):
             table = read_table(job.data.table, text=[job.data.id] if job.data.id else [])
-            return Source(name=PurePath(job.data.table).stem, tables=(table,))
-        return Source(name=job.data.table, tables=(catalogue.load(job.data.table),))
+            return RawTables(name=PurePath(job.data.table).stem, tables=(table,))
+        return RawTables(name=job.data.table, tables=(catalogue.load_catalogue_table(job.data.table),))
     tables = tuple(read_table(party.table or "", text=[party.id or ""]) for party in job.parties)
-    return Source(name=PurePath(job.active.table or "").stem, tables=tables)
+    return RawTables(name=PurePath(job.active.table or "").stem, tables=tables)
 
 
-def prepare(
-    job: Job, seed: int, source: Source | None = None, *, private: Mapping[str, PrivateSeed] | None = None
-) -> Rehearsal:
+def load_dataset(
+    job: Job, seed: int, source: RawTables | None = None, *, private: Mapping[str, PrivateSeed] | None = None
+) -> VerticalDataset:
     """Return all parties' data for one seed.
 
     ``split = "random"`` draws test rows from the label holder's private seed and shuffles columns by a generator of the
@@ -82,17 +82,17 @@ def prepare(
         JobError: published splits of tables of the parties' own, or of rows with ids.
     """
     check_split(job.data)
-    source = load_source(job) if source is None else source
+    source = load_tables(job) if source is None else source
     own = {party.name: (private or {}).get(party.name) or PrivateSeed.drawn() for party in job.parties}
     if job.data.table is None:
         tables = zip(job.parties, source.tables, strict=True)
-        return joint_rehearsal(job, source.name, [sort_own(party, table) for party, table in tables], seed, own)
+        return join_tables(job, source.name, [sort_by_id(party, table) for party, table in tables], seed, own)
     return _from_common_table(job, seed, source, own)
 
 
-def _from_common_table(job: Job, seed: int, source: Source, private: Mapping[str, PrivateSeed]) -> Rehearsal:
+def _from_common_table(job: Job, seed: int, source: RawTables, private: Mapping[str, PrivateSeed]) -> VerticalDataset:
     table, place = source.tables[0], f"table {source.name!r}"
-    targets = read_targets(job, table, (job.data.label or "", job.data.weight), place)
+    targets = read_labels(job, table, (job.data.label or "", job.data.weight), place)
     published = job.data.split == "reference"
     if published:
         sides = published_split(job.data, seed, targets.values, targets.classes)
@@ -109,12 +109,14 @@ def _from_common_table(job: Job, seed: int, source: Source, private: Mapping[str
         ids = np.arange(table.num_rows).astype(np.str_)
 
     def ranked(columns: Sequence[str]) -> list[str]:
-        return importance(table, columns, sides.train, targets.values, targets.task, seed)
+        return rank_by_information(table, columns, sides.train, targets.values, targets.task, seed)
 
     held = assign_columns(job, seed, table, ranked)
-    constraints = common_constraints(job, table, held)
+    constraints = assigned_monotone(job, table, held)
     parties = tuple(
-        make_party(job, party.name, (table, columns, directions), sides, private[party.name])
+        encode_columns(job, party.name, (table, columns, directions), sides, private[party.name])
         for party, columns, directions in zip(job.parties, held, constraints, strict=True)
     )
-    return make_rehearsal(job, (source.name, f"{place}, label column {job.data.label!r}"), parties, targets, ids, sides)
+    return assemble_dataset(
+        job, (source.name, f"{place}, label column {job.data.label!r}"), parties, targets, ids, sides
+    )

@@ -11,20 +11,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from labelward.data import catalogue
-from labelward.data.encode import coding, encode_sides
-from labelward.data.labels import encode_labels, encode_quantities, encode_weights, label_bins
-from labelward.data.rows import Split
+from labelward.data.encoding import fit_encoding, transform_splits
+from labelward.data.labels import encode_labels, encode_regression_targets, encode_weights, quantile_edges
+from labelward.data.splitting import DataSplit
 from labelward.errors import DataError
 from labelward.job import Job
 from labelward.rng import PrivateSeed
 
-__all__ = ["PartyData", "Rehearsal", "Targets", "make_party", "make_rehearsal", "read_targets"]
+__all__ = ["LabelColumn", "PartyDataset", "VerticalDataset", "assemble_dataset", "encode_columns", "read_labels"]
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PartyData:
+class PartyDataset:
     """What one party holds: n training, v validation and m test rows of F columns, float64 in C order, NaN missing.
 
     Attributes:
@@ -52,7 +52,7 @@ class PartyData:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rehearsal:
+class VerticalDataset:
     """All parties' data for one seed; row i is the same row at every party.
 
     Rows are in the order of the table, or sorted by id (as text) where rows have ids.
@@ -70,7 +70,7 @@ class Rehearsal:
         validation_weights: float64[v].
         test_weights: float64[m].
         train_labels: int64[n], what attacks guess: positions in ``classes``; for regression the bin of each quantity
-            among bins of equal numbers of training rows (:func:`~labelward.data.labels.label_bins`).
+            among bins of equal numbers of training rows (:func:`~labelward.data.labels.quantile_edges`).
         test_labels: int64[m].
         train_ids: text[n]: the ids, or the row numbers of the table counted from 0; with the published split those of
             the cut tables, training rows first.
@@ -84,7 +84,7 @@ class Rehearsal:
     label: str
     task: str
     classes: tuple[str, ...]
-    parties: tuple[PartyData, ...]
+    parties: tuple[PartyDataset, ...]
     train_values: Floats
     validation_values: Floats
     test_values: Floats
@@ -96,8 +96,8 @@ class Rehearsal:
     train_ids: NDArray[np.str_]
     validation_ids: NDArray[np.str_]
     test_ids: NDArray[np.str_]
-    split: Split
-    table_rows: Split
+    split: DataSplit
+    table_rows: DataSplit
 
     @property
     def ids(self) -> NDArray[np.str_]:
@@ -108,7 +108,7 @@ class Rehearsal:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Targets:
+class LabelColumn:
     """The active party's label and weight columns, of all rows in order.
 
     Attributes:
@@ -124,7 +124,7 @@ class Targets:
     weights: Floats
 
 
-def read_targets(job: Job, table: pa.Table, columns: tuple[str, str | None], place: str) -> Targets:
+def read_labels(job: Job, table: pa.Table, columns: tuple[str, str | None], place: str) -> LabelColumn:
     """Return the labels and weights of a table.
 
     Args:
@@ -140,23 +140,25 @@ def read_targets(job: Job, table: pa.Table, columns: tuple[str, str | None], pla
     weights = np.ones(table.num_rows) if weight is None else encode_weights(table, weight, place)
     task = job.data.task or _usual_task(job.data.table)
     if task == "regression":
-        return Targets(task=task, classes=(), values=encode_quantities(table, label, place), weights=weights)
+        return LabelColumn(
+            task=task, classes=(), values=encode_regression_targets(table, label, place), weights=weights
+        )
     classes, codes = encode_labels(table, label, place)
-    return Targets(task=task, classes=classes, values=codes, weights=weights)
+    return LabelColumn(task=task, classes=classes, values=codes, weights=weights)
 
 
 def _usual_task(table: str | None) -> str:
-    entry = catalogue.entries().get(table or "")
+    entry = catalogue.catalogue_entries().get(table or "")
     return "classification" if entry is None else entry.task
 
 
-def make_party(
+def encode_columns(
     job: Job,
     name: str,
     held: tuple[pa.Table, Sequence[str], Mapping[str, int]],
-    sides: Split,
+    sides: DataSplit,
     private: PrivateSeed,
-) -> PartyData:
+) -> PartyDataset:
     """Return what a party holds of a table.
 
     Args:
@@ -173,7 +175,7 @@ def make_party(
     table, columns, directions = held
     place = f"party {name!r}"
     seen = np.concatenate([sides.train, sides.validation])
-    known = coding(table, columns, place, style=job.data.categories, rows=seen)
+    known = fit_encoding(table, columns, place, style=job.data.categories, rows=seen)
     for column in directions:
         if column not in known.names or column in known.categories:
             raise DataError(
@@ -186,8 +188,8 @@ def make_party(
         raise DataError(
             "it has no column with more than one category, so it holds nothing", code="columns", field=place
         )
-    train, validation, test = encode_sides(table, known, place, [rows for _, rows in sides.named()])
-    return PartyData(
+    train, validation, test = transform_splits(table, known, place, [rows for _, rows in sides.named()])
+    return PartyDataset(
         name=name,
         columns=known.names,
         train=train,
@@ -200,14 +202,14 @@ def make_party(
     )
 
 
-def make_rehearsal(
+def assemble_dataset(
     job: Job,
     named: tuple[str, str],
-    parties: tuple[PartyData, ...],
-    targets: Targets,
+    parties: tuple[PartyDataset, ...],
+    targets: LabelColumn,
     ids: NDArray[np.str_],
-    sides: Split,
-) -> Rehearsal:
+    sides: DataSplit,
+) -> VerticalDataset:
     """Put together what the parties hold.
 
     Args:
@@ -236,8 +238,8 @@ def make_rehearsal(
                 field=named[1],
                 value=float(learned[0]),
             )
-        bins = np.searchsorted(label_bins(learned, job.leakage.label_bins), values)
-    return Rehearsal(
+        bins = np.searchsorted(quantile_edges(learned, job.leakage.label_bins), values)
+    return VerticalDataset(
         name=named[0],
         label=named[1],
         task=targets.task,
@@ -259,7 +261,7 @@ def make_rehearsal(
     )
 
 
-def _refuse_absent_classes(job: Job, targets: Targets, sides: Split) -> None:
+def _refuse_absent_classes(job: Job, targets: LabelColumn, sides: DataSplit) -> None:
     """Refuse a draw in which a side lacks a class, before anything leaves: it could not be learned, or not scored."""
     for name, key, rows in (
         ("training", "test_size", sides.train),
@@ -277,7 +279,7 @@ def _refuse_absent_classes(job: Job, targets: Targets, sides: Split) -> None:
             )
 
 
-def _among_shared(job: Job, ids: NDArray[np.str_], sides: Split) -> Split:
+def _among_shared(job: Job, ids: NDArray[np.str_], sides: DataSplit) -> DataSplit:
     """Return where the rows of each side stand in the order that all parties share."""
     if job.data.split == "reference":
         return sides.in_order()

@@ -15,13 +15,13 @@ from labelward.errors import DataError, JobError
 from labelward.job import DataSection
 from labelward.rng import PrivateSeed
 
-__all__ = ["Split", "check_split", "published_split", "split_rows"]
+__all__ = ["DataSplit", "check_split", "published_split", "split_rows"]
 
 Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Split:
+class DataSplit:
     """Positions of rows; each row is on one side."""
 
     train: Rows
@@ -29,16 +29,16 @@ class Split:
     test: Rows
 
     @classmethod
-    def of(cls, validation: NDArray[np.bool_], test: NDArray[np.bool_]) -> Split:
+    def of(cls, validation: NDArray[np.bool_], test: NDArray[np.bool_]) -> DataSplit:
         """Return the sides that two masks give, bool [rows], in the order of the rows."""
         train = ~(validation | test)
         return cls(train=np.flatnonzero(train), validation=np.flatnonzero(validation), test=np.flatnonzero(test))
 
-    def in_order(self) -> Split:
+    def in_order(self) -> DataSplit:
         """Return sides of the same sizes that come one after the other, as in tables that are already cut."""
         ends = np.cumsum([len(rows) for _, rows in self.named()])
         train, validation, test = np.split(np.arange(ends[-1]), ends[:-1])
-        return Split(train=train, validation=validation, test=test)
+        return DataSplit(train=train, validation=validation, test=test)
 
     @property
     def total(self) -> int:
@@ -52,15 +52,15 @@ class Split:
         test[self.test] = True
         return validation, test
 
-    def sorted_by(self, ids: NDArray[np.str_]) -> Split:
+    def sorted_by(self, ids: NDArray[np.str_]) -> DataSplit:
         """Return the same positions, those of each side in the order of the rows' ids."""
-        return Split(**{name: rows[np.argsort(ids[rows])] for name, rows in self.named()})
+        return DataSplit(**{name: rows[np.argsort(ids[rows])] for name, rows in self.named()})
 
-    def among(self, ids: NDArray[np.str_]) -> Split:
+    def among(self, ids: NDArray[np.str_]) -> DataSplit:
         """Return the positions that these rows have once all rows are put in the order of their ids."""
         place = np.empty(len(ids), dtype=np.int64)
         place[np.argsort(ids)] = np.arange(len(ids))
-        return Split(**{name: place[rows] for name, rows in self.named()})
+        return DataSplit(**{name: place[rows] for name, rows in self.named()})
 
     def named(self) -> tuple[tuple[str, Rows], ...]:
         """Return the three with their names."""
@@ -77,7 +77,7 @@ def check_split(data: DataSection) -> None:
         raise JobError(reason, code="conflict", field="[data] split", value=data.split)
 
 
-def split_rows(data: DataSection, seed: int, rows: int, private: PrivateSeed) -> Split:
+def split_rows(data: DataSection, seed: int, rows: int, private: PrivateSeed) -> DataSplit:
     """Draw the rows of each side from the label holder's private seed; labels play no part.
 
     All parties learn the sides. A draw stratified by label would make them a function of the labels, and one from a
@@ -98,14 +98,14 @@ def split_rows(data: DataSection, seed: int, rows: int, private: PrivateSeed) ->
     tested = _taken("test_size", data.test_size, rows)
     watched = _taken("validation_size", data.validation_size, rows - tested) if data.validation_size else 0
     test, validation, train = np.split(order, [tested, tested + watched])
-    return Split(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
+    return DataSplit(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
 
 
-def published_split(data: DataSection, seed: int, labels: NDArray[Any], classes: Sequence[str]) -> Split:
+def published_split(data: DataSection, seed: int, labels: NDArray[Any], classes: Sequence[str]) -> DataSplit:
     """Return the sides with which reference figures were published: ``train_test_split(random_state=seed)``.
 
     They are stratified by label and repeatable by all, so that a mask over the rows of the table would give the labels
-    away. They serve rehearsals only, in which the parties get tables that are already cut: see :meth:`Split.in_order`.
+    away. They serve rehearsals only, in which the parties get tables that are already cut: see :meth:`DataSplit.in_order`.
 
     Args:
         data: shares of the sides.
@@ -122,7 +122,7 @@ def published_split(data: DataSection, seed: int, labels: NDArray[Any], classes:
     if data.validation_size:
         state = int(rng.learning(seed, "", 0, "validation").integers(2**31))
         train, validation = _halves("validation_size", data.validation_size, state, train, labels, classes)
-    sides = Split(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
+    sides = DataSplit(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
     for key, name, rows in (
         ("test_size", "test", sides.test),
         ("validation_size" if len(validation) else "test_size", "training", sides.train),

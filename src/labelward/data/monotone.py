@@ -10,10 +10,10 @@ from labelward.data.tables import find_column
 from labelward.errors import DataError
 from labelward.job import Job, PartySection
 
-__all__ = ["common_constraints", "own_constraints"]
+__all__ = ["assigned_monotone", "party_monotone"]
 
 
-def common_constraints(job: Job, table: pa.Table, held: Sequence[Sequence[str]]) -> tuple[Mapping[str, int], ...]:
+def assigned_monotone(job: Job, table: pa.Table, held: Sequence[Sequence[str]]) -> tuple[Mapping[str, int], ...]:
     """Return for each party the directions of its columns that ``[data] monotone`` names.
 
     Args:
@@ -34,7 +34,7 @@ def common_constraints(job: Job, table: pa.Table, held: Sequence[Sequence[str]])
     return tuple({column: wanted[column] for column in columns if column in wanted} for columns in held)
 
 
-def own_constraints(parties: Sequence[PartySection], held: Sequence[Sequence[str]]) -> tuple[Mapping[str, int], ...]:
+def party_monotone(parties: Sequence[PartySection], held: Sequence[Sequence[str]]) -> tuple[Mapping[str, int], ...]:
     """Return for each of some parties with their own tables the directions of its columns.
 
     Args:

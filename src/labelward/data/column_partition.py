@@ -12,12 +12,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from labelward import rng
-from labelward.data.encode import coding, encode_sides
+from labelward.data.encoding import fit_encoding, transform_splits
 from labelward.data.tables import find_column
 from labelward.errors import DataError
 from labelward.job import Job, PartySection
 
-__all__ = ["assign_columns", "column_counts", "importance", "own_columns", "refuse_overlap"]
+__all__ = ["assign_columns", "check_disjoint", "column_counts", "party_columns", "rank_by_information"]
 
 _IMPORTANCE_ROWS = 10_000
 _NEIGHBORS = 3
@@ -70,7 +70,7 @@ def assign_columns(
     return tuple([dealt_out[-1], *dealt_out[:-1]] if job.data.partition == "importance" else dealt_out)
 
 
-def own_columns(job: Job, party: PartySection, table: pa.Table) -> tuple[str, ...]:
+def party_columns(job: Job, party: PartySection, table: pa.Table) -> tuple[str, ...]:
     """Return the columns that a party brings of its own table.
 
     Raises:
@@ -88,7 +88,7 @@ def own_columns(job: Job, party: PartySection, table: pa.Table) -> tuple[str, ..
     return others if party.columns is None else party.columns
 
 
-def refuse_overlap(job: Job, held: Sequence[tuple[str, ...]]) -> None:
+def check_disjoint(job: Job, held: Sequence[tuple[str, ...]]) -> None:
     """Refuse, without ``overlap``, a column that two parties bring, with a :class:`~labelward.errors.DataError`."""
     holder: dict[str, str] = {}
     for party, columns in zip(job.parties, held, strict=True):
@@ -119,7 +119,7 @@ def column_counts(shares: Sequence[float], columns: int) -> list[int]:
     return counts
 
 
-def importance(
+def rank_by_information(
     table: pa.Table, columns: Sequence[str], rows: NDArray[np.int64], labels: NDArray[Any], task: str, seed: int
 ) -> list[str]:
     """Return the columns by falling mutual information with the labels, among equals in the order given.
@@ -140,8 +140,8 @@ def importance(
     if len(rows) > _IMPORTANCE_ROWS:
         rows = np.sort(draw.choice(rows, _IMPORTANCE_ROWS, replace=False))
     state = int(draw.integers(2**31))
-    known = coding(table, columns, "[data] table", rows=rows)
-    (values,) = encode_sides(table, known, "[data] table", [rows])
+    known = fit_encoding(table, columns, "[data] table", rows=rows)
+    (values,) = transform_splits(table, known, "[data] table", [rows])
     discrete = np.array([name in known.categories or pa.types.is_boolean(table[name].type) for name in columns])
     values[:, discrete] = np.where(np.isnan(values[:, discrete]), -1.0, values[:, discrete])
     labels, told = labels[rows], np.zeros(len(columns))

@@ -20,13 +20,13 @@ from cryptography.x509.verification import (
 
 from labelward.errors import CertificateError, Code
 from labelward.transport.certificates.identity import party_of
-from labelward.transport.certificates.read import certificates_in, check_key, moment, title
+from labelward.transport.certificates.pem import certificates_in, check_key, moment, title
 
 __all__ = [
     "AUTHORITY_FILE",
     "Use",
     "authorities_in",
-    "check_party",
+    "check_certificate_party",
     "check_time",
     "check_trust",
     "check_use",
@@ -71,7 +71,7 @@ def verify_peer(
     check_key(leaf.public_key(), where)
     check_trust(certificates, authorities_in(authority, AUTHORITY_FILE), where, now=now)
     check_time(leaf, where, now=now)
-    check_party(leaf, party, where)
+    check_certificate_party(leaf, party, where)
     check_use(leaf, use, where)
     return leaf
 
@@ -151,7 +151,7 @@ def check_time(certificate: x509.Certificate, where: str, *, now: datetime) -> t
     return end - now
 
 
-def check_party(certificate: x509.Certificate, party: str | None, where: str) -> str:
+def check_certificate_party(certificate: x509.Certificate, party: str | None, where: str) -> str:
     """Return the party that a certificate names; :class:`CertificateError` where it is not the one that is wanted."""
     named = party_of(certificate, where=where)
     if party is not None and named != party:
