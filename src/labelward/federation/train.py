@@ -11,8 +11,6 @@ from typing import Any
 from labelward.auditing.audit import library_versions
 from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.errors import JobError, unknown_name
-from labelward.evaluate.costs.expected import Estimate
-from labelward.evaluate.costs.prospect import expected, foresee
 from labelward.federation.adapter import ModelAdapter, ValidationHistory
 from labelward.federation.components import check_job, make_engine, make_policies, model_adapter, with_defaults
 from labelward.federation.leakage_monitor import with_monitor
@@ -21,7 +19,9 @@ from labelward.federation.simulation import key_info, simulate
 from labelward.federation.warm_start import load_warm_start
 from labelward.job import Job, Variant
 from labelward.metrics.utility import utility_scores
+from labelward.planning.cost_model import cost_model, estimate_or_none
 from labelward.runs.directory import atomic_directory, check_output
+from labelward.runs.estimate import Estimate
 from labelward.runs.private_seeds import keep_seeds, resolve_seeds, stored_seeds
 from labelward.runs.schema import Cost, KeyInfo
 from labelward.runs.short_names import variant_without_defaults
@@ -101,7 +101,7 @@ def train_variant(
         with atomic_directory(out, job) as folder:
             keep_seeds(folder, private)
             policies = with_monitor(job, data, make_policies(defended), seed=seed)
-            estimate = expected(foresee(job, data, engine, seed), policies)
+            estimate = estimate_or_none(cost_model(job, data, engine, seed), policies)
             ended = simulate(
                 job,
                 data,
