@@ -1,4 +1,4 @@
-"""What ``labelward plan`` expects of jobs A and B beside what they take, in the same process.
+"""Estimates of ``labelward plan`` for jobs A and B, compared with runs in the same process.
 
 Usage: python benchmarks/plan.py [a] [b] [c] [d] [--kernel NAME] [--processor] [--json FILE]; without a choice job a
 
@@ -25,10 +25,11 @@ from _wiring import report
 from jobs import BITS, JOBS, TEST, WORKERS
 from jobs import Job as Shape
 
-from labelward.evaluate.plan import plan
 from labelward.federation.train import train_variant
 from labelward.he.paillier.kernel import VARIABLE
 from labelward.job import Job, parse_job
+from labelward.planning.cost_estimate import estimate_cost
+from labelward.planning.cost_model import forecast
 from labelward.runs.training_record import read_record
 
 LIMIT = 0.25
@@ -55,9 +56,9 @@ def compare(shape: Shape) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         job = job_of(shape, Path(folder))
         start = time.perf_counter()
-        found = plan(job)
+        found = estimate_cost(job)
         planned = time.perf_counter() - start
-        train_variant(job, Path(folder) / "out", seed=1)
+        train_variant(job, Path(folder) / "out", seed=1, forecast=forecast)
         record = read_record(Path(folder) / "out")
     told, phases = found.estimate, {}
     for party, expected in told.phases.items():

@@ -654,3 +654,15 @@ def test_the_largest_numbers_that_tables_let_through(job: Jobs, tmp_path: Path) 
     data = {"table": str(table), "label": "label", "partition": "importance"}
     found = audit(job(data=data, parties={"active": 0, "telco": 1.0}, defense=None), tmp_path / "out")
     assert len(found) == 6
+
+
+def test_an_audit_keeps_what_was_expected(job: Callable[..., Job], finished: tuple[Path, list[Any]]) -> None:
+    out, rows = finished
+    for row in rows:
+        run = read_run(out, row.defense, row.seed)
+        assert run is not None
+        assert run.estimate is not None
+        assert set(run.estimate.phases) == set(run.phases)
+        if not row.defense:
+            assert run.estimate.encryptions == row.cost.encryptions
+            assert run.estimate.decryptions == row.cost.decryptions

@@ -32,6 +32,7 @@ from labelward.federation.simulation import simulate
 from labelward.federation.train import train_variant
 from labelward.job import Job, load_job
 from labelward.party.view import View
+from labelward.planning.cost_model import forecast
 from labelward.protocols.tree.params import SecureBoost
 from labelward.report.study import StudyReport, write_study
 from labelward.rng import SecureRandom
@@ -78,7 +79,7 @@ def run_audit(job: Path, out: Path) -> None:
 
 def run_training(job: Path, out: Path, *, seed: int, variant: str | None = None, earlier: Path | None = None) -> Any:
     """Train one variant into a new folder; return utility by metric and the watched values, if there are any."""
-    found = train_variant(load_job(job), out, seed=seed, variant=variant, earlier=earlier)
+    found = train_variant(load_job(job), out, seed=seed, variant=variant, earlier=earlier, forecast=forecast)
     return {"utility": found.utility, "watched": None if found.watched is None else list(found.watched.values)}
 
 

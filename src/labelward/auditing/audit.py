@@ -22,8 +22,6 @@ from labelward.auditing.traffic import wire_flows
 from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables
 from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import DataError, JobError, OutputError, PolicyError
-from labelward.evaluate.costs.expected import Estimate
-from labelward.evaluate.costs.prospect import Prospect, expected, foresee
 from labelward.federation.adapter import ModelAdapter, attacker_data
 from labelward.federation.components import (
     attack_with_defaults,
@@ -53,8 +51,10 @@ from labelward.leakage.run_attack import FOLDS, attack_and_score, sample_known_r
 from labelward.metrics.utility import Baselines, baselines, utility
 from labelward.party.transcript import FILE_NAME
 from labelward.party.view import View
+from labelward.planning.cost_model import CostModel, cost_model, estimate_or_none
 from labelward.rng import SecureRandom
 from labelward.runs.directory import check_output, locked_output, store_data
+from labelward.runs.estimate import Estimate
 from labelward.runs.malicious_runs import MaliciousRun, malicious_behavior, malicious_runs
 from labelward.runs.private_seeds import PRIVATE_FILE, Seeds, keep_seeds, resolve_seeds, stored_seeds
 from labelward.runs.provenance import library_versions, processor
@@ -194,7 +194,7 @@ class _Seed:
     beside: Baselines
     upper_bound: bool
     explainer: Explainer
-    prospect: Prospect | None
+    prospect: CostModel | None
     comparisons: dict[tuple[str, ComponentSpec], dict[str, Any]] = field(default_factory=dict)
     bounds: dict[Hashable, LabelGuess] = field(default_factory=dict)
 
@@ -324,7 +324,7 @@ class _Audit:
             self.out, data, seed, [sample_known_rows(data.train_labels, count, seed=seed) for count in sorted(counts)]
         )
         beside = baselines(self.programs, data, seed=seed, precision=self.job.encryption.precision)
-        explainer, prospect = Explainer(self.programs, data, seed), foresee(self.job, data, self.engine, seed)
+        explainer, prospect = Explainer(self.programs, data, seed), cost_model(self.job, data, self.engine, seed)
         return _Seed(seed, data, beside, self.job.leakage.upper_bound, explainer, prospect)
 
     def _train(self, at: _Seed, variant: Variant, deviation: MaliciousRun | None) -> None:
@@ -342,7 +342,7 @@ class _Audit:
         for parent in (folder.parent.parent, folder.parent):
             private_folder(parent)
         detail = _label(variant, at.seed, deviation)
-        estimate = expected(at.prospect, with_monitor(self.job, at.data, make_policies(variant), seed=at.seed))
+        estimate = estimate_or_none(at.prospect, with_monitor(self.job, at.data, make_policies(variant), seed=at.seed))
         ended = simulate(
             self.job,
             at.data,

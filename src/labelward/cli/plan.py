@@ -1,4 +1,4 @@
-"""``labelward plan``: what a job will take, before it is trained."""
+"""``labelward plan``: the costs of a training before it begins."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from labelward.cli._output import print_json, print_table, warn_insecure
 from labelward.errors import InputError
 
 if TYPE_CHECKING:
-    from labelward.evaluate.costs.estimate import Line
-    from labelward.evaluate.costs.expected import Between
-    from labelward.evaluate.plan import Plan
-
-__all__ = ["plan"]
+    from labelward.planning.cost_estimate import CostEstimate
+    from labelward.planning.estimate import NetworkLink
+    from labelward.runs.estimate import DeploymentEstimate
 
 _UNITS = (
     ("encrypt", "encrypt a ciphertext"),
@@ -29,44 +27,48 @@ _UNITS = (
 
 
 def plan(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What would be trained.")],
-    bandwidth: Annotated[float | None, typer.Option(help="Between companies: million bits a second, each way.")] = None,
-    latency: Annotated[float | None, typer.Option(help="Between companies: milliseconds there and back.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, max=LARGEST_SEED, help="Of the run; the job's first.")] = None,
-    defense: Annotated[str | None, typer.Option(help="Which variant; the undefended one.")] = None,
-    rows: Annotated[int | None, typer.Option(help="Rows, where no table of the job is here.")] = None,
+    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job to estimate.")],
+    bandwidth: Annotated[
+        float | None, typer.Option(help="Between companies: million bits per second, each way.")
+    ] = None,
+    latency: Annotated[float | None, typer.Option(help="Between companies: round-trip time in milliseconds.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the run; default: the job's first.")
+    ] = None,
+    defense: Annotated[str | None, typer.Option(help="Variant to estimate; default: the undefended one.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Number of rows, if no table of the job is here.")] = None,
     columns: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=COUNT", help="Columns of a party whose data are elsewhere.")
+        list[str] | None, typer.Option(metavar="NAME=COUNT", help="Number of columns of a remote party.")
     ] = None,
     classes: Annotated[
-        int | None, typer.Option(help="Classes of the label, where it is elsewhere (two); 0 for quantities.")
+        int | None, typer.Option(help="Number of classes of a remote label (default 2); 0 for a regression target.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object in place of the tables.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Say what one training takes, before it begins: time by phase, bytes, memory, from operations measured here."""
+    """Estimate time, traffic and memory of a training run, from operations measured on this machine."""
     from labelward.cli.audit import insecure_reasons
-    from labelward.evaluate.costs.brought import Elsewhere
-    from labelward.evaluate.plan import plan as make_plan
     from labelward.job import load_job
+    from labelward.planning.cost_estimate import estimate_cost
+    from labelward.planning.workload import RemoteShape
 
-    line = _line(bandwidth, latency)
-    elsewhere = Elsewhere(rows=rows, columns=_columns(columns or []), classes=classes)
+    link = _link(bandwidth, latency)
+    remote = RemoteShape(rows=rows, columns=_columns(columns or []), classes=classes)
     with prefix_job_file(job_file):
         job = load_job(job_file)
         warn_insecure(insecure_reasons(job))
-        found = make_plan(job, seed=seed, variant=defense, line=line, elsewhere=elsewhere)
+        found = estimate_cost(job, seed=seed, variant=defense, link=link, remote=remote)
     if json:
         print_json(_as_json(found))
     else:
         _print(found)
 
 
-def _line(bandwidth: float | None, latency: float | None) -> Line | None:
-    from labelward.evaluate.costs.estimate import Line
+def _link(bandwidth: float | None, latency: float | None) -> NetworkLink | None:
+    from labelward.planning.estimate import NetworkLink
 
     if (bandwidth is None) != (latency is None):
         raise InputError("give both --bandwidth and --latency, or neither", code="conflict")
-    return None if bandwidth is None or latency is None else Line(bandwidth=bandwidth, latency=latency)
+    return None if bandwidth is None or latency is None else NetworkLink(bandwidth=bandwidth, latency=latency)
 
 
 def _columns(given: Sequence[str]) -> dict[str, int]:
@@ -86,37 +88,37 @@ def _columns(given: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def _as_json(found: Plan) -> dict[str, Any]:
+def _as_json(found: CostEstimate) -> dict[str, Any]:
     from dataclasses import asdict
 
     import msgspec
 
-    told = {"dataset": found.dataset, "variant": found.variant, "parties": list(found.parties)}
-    looked_at = {"rows": found.looked_at[0], "trees": found.looked_at[1]}
     return {
-        **told,
+        "dataset": found.dataset,
+        "variant": found.variant,
+        "parties": list(found.parties),
         "rows": found.rows,
-        "looked_at": looked_at,
+        "looked_at": {"rows": found.sample[0], "trees": found.sample[1]},
         "generated": list(found.generated),
         "unit_costs": asdict(found.costs),
         "estimate": msgspec.to_builtins(found.estimate),
     }
 
 
-def _print(found: Plan) -> None:
+def _print(found: CostEstimate) -> None:
     from labelward.report.formatting import count, data_size, duration
 
-    told, costs = found.estimate, found.costs
-    phases = list(dict.fromkeys(phase for each in told.phases.values() for phase in each))
-    lines = [(phase, *(_time(told.phases[name].get(phase)) for name in found.parties)) for phase in phases]
+    estimate, costs = found.estimate, found.costs
+    phases = list(dict.fromkeys(phase for each in estimate.phases.values() for phase in each))
+    lines = [(phase, *(_time(estimate.phases[name].get(phase)) for name in found.parties)) for phase in phases]
     lines += [
-        ("all phases", *(duration(sum(told.phases[name].values())) for name in found.parties)),
-        ("bytes sent", *(data_size(told.bytes[name]) for name in found.parties)),
-        ("memory at the peak", *(data_size(told.memory[name]) for name in found.parties)),
+        ("all phases", *(duration(sum(estimate.phases[name].values())) for name in found.parties)),
+        ("bytes sent", *(data_size(estimate.bytes[name]) for name in found.parties)),
+        ("peak memory", *(data_size(estimate.memory[name]) for name in found.parties)),
     ]
     kernel = f"{costs.kernel}, " if costs.kernel else ""
     bits = f", {costs.bits} bits" if costs.bits else ""
-    title = f"{found.dataset or 'data elsewhere'}, {count(found.rows)} training rows, {costs.engine}{bits}"
+    title = f"{found.dataset or 'remote data'}, {count(found.rows)} training rows, {costs.engine}{bits}"
     print_table(title, ("phase", *found.parties), lines, words=1)
     units = [(what, _micro(getattr(costs, name))) for name, what in _UNITS]
     workers = "1 worker" if costs.workers == 1 else f"{costs.workers} workers"
@@ -125,37 +127,40 @@ def _print(found: Plan) -> None:
         typer.echo(sentence)
 
 
-def _sentences(found: Plan) -> list[str]:
+def _sentences(found: CostEstimate) -> list[str]:
     from labelward.report.formatting import count, data_size, duration
 
-    told = found.estimate
-    rows, trees = found.looked_at
-    shape = f"The first {'tree' if trees == 1 else f'{count(trees)} trees'}, grown in the open on {count(rows)} rows"
+    estimate = found.estimate
+    rows, trees = found.sample
+    first = "first tree was" if trees == 1 else f"first {count(trees)} trees were"
     sentences = [
-        f"In one process, where phases add up: {duration(told.seconds)}, {data_size(sum(told.bytes.values()))} in "
-        f"{count(told.messages)} messages; {count(told.encryptions)} encryptions, {count(told.additions)} additions, "
-        f"{count(told.decryptions)} decryptions.",
-        f"{shape}, stand for all others.",
+        f"In one process, where phases add up: {duration(estimate.seconds)}, "
+        f"{data_size(sum(estimate.bytes.values()))} in {count(estimate.messages)} messages; "
+        f"{count(estimate.encryptions)} encryptions, {count(estimate.additions)} additions, "
+        f"{count(estimate.decryptions)} decryptions.",
+        f"The {first} trained without encryption on {count(rows)} rows; the rest is extrapolated.",
     ]
     if found.generated:
-        made = ", ".join(found.generated)
-        sentences.append(f"The data of {made} are elsewhere: made-up columns stand for them, so the trees are others.")
-    if found.refusing:
-        sentences.append("What the defense refuses while trees grow is not counted: with it the run may be shorter.")
-    if told.between is not None:
-        sentences += _apart(told.between)
+        parties = ", ".join(found.generated)
+        sentences.append(f"The columns of {parties} are synthetic, so the real trees will have other shapes.")
+    if found.defended:
+        sentences.append("The defense was active in the trees that were trained; later ones may differ.")
+    if found.budgeted:
+        sentences.append("The leakage budget is not estimated; with it the run may take less.")
+    if estimate.between is not None:
+        sentences += _deployment(estimate.between)
     return sentences
 
 
-def _apart(between: Between) -> list[str]:
+def _deployment(between: DeploymentEstimate) -> list[str]:
     from labelward.report.formatting import count, duration
 
     own = ", ".join(f"{name} {duration(seconds)}" for name, seconds in between.own.items())
     return [
-        f"Between companies, each on a machine like this one, at {between.bandwidth:g} Mbit/s and "
-        f"{between.latency:g} ms: {duration(between.seconds)}; own work: {own}; bytes on the line "
+        f"Between companies, each with a machine like this one, at {between.bandwidth:g} Mbit/s and "
+        f"{between.latency:g} ms: {duration(between.seconds)}; own work: {own}; transmission "
         f"{duration(between.line)}, {count(between.turns)} round trips {duration(between.waiting)}.",
-        "Encrypted rows travel while further ones are made (overlapped); sums and answers are waited for.",
+        "Encrypted rows are sent while further rows are encrypted; sums and answers are waited for.",
     ]
 
 

@@ -44,6 +44,7 @@ def train_command(
     from labelward.federation.model_shares import trained_job
     from labelward.federation.train import train_variant as run_train
     from labelward.job import load_job
+    from labelward.planning.cost_model import forecast
 
     job = load_job(job_file)
     if seed is None:
@@ -60,6 +61,7 @@ def train_command(
                 watch=board,
                 earlier=earlier,
                 repeat=repeat or (),
+                forecast=forecast,
             )
     except KeyboardInterrupt:
         begin = f"; begin again with --force, since {out} exists" if out.exists() else ""

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.errors import JobError, unknown_name
-from labelward.evaluate.costs.expected import Estimate
-from labelward.evaluate.costs.prospect import expected, foresee
 from labelward.federation.adapter import ModelAdapter, ValidationHistory
 from labelward.federation.components import check_job, make_engine, make_policies, model_adapter, with_defaults
 from labelward.federation.leakage_monitor import with_monitor
 from labelward.federation.progress import Watch, no_log
 from labelward.federation.simulation import key_info, simulate
 from labelward.federation.warm_start import load_warm_start
+from labelward.he import Engine
 from labelward.job import Job, Variant
 from labelward.metrics.utility import utility_scores
+from labelward.policy.base import Policy
 from labelward.runs.directory import atomic_directory, check_output
+from labelward.runs.estimate import Estimate
 from labelward.runs.private_seeds import keep_seeds, resolve_seeds, stored_seeds
 from labelward.runs.provenance import library_versions
 from labelward.runs.schema import Cost, KeyInfo
@@ -28,6 +29,10 @@ from labelward.runs.short_names import variant_without_defaults
 from labelward.runs.training_record import RowCounts, TrainingRecord, Validation, write_record
 
 __all__ = ["TrainedModel", "defense_variant", "train_variant"]
+
+
+Forecast = Callable[[Job, VerticalDataset, Engine, int, Sequence[Policy]], Estimate | None]
+"""Called with a completed job, its data, engine, seed and policies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +72,7 @@ def train_variant(
     watch: Watch = no_log,
     earlier: Path | None = None,
     repeat: Sequence[Path] = (),
+    forecast: Forecast | None = None,
 ) -> TrainedModel:
     """Train once, and write ``job.toml``, ``training.json`` and for each party ``view`` and ``model``.
 
@@ -80,6 +86,7 @@ def train_variant(
         earlier: the folder of a training that is gone on with: the model has its trees, then as many as the job says.
             Parties, kind of model, columns, classes, seed, split and rows must be the same, and so are private draws.
         repeat: folders of earlier runs whose private draws, such as which rows are tested on, are repeated.
+        forecast: estimates what the training takes (:func:`labelward.planning.cost_model.forecast`).
 
     Raises:
         InputError: of any kind, before anything is written.
@@ -101,7 +108,7 @@ def train_variant(
         with atomic_directory(out, job) as folder:
             keep_seeds(folder, private)
             policies = with_monitor(job, data, make_policies(defended), seed=seed)
-            estimate = expected(foresee(job, data, engine, seed), policies)
+            estimate = None if forecast is None else forecast(job, data, engine, seed, policies)
             ended = simulate(
                 job,
                 data,

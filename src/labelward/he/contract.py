@@ -25,7 +25,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -35,7 +35,9 @@ from labelward.errors import EncryptionError
 from labelward.rng import SecureRandom
 
 __all__ = [
+    "Additions",
     "CipherBlock",
+    "CiphertextFormat",
     "Counts",
     "EncryptedRows",
     "EncryptedSums",
@@ -95,6 +97,35 @@ class Layout(msgspec.Struct, frozen=True):
                 raise EncryptionError(
                     f"column {column} holds a value outside the bound {bound}", code="capacity", value=bound
                 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CiphertextFormat:
+    """How an engine lays out the numbers of a row in ciphertexts.
+
+    Attributes:
+        size: bytes of a ciphertext.
+        fits: for each ciphertext of a row, how many sums its like holds.
+    """
+
+    size: int
+    fits: tuple[int, ...]
+
+    @property
+    def parts(self) -> int:
+        """Ciphertexts per row."""
+        return len(self.fits)
+
+    def sealed(self, sums: int) -> int:
+        """Return the number of ciphertexts in a message of ``sums`` sums."""
+        return sum(-(-sums // fit) for fit in self.fits)
+
+
+class Additions(NamedTuple):
+    """Additions as :class:`Counts` has them, and their effort: the same in additions of a row to a cell."""
+
+    number: int
+    effort: float
 
 
 class PublicMaterial(msgspec.Struct, frozen=True):
@@ -288,6 +319,7 @@ class Engine(ABC):
         name: as in the job file.
         secure: whether it hides anything; the others need ``insecure=True``.
         bits_offered: key sizes that need no ``insecure=True``; empty where the engine has none.
+        skips_empty_sums: whether adding sums to sums costs nothing for cells without rows.
 
     Args:
         workers: threads or processes that share heavy work; 1 means none beside this one.
@@ -299,6 +331,7 @@ class Engine(ABC):
     name: ClassVar[str]
     secure: ClassVar[bool]
     bits_offered: ClassVar[tuple[int, ...]]
+    skips_empty_sums: ClassVar[bool] = False
 
     def __init__(self, *, workers: int = 1, background: bool = False, memory_limit: int | None = None) -> None:
         self.workers, self.background, self.memory_limit = workers, background, memory_limit
@@ -318,6 +351,35 @@ class Engine(ABC):
     @abstractmethod
     def security_level(self, bits: int) -> int:
         """Classical bits (NIST SP 800-57 part 1, table 2): 112 at 2048, 128 at 3072; 0 for none."""
+
+    def ciphertext_format(self, layout: Layout, bits: int) -> CiphertextFormat:
+        """Return how rows and sums of a layout lie in ciphertexts, for keys of ``bits`` bits.
+
+        By default each row and each sum is one ciphertext of 8 bytes a number.
+        """
+        return CiphertextFormat(size=8 * len(layout.bounds), fits=(1,))
+
+    def prepared_row_bytes(self, layout: Layout, bits: int) -> int:
+        """Return the bytes of a row in memory where rows are summed; by default those of its ciphertexts."""
+        form = self.ciphertext_format(layout, bits)
+        return form.parts * form.size
+
+    def table_bytes(self, bits: int) -> int:
+        """Return the bytes of a key's precomputed tables for one base; by default there are none."""
+        return 0
+
+    def calibration_rows(self, bits: int) -> int:
+        """Return how many rows a plan encrypts to measure the engine's operations."""
+        return 512
+
+    def additions(self, groups: Groups, n_groups: int) -> Additions:
+        """Return the additions of :meth:`EncryptedRows.group_sums`, for one ciphertext a row.
+
+        By default rows are added one by one in each column: one addition less than rows in each group that has any.
+        """
+        present = int(np.count_nonzero(groups >= 0))
+        filled = sum(int(np.count_nonzero(np.bincount(column + 1, minlength=1)[1:])) for column in groups.T)
+        return Additions(present - filled, present - filled)
 
     def close(self) -> None:  # noqa: B027
         """Stop worker processes and what :meth:`PrivateKey.prepare` began, if any."""

@@ -13,7 +13,7 @@ import msgspec
 from labelward.errors import DependencyError, OutputError
 from labelward.report import run_tables
 from labelward.report.embedding_figures import embedding_figures, evidence_table, neighbor_table
-from labelward.report.expected import estimate_tables
+from labelward.report.estimate_tables import estimate_tables
 from labelward.report.formatting import count, data_size, duration
 from labelward.report.leakage_curves import meter_images
 from labelward.report.load import StoredAudit, read_audit

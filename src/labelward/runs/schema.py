@@ -19,9 +19,9 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from labelward.errors import FileFormatError, JobError, OutputError
-from labelward.evaluate.costs.expected import Estimate
 from labelward.job.components import ComponentSpec, Variant
 from labelward.runs.checks import Metrics, check_baselines, check_finite, check_metrics
+from labelward.runs.estimate import Estimate
 from labelward.runs.malicious_runs import MaliciousRun
 from labelward.runs.secure_files import atomic_write
 from labelward.runs.short_names import variant_without_defaults, without_defaults

@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 
 from labelward.data import VerticalDataset
-from labelward.evaluate.costs.expected import Estimate
 from labelward.party.transcript import ids_digest
 from labelward.runs.directory import TRAINING_FILE
+from labelward.runs.estimate import Estimate
 from labelward.runs.json_records import read_json, write_json
 from labelward.runs.schema import Cost
 

@@ -9,9 +9,20 @@ from gmpy2 import mpz
 
 from labelward.errors import EncryptionError
 from labelward.he._checks import check_material
-from labelward.he.contract import Engine, PrivateKey, PublicKey, PublicMaterial
+from labelward.he.contract import (
+    Additions,
+    CiphertextFormat,
+    Engine,
+    Groups,
+    Layout,
+    PrivateKey,
+    PublicKey,
+    PublicMaterial,
+)
+from labelward.he.paillier.joint import plan, present
 from labelward.he.paillier.kernel import choose
 from labelward.he.paillier.keys import NAME, PaillierPrivateKey, PaillierPublicKey
+from labelward.he.paillier.packing import Packing
 from labelward.he.paillier.pool import Executors
 from labelward.he.paillier.primes import draw_pair
 from labelward.rng import SecureRandom
@@ -20,6 +31,7 @@ __all__ = ["PaillierEngine"]
 
 _LEAST, _MOST = 256, 7680  # the most that sums of table entries have room for
 _SMALL = 1 << 16
+_CALIBRATION_ROWS = {"ifma": 16_384, "libgmp": 4_096}
 
 
 class PaillierEngine(Engine):
@@ -36,6 +48,7 @@ class PaillierEngine(Engine):
     name: ClassVar[str] = NAME
     secure: ClassVar[bool] = True
     bits_offered: ClassVar[tuple[int, ...]] = (2048, 3072, 4096)
+    skips_empty_sums: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -75,6 +88,28 @@ class PaillierEngine(Engine):
         """Return the largest level of NIST SP 800-57 part 1, table 2, that the modulus reaches; 0 below 1024 bits."""
         levels = {1024: 80, 2048: 112, 3072: 128, 7680: 192}
         return max((level for least, level in levels.items() if bits >= least), default=0)
+
+    def ciphertext_format(self, layout: Layout, bits: int) -> CiphertextFormat:
+        """Return the packing: ciphertexts modulo n², as many sums side by side as fit below n."""
+        return CiphertextFormat(size=bits // 4, fits=tuple(part.fit for part in Packing.of(layout, bits).parts))
+
+    def prepared_row_bytes(self, layout: Layout, bits: int) -> int:
+        """Return the bytes of a row as kernels keep it: a fourth more than its ciphertexts, about."""
+        return super().prepared_row_bytes(layout, bits) * 5 // 4
+
+    def table_bytes(self, bits: int) -> int:
+        """Return the bytes of the tables of powers of one base, about, at 2048 bits."""
+        return 50_000_000
+
+    def calibration_rows(self, bits: int) -> int:
+        """Return as many rows as give tables of the width of a long run."""
+        return int(_CALIBRATION_ROWS.get(self._kernel, 2_048) * min(1.0, (2048 / bits) ** 2))
+
+    def additions(self, groups: Groups, n_groups: int) -> Additions:
+        """Return the products of rows, and those of joint cells, each of which costs as much as the kernel says."""
+        merge = self._executors.merge
+        chosen = plan(present(groups, n_groups).groups, n_groups, merge, self._executors.threads)
+        return Additions(chosen.products, chosen.rows + merge * chosen.merges)
 
     def close(self) -> None:
         """Stop worker processes, and threads that prepare encryptions."""

@@ -1,20 +1,18 @@
-"""What trainings were expected to take beside what they took."""
+"""Tables of estimated and measured training costs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
-from labelward.evaluate.costs.expected import Estimate
 from labelward.report.formatting import count, data_size, decimals, duration
 from labelward.report.metrics import NOTHING
 from labelward.report.tables import ReportTable
+from labelward.runs.estimate import Estimate
 from labelward.runs.schema import Cost, ResultRow, RunDetails, defense_label
 
-__all__ = ["estimate_tables"]
-
 _IDLE = ("wait", "checkpoint")
-"""Phases in which a party does nothing for the training."""
+"""Phases that are no work on the training."""
 _COUNTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("messages", "messages", count),
     ("encryptions", "encryptions", count),
@@ -25,10 +23,10 @@ _COUNTS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 
 
 def estimate_tables(runs: Mapping[str, Sequence[RunDetails]], rows: Sequence[ResultRow]) -> list[ReportTable]:
-    """Return a table for each kind of run that was estimated, means over the seeds.
+    """Return a table for each variant with estimated runs, of means over the seeds.
 
     Args:
-        runs: by defense in words.
+        runs: by the label of the variant.
         rows: of the same audit, for the operations of the runs.
     """
     found = []
@@ -44,30 +42,30 @@ def _table(label: str, pairs: Sequence[tuple[RunDetails, Estimate]], costs: Sequ
     lines = [
         (
             "whole training",
-            *_compared([told.seconds for _, told in pairs], [run.duration for run, _ in pairs], duration),
+            *_compared([each.seconds for _, each in pairs], [run.duration for run, _ in pairs], duration),
         )
     ]
     for party in pairs[0][1].phases:
-        names = [told.phases.get(party, {}) for _, told in pairs] + [run.phases.get(party, {}) for run, _ in pairs]
+        names = [each.phases.get(party, {}) for _, each in pairs] + [run.phases.get(party, {}) for run, _ in pairs]
         for phase in dict.fromkeys(name for each in names for name in each if name not in _IDLE):
-            expected = [told.phases[party][phase] for _, told in pairs if phase in told.phases.get(party, {})]
+            expected = [each.phases[party][phase] for _, each in pairs if phase in each.phases.get(party, {})]
             measured = [run.phases[party][phase] for run, _ in pairs if phase in run.phases.get(party, {})]
             lines.append((f"{party}: {phase}", *_compared(expected, measured, duration)))
-    sizes = [float(sum(told.bytes.values())) for _, told in pairs]
+    sizes = [float(sum(each.bytes.values())) for _, each in pairs]
     lines.append(("bytes on the wire", *_compared(sizes, [float(cost.bytes) for cost in costs], data_size)))
     for name, words, form in _COUNTS:
-        expected = [float(getattr(told, name)) for _, told in pairs]
+        expected = [float(getattr(each, name)) for _, each in pairs]
         measured = [float(getattr(cost, name)) for cost in costs]
         if any(expected) or any(measured):
             lines.append((words, *_compared(expected, measured, form)))
     return ReportTable(
-        caption=f"{label}: what one training was expected to take, and what it took",
+        caption=f"{label}: estimated and measured costs of one training",
         header=("what", "expected", "measured", "measured / expected"),
         rows=tuple(lines),
-        note="Expected before the training, from operations measured on the same machine and from the first trees "
-        "grown in the open. An expected phase is that of a party that has the machine for itself; where parties work "
-        "at the same time on the same cores, measured phases are longer, and the whole is not. What defenses refuse "
-        "while trees grow is not expected.",
+        note="Estimated before the training, from operations measured on the same machine and from the first trees, "
+        "trained without encryption. The estimate of a phase is for a party that has the machine to itself; where "
+        "parties share the cores, measured phases are longer, but the whole training is not. The leakage budget and "
+        "early stopping are not estimated.",
     )
 
 

@@ -1,8 +1,8 @@
-"""What the leakage meter takes in a training: readings of more and more trees, whose groups of rows split up further.
+"""Cost of the leakage meter: readings of ever more trees, whose groups of rows split up further.
 
-A reading takes time with the rows, to find the groups that no tree tells apart, and with the groups times the starts of
-Louvain's method; both times the trees. Groups are counted of the dry run's trees; from there on the rows that are not
-yet alone dwindle by the same factor with each tree.
+The time of a reading grows with the rows, to find the groups that no tree tells apart, and with the groups times the
+starts of Louvain's method; both times the trees. Groups are counted in the trees of the dry run; after them the rows
+that are not yet alone dwindle by the same factor with each tree.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from labelward.defenses.leakage_meter import (
     measure_leakage,
 )
 
-__all__ = ["groups_of", "meter_seconds", "reading_cost"]
 
+def count_groups(leaves: NDArray[np.int32]) -> list[int]:
+    """Return for 1, 2, … trees how many groups of rows they tell apart.
 
-def groups_of(leaves: NDArray[np.int32]) -> list[int]:
-    """Return for 1, 2, … trees how many groups of rows they tell apart; ``leaves`` are int32 [trees, rows]."""
+    Args:
+        leaves: int32 [trees, rows], -1 for rows out of a tree's sample.
+    """
     group, found = np.zeros(leaves.shape[1], dtype=np.int64), []
     for tree in leaves:
-        _, group = np.unique(group * (int(tree.max()) + 1) + tree, return_inverse=True)
+        _, group = np.unique(group * (int(tree.max()) + 2) + tree + 1, return_inverse=True)
         found.append(int(group.max()) + 1)
     return found
 
@@ -36,37 +38,37 @@ def groups_of(leaves: NDArray[np.int32]) -> list[int]:
 def reading_cost(
     leaves: NDArray[np.int32], labels: NDArray[np.int64], party: str, measure: MonitorConfig
 ) -> tuple[float, float]:
-    """Return seconds of a reading for each row and tree, and for each group, tree and start, from two readings."""
+    """Return seconds of a reading per row and tree, and per group, tree and start, from two readings."""
     trees, rows = len(leaves) // 2 + 1, leaves.shape[1]
-    measure_leakage(leaves[:1], labels, party, measure)  # compiled code is read once in a process
+    measure_leakage(leaves[:1], labels, party, measure)  # loads compiled code, which a process does once
     one, several = (_timed(leaves[:count], labels, party, measure) for count in (1, trees))
-    found = groups_of(leaves[:trees])
+    found = count_groups(leaves[:trees])
     each = max(0.0, several - trees * one) / (found[-1] * trees * louvain_restarts(rows * trees))
     return one / rows, each
 
 
 def _timed(leaves: NDArray[np.int32], labels: NDArray[np.int64], party: str, measure: MonitorConfig) -> float:
-    start = time.thread_time()  # one thread does it, whatever else the machine does meanwhile
+    start = time.thread_time()  # a reading uses one thread, whatever else the machine does meanwhile
     measure_leakage(leaves, labels, party, measure)
     return time.thread_time() - start
 
 
-def meter_seconds(
-    cost: tuple[float, float], groups: Sequence[int], *, rows: tuple[int, int], takes_part: Mapping[str, int]
+def monitor_seconds(
+    cost: tuple[float, float], groups: Sequence[int], *, rows: tuple[int, int], trees: Mapping[str, int]
 ) -> float:
     """Return seconds of all readings of a training.
 
     Args:
-        cost: of a row and tree, and of a group, tree and start.
+        cost: per row and tree, and per group, tree and start.
         groups: of the first trees, among the rows of the dry run.
         rows: of the dry run, and of the training.
-        takes_part: trees of each passive party.
+        trees: of each passive party.
     """
     few, every = rows
     total = 0.0
-    for trees in takes_part.values():
-        for seen in range(1, min(trees, MOST_TREES) + 1):
-            if is_measured_at(every * seen, seen) or seen == trees:
+    for most in trees.values():
+        for seen in range(1, min(most, MOST_TREES) + 1):
+            if is_measured_at(every * seen, seen) or seen == most:
                 apart = _groups(groups, few, seen) * every / few
                 total += seen * (cost[0] * every + cost[1] * apart * louvain_restarts(every * seen))
     return total

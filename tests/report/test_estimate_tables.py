@@ -1,4 +1,4 @@
-"""What trainings were expected to take, beside what they took."""
+"""Tables of estimated and measured costs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 from stored_audit import make_row, make_run, write_audit
 
-from labelward.evaluate.costs.expected import Estimate
-from labelward.report.expected import estimate_tables
+from labelward.report.estimate_tables import estimate_tables
 from labelward.report.page import write_report
+from labelward.runs.estimate import Estimate
 from labelward.runs.schema import write_run
 
 PHASES = {"active": {"encrypt": 2.0, "other": 0.5}, "telco": {"seal": 0.0, "aggregate": 1.0}, "bank": {"seal": 0.2}}
@@ -61,4 +61,4 @@ def test_a_report_made_later_shows_both(tmp_path: Path) -> None:
     write_run(folder, make_run(estimate=make_estimate()))
     page = write_report(folder).read_text()
     assert "Expected and measured" in page
-    assert "no defense: what one training was expected to take, and what it took" in page
+    assert "no defense: estimated and measured" in page

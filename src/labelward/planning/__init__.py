@@ -1,0 +1,1 @@
+"""The planner: time, traffic and memory of a training, estimated before it begins."""

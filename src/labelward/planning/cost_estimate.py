@@ -1,0 +1,109 @@
+"""Cost estimate of a job: time by phase, traffic and memory of a training that has not begun.
+
+::
+
+    found = estimate_cost(load_job("job.toml"), link=NetworkLink(bandwidth=100, latency=20))
+    print(found.estimate.seconds, found.estimate.between.seconds)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from labelward.errors import JobError
+from labelward.federation.components import check_job, make_engine, make_policies, model_adapter, with_defaults
+from labelward.federation.train import defense_variant
+from labelward.job import Job
+from labelward.planning.cost_model import CostModel
+from labelward.planning.estimate import NetworkLink
+from labelward.planning.unit_costs import UnitCosts
+from labelward.planning.workload import RemoteShape, load_workload
+from labelward.protocols.tree.params import TreeModel
+from labelward.runs.estimate import Estimate
+from labelward.runs.short_names import variant_without_defaults
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostEstimate:
+    """The costs of one training.
+
+    Attributes:
+        dataset: name of the data; empty if all tables are remote.
+        parties: the active one first.
+        variant: slug of the run's defenses.
+        defended: whether there are any, which acted in the dry run.
+        budgeted: whether a leakage budget may end trees earlier, which is not estimated.
+        rows: training rows.
+        sample: rows and trees of the dry run.
+        generated: parties with synthetic columns.
+        costs: of single operations.
+        estimate: of the run.
+    """
+
+    dataset: str
+    parties: tuple[str, ...]
+    variant: str
+    defended: bool
+    budgeted: bool
+    rows: int
+    sample: tuple[int, int]
+    generated: tuple[str, ...]
+    costs: UnitCosts
+    estimate: Estimate
+
+
+def estimate_cost(
+    job: Job,
+    *,
+    seed: int | None = None,
+    variant: str | None = None,
+    link: NetworkLink | None = None,
+    remote: RemoteShape | None = None,
+) -> CostEstimate:
+    """Return the costs of one training of a job, without training it.
+
+    It reads the data as the job would, runs the first rounds without encryption
+    (:mod:`~labelward.planning.dry_run`), and measures the job's engine for a second or two.
+
+    Args:
+        job: as it was read.
+        seed: of the run; None for the job's first.
+        variant: slug of one of ``job.variants()``; None for the undefended run.
+        link: between the parties, were they companies.
+        remote: the shape of tables that are not here.
+
+    Raises:
+        InputError: of any kind, as training the job would; or for a model that is not of trees.
+    """
+    seed = job.run.seeds[0] if seed is None else seed
+    job = with_defaults(replace(job, run=replace(job.run, seeds=(seed,))))
+    defended = defense_variant(job, variant_without_defaults(job.variants()[0]).slug if variant is None else variant)
+    check_job(job)
+    params = model_adapter(job.model).params
+    if not isinstance(params, TreeModel):
+        raise JobError(
+            f"{job.model.kind!r} encrypts nothing and its time is that of the networks themselves, so "
+            "that there is nothing to plan; plans are of 'secureboost' and 'forest'",
+            code="unsupported",
+            field="[model] kind",
+            value=job.model.kind,
+        )
+    workload = load_workload(job, seed, remote or RemoteShape(), make_policies(defended))
+    engine = make_engine(job.encryption)
+    try:
+        model = CostModel(job=job, params=params, data=workload.data, engine=engine, seed=seed)
+        dry = model.dry(workload.policies)
+        return CostEstimate(
+            dataset=workload.dataset,
+            parties=workload.data.parties,
+            variant=variant_without_defaults(defended).slug,
+            defended=bool(defended.chain),
+            budgeted=job.leakage.budget is not None,
+            rows=workload.data.rows,
+            sample=(dry.sample.rows, dry.trees),
+            generated=workload.generated,
+            estimate=model.estimate(workload.policies, link),
+            costs=model.unit_costs(workload.policies),
+        )
+    finally:
+        engine.close()
