@@ -30,7 +30,7 @@ from labelward.federation.simulation import key_bits, make_proposal
 from labelward.he import CipherBlock, Engine, Layout, PublicMaterial
 from labelward.he.contract import CiphertextFormat
 from labelward.job import Job
-from labelward.messages.base import Message, RowMask
+from labelward.messages.base import Message, RowMask, wire_name
 from labelward.messages.codec import encode
 from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows, LevelHistograms, PredictAnswers, TreeStart
 from labelward.party.context import Context
@@ -367,7 +367,7 @@ class _TracedContext(Context):
     def send(self, peer: str, message: Message, step: tuple[int, ...]) -> None:
         """Send and trace a message."""
         super().send(peer, message, step)
-        name, trace = type(message).__name__, self._trace
+        name, trace = wire_name(type(message)), self._trace
         once = name in _ONCE or self._phase == "predict"
         trace.sent.append(self._traced(peer, message, step, once))
         if name in ("Hello", "Ready", "LevelSums", "SplitRows", "PredictAnswers"):
@@ -390,7 +390,7 @@ class _TracedContext(Context):
         fixed = len(encode(priced, step)) - sum(map(_binary_size, per_row))
         sent = SentMessage(
             receiver=peer,
-            type=type(message).__name__,
+            type=wire_name(type(message)),
             once=once,
             fixed=fixed + _binary_size(size),
             per_row=per_row,
