@@ -27,7 +27,7 @@ from jobs import Job as Shape
 
 from labelward.evaluate.plan import plan
 from labelward.federation.train import train_variant
-from labelward.he.paillier.kernel import VARIABLE
+from labelward.he.paillier.backends.base import VARIABLE
 from labelward.job import Job, parse_job
 from labelward.runs.training_record import read_record
 

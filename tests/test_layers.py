@@ -99,7 +99,7 @@ def test_nothing_imports_the_contract_suites() -> None:
 def test_messages_know_the_public_types_of_encryption_only() -> None:
     for path in (ROOT / "messages").glob("*.py"):
         used = [target for target in imported(path) if layer(target) == "he"]
-        assert all(target.startswith("he.contract.") for target in used)
+        assert all(target.startswith("he.base.") for target in used)
 
 
 def test_protocol_families_do_not_know_each_other() -> None:

@@ -11,12 +11,13 @@ from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
+import msgspec
+
 from labelward.attacks.base import Attack
 from labelward.data.splitting import check_split
 from labelward.errors import EncryptionError, InputError, JobError, unknown_name
-from labelward.evaluate.unencrypted import NoEngine
 from labelward.federation.adapter import ModelAdapter
-from labelward.he import ENGINES, Engine, engine
+from labelward.he import ENGINES, Engine, NullEngine, check_engine, engine, engine_class
 from labelward.job import EncryptionSection, Job, Kind, Variant
 from labelward.policy.base import Policy
 from labelward.registry import Registry
@@ -127,7 +128,7 @@ def check_job(job: Job) -> None:
         make_policies(variant)
     for number, attack in enumerate(job.attacks, 1):
         _placed(f"[[attack]] {number}:", partial(_check_attack, make_attack(attack), job, programs))
-    if job.encryption.engine == NoEngine.name:
+    if job.encryption.engine == NullEngine.name:
         return
     made = make_engine(replace(job.encryption, workers=1))
     try:
@@ -168,18 +169,22 @@ def make_engine(section: EncryptionSection, *, background: bool = False) -> Engi
     Args:
         background: whether it may encrypt ahead while its party waits; for a party that shares no cores with others.
     """
-    if section.engine == NoEngine.name:
-        return NoEngine()
-    if section.engine not in ENGINES:
-        raise JobError(
-            unknown_name("engine", section.engine, ENGINES),
-            code="unknown",
-            field="[encryption] engine",
-            value=section.engine,
-        )
+    if section.engine == NullEngine.name:
+        return NullEngine()
+    _check_engine_name(section)
     workers = section.workers or len(os.sched_getaffinity(0))
     limit = None if section.memory_limit is None else int(section.memory_limit)
-    return engine(section.engine, workers=workers, background=background, memory_limit=limit)
+    return _placed(
+        "[encryption]",
+        partial(
+            engine,
+            section.engine,
+            parameters=section.parameters,
+            workers=workers,
+            background=background,
+            memory_limit=limit,
+        ),
+    )
 
 
 def list_components() -> dict[str, list[ComponentInfo]]:
@@ -191,9 +196,9 @@ def list_components() -> dict[str, list[ComponentInfo]]:
     registries: dict[str, Registry[Any]] = {"models": MODELS, "defenses": DEFENSES, "attacks": ATTACKS}
     found = {family: [_info(*item) for item in registry.classes().items()] for family, registry in registries.items()}
     found["engines"] = []
-    for name, entry in ENGINES.items():
-        module, _, cls = entry.partition(":")
-        found["engines"].append(ComponentInfo(kind=name, summary=_summary(getattr(import_module(module), cls))))
+    for name in ENGINES:
+        cls = engine_class(name)
+        found["engines"].append(ComponentInfo(kind=name, summary=_summary(cls), parameters=_engine_parameters(cls)))
     found["tables"] = [
         ComponentInfo(
             kind=name,
@@ -229,7 +234,7 @@ def _complete(registry: Registry[Any], kind: Kind, section: str) -> Kind:
 
 def _encryption(section: EncryptionSection, model: Kind) -> EncryptionSection:
     """Return the section with an engine that fits the model."""
-    none = EncryptionSection(engine=NoEngine.name)
+    none = EncryptionSection(engine=NullEngine.name)
     if model_adapter(model).encrypts:
         if section == none:
             raise JobError(
@@ -238,7 +243,7 @@ def _encryption(section: EncryptionSection, model: Kind) -> EncryptionSection:
                 field="[encryption] engine",
                 value=section.engine,
             )
-        return section
+        return _with_engine_defaults(section)
     if section not in (EncryptionSection(), none):
         raise JobError(
             f"means nothing for {model.kind!r}, which encrypts nothing, so it must be left out",
@@ -247,6 +252,23 @@ def _encryption(section: EncryptionSection, model: Kind) -> EncryptionSection:
             value=section.engine,
         )
     return none
+
+
+def _with_engine_defaults(section: EncryptionSection) -> EncryptionSection:
+    """Return the section with all parameters of its engine."""
+    _check_engine_name(section)
+    check = partial(check_engine, section.engine, section.parameters, insecure=section.insecure)
+    return replace(section, parameters=msgspec.structs.asdict(_placed("[encryption]", check)))
+
+
+def _check_engine_name(section: EncryptionSection) -> None:
+    if section.engine not in ENGINES:
+        raise JobError(
+            unknown_name("engine", section.engine, ENGINES),
+            code="unknown",
+            field="[encryption] engine",
+            value=section.engine,
+        )
 
 
 def _check_attack(attack: Attack, job: Job, programs: ModelAdapter[Any]) -> None:
@@ -275,6 +297,14 @@ def _info(kind: str, cls: type[Any]) -> ComponentInfo:
         text = "required" if default is MISSING else str(default)
         parameters.append((field.name, text, meanings.get(field.name, "")))
     return ComponentInfo(kind=kind, summary=_summary(cls), parameters=tuple(parameters))
+
+
+def _engine_parameters(cls: type[Engine]) -> tuple[tuple[str, str, str], ...]:
+    meanings = _meanings(inspect.getdoc(cls.Parameters) or "")
+    own = msgspec.structs.fields(cls.Parameters)
+    return tuple(
+        (each.name, "required" if each.required else str(each.default), meanings.get(each.name, "")) for each in own
+    )
 
 
 def _summary(cls: type[Any]) -> str:

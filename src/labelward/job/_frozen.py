@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["Frozen"]
+from labelward.errors import JobError
+
+__all__ = ["Frozen", "freeze", "thaw"]
 
 _Value = TypeVar("_Value")
 
@@ -30,3 +33,24 @@ class Frozen(Mapping[str, _Value]):
 
     def __repr__(self) -> str:
         return repr(self._items)
+
+
+def freeze(place: str, value: Any) -> Any:
+    """Return a value of a job file with lists as tuples; refuse what is no number, text, boolean or list."""
+    if isinstance(value, list | tuple):
+        return tuple(freeze(place, one) for one in value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise JobError(f"must be finite but got {value}", code="range", field=place, value=value)
+    if value is not None and not isinstance(value, bool | int | float | str):
+        raise JobError(
+            f"must be a number, a text, true, false or a list of these but got {value!r}",
+            code="type",
+            field=place,
+            value=value,
+        )
+    return value
+
+
+def thaw(value: Any) -> Any:
+    """Return a frozen value as JSON has it."""
+    return [thaw(one) for one in value] if isinstance(value, tuple) else value

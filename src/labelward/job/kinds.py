@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +14,7 @@ from urllib.parse import quote
 
 from labelward.errors import JobError
 from labelward.job import _check as check
-from labelward.job._frozen import Frozen
+from labelward.job._frozen import Frozen, freeze, thaw
 
 __all__ = ["Kind", "Variant", "sweep"]
 
@@ -43,12 +42,12 @@ class Kind:
                 field=f"parameter 'kind' of {self.kind!r}",
                 value=self.params["kind"],
             )
-        frozen = {key: _freeze(f"{key} of {self.kind!r}", value) for key, value in self.params.items()}
+        frozen = {key: freeze(f"{key} of {self.kind!r}", value) for key, value in self.params.items()}
         object.__setattr__(self, "params", Frozen(frozen))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the form that a file holds: ``kind`` and the parameters in one dictionary."""
-        return {"kind": self.kind} | {key: _thaw(value) for key, value in self.params.items()}
+        return {"kind": self.kind} | {key: thaw(value) for key, value in self.params.items()}
 
     @property
     def slug(self) -> str:
@@ -149,25 +148,6 @@ def _combinations(entry: Mapping[str, Any]) -> list[Kind]:
             )
         choices.append(values)
     return [Kind(entry["kind"], dict(zip(params, values, strict=True))) for values in itertools.product(*choices)]
-
-
-def _freeze(place: str, value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return tuple(_freeze(place, one) for one in value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise JobError(f"must be finite but got {value}", code="range", field=place, value=value)
-    if value is not None and not isinstance(value, bool | int | float | str):
-        raise JobError(
-            f"must be a number, a text, true, false or a list of these but got {value!r}",
-            code="type",
-            field=place,
-            value=value,
-        )
-    return value
-
-
-def _thaw(value: Any) -> Any:
-    return [_thaw(one) for one in value] if isinstance(value, tuple) else value
 
 
 def _word(value: Any) -> str:

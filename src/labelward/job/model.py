@@ -105,8 +105,7 @@ class Job:
         Tables, paths, columns and addresses are each party's own; defenses and attacks are the active party's business.
         """
         agreed: dict[str, Any] = {f"model.{key}": value for key, value in self.model.as_dict().items()}
-        for key in ("engine",) if self.encryption.engine == "none" else ("engine", "bits", "insecure", "precision"):
-            agreed[f"encryption.{key}"] = getattr(self.encryption, key)
+        agreed |= self.encryption.shared()
         agreed["parties"] = [party.name for party in self.parties]
         return agreed
 
@@ -121,7 +120,9 @@ class Job:
             blocks.append(_toml.block("[parties]", held))
         blocks.append(_toml.block("[model]", self.model.as_dict()))
         nothing = {"engine": "none"} if self.encryption.engine == "none" else None
-        blocks.append(_toml.block("[encryption]", nothing or _given(self.encryption)))
+        blocks.append(_toml.block("[encryption]", nothing or _given(self.encryption, "parameters")))
+        if self.encryption.parameters:
+            blocks.append(_toml.block(f"[encryption.{self.encryption.engine}]", self.encryption.parameters))
         for variant in self.defenses:
             chain = variant.as_list()
             blocks.append(_toml.block("[[defense]]", chain[0] if len(chain) == 1 else {"chain": chain}))

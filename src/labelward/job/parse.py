@@ -78,9 +78,7 @@ def _job(tables: Mapping[str, Any], base: Path | None) -> Job:
         data=data,
         parties=tuple(_party(name, held, data, base) for name, held in parties.items()),
         model=_kind("[model]", tables.get("model", {}), default="secureboost"),
-        encryption=_section(
-            EncryptionSection, "[encryption]", _table("[encryption]", tables.get("encryption", {})), base
-        ),
+        encryption=_encryption(_table("[encryption]", tables.get("encryption", {}))),
         defenses=tuple(_defenses(_entries("[[defense]]", tables.get("defense", [])))),
         attacks=tuple(_kind(place, one) for place, one in _entries("[[attack]]", tables.get("attack", []))),
         leakage=_section(LeakageSection, "[leakage]", _table("[leakage]", tables.get("leakage", {})), base),
@@ -115,6 +113,21 @@ def _section(
     if base is not None and isinstance(table, str) and is_path(table):
         values["table"] = os.path.abspath(base / table)
     return section(**values)
+
+
+def _encryption(given: Mapping[str, Any]) -> EncryptionSection:
+    name = given.get("engine", EncryptionSection.engine)
+    values = {key: value for key, value in given.items() if key != name or not isinstance(value, Mapping)}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            raise JobError(
+                f"the engine is {name!r}; remove the parameters of {key!r}",
+                code="unknown",
+                field=f"[encryption.{key}]",
+                value=key,
+            )
+    own = given[name] if len(values) < len(given) else {}
+    return _section(EncryptionSection, "[encryption]", values, None, parameters=own)
 
 
 def _party(name: str, held: Any, data: DataSection, base: Path | None) -> PartySection:

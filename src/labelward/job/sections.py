@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import PurePath
 from typing import Any
 
 from labelward.errors import JobError
 from labelward.job import _check as check
-from labelward.job._frozen import Frozen
+from labelward.job._frozen import Frozen, freeze, thaw
 
 __all__ = ["DataSection", "EncryptionSection", "LeakageSection", "PartySection", "RunSection", "is_path"]
 
@@ -269,6 +269,7 @@ class EncryptionSection:
         insecure: whether a run that protects nothing is wanted, for tests and studies.
         workers: processes for heavy arithmetic; 0 takes as many as there are cores.
         precision: binary digits after the point of encrypted values, 16 to 30.
+        parameters: the engine's own, from the table ``[encryption.ENGINE]``; the engine checks them.
         memory_limit: bytes of a peer's encrypted rows that this party holds in memory, or a text such as ``"4 GB"``;
             what is beyond lies in a temporary file. None for no limit. Each party has its own.
     """
@@ -279,32 +280,28 @@ class EncryptionSection:
     workers: int = 0
     precision: int = 30
     memory_limit: int | str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check.string("[encryption] engine", self.engine)
         if self.memory_limit is not None:
             limit = check.byte_number("[encryption] memory_limit", self.memory_limit)
             object.__setattr__(self, "memory_limit", limit)
+        own = {key: freeze(f"[encryption.{self.engine}] {key}", value) for key, value in self.parameters.items()}
+        object.__setattr__(self, "parameters", Frozen(own))
         check.boolean("[encryption] insecure", self.insecure)
         check.whole("[encryption] bits", self.bits, 256, 16384)
         check.whole("[encryption] workers", self.workers, 0, 1024)
         check.whole("[encryption] precision", self.precision, 16, 30)
         if self.engine == "none":
             for one in fields(self):
-                if one.name != "engine" and getattr(self, one.name) != one.default:
+                if one.name not in ("engine", "parameters") and getattr(self, one.name) != one.default:
                     raise JobError(
                         "means nothing with engine 'none', so it must be left out",
                         code="conflict",
                         field=f"[encryption] {one.name}",
                         value=getattr(self, one.name),
                     )
-        if self.engine == "plain" and not self.insecure:
-            raise JobError(
-                "'plain' encrypts nothing; it needs insecure = true",
-                code="insecure",
-                field="[encryption] engine",
-                value=self.engine,
-            )
         if self.bits < 2048 and not self.insecure:
             raise JobError(
                 f"must be at least 2048 but got {self.bits} (a shorter key needs insecure = true)",
@@ -312,6 +309,12 @@ class EncryptionSection:
                 field="[encryption] bits",
                 value=self.bits,
             )
+
+    def shared(self) -> dict[str, Any]:
+        """Return what all parties must agree on, under names such as ``encryption.bits``."""
+        keys = ("engine",) if self.engine == "none" else ("engine", "bits", "insecure", "precision")
+        agreed: dict[str, Any] = {f"encryption.{key}": getattr(self, key) for key in keys}
+        return agreed | {f"encryption.{self.engine}.{key}": thaw(value) for key, value in self.parameters.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

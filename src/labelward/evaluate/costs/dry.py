@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.evaluate.costs.units import Adding, Additions
+from labelward.evaluate.costs.units import Adding
+from labelward.he.base import Additions
 from labelward.kernels.binning import bin_columns
 from labelward.kernels.histogram import groups
 from labelward.messages.base import RowMask

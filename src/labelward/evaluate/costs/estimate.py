@@ -21,10 +21,6 @@ __all__ = ["Line", "between", "estimate"]
 
 _PROCESS = 180_000_000
 """Bytes of an interpreter with its libraries."""
-_TABLES = 50_000_000
-"""Bytes of the tables of powers of one base, about."""
-_PREPARED = 1.25
-"""Bytes of a ciphertext ready for sums, in those that travel."""
 _MOST = 1e9
 """Of what is said of a line: beyond that it is no line."""
 _GONE_OVER = 2.0
@@ -121,14 +117,12 @@ def _memory(name: str, run: Run, limit: int | None) -> float:
     """Return bytes of a party at its peak: columns as numbers and as codes, tables, ciphertexts."""
     rows, columns, form = run.rows, run.columns[name], run.form
     held = _PROCESS + 8 * (rows + run.test + run.route) * columns + rows * columns
-    whole = rows * form.parts * form.size
     block = min(rows, BLOCK_ROWS) * form.parts * form.size
-    tables = _TABLES if form.engine == "paillier" else 0
     if name == run.active:
-        return held + 2 * tables + 4 * block + 8 * rows * (2 * len(form.layout.bounds) + 6)
-    prepared = whole * (_PREPARED if tables else 1.0)
+        return held + 2 * form.tables + 4 * block + 8 * rows * (2 * len(form.layout.bounds) + 6)
+    prepared = rows * form.prepared
     kept = prepared if limit is None else min(prepared, limit)
-    return held + tables + 2 * block + kept + 12 * min(rows * columns, _GROUPED)
+    return held + form.tables + 2 * block + kept + 12 * min(rows * columns, _GROUPED)
 
 
 def between(found: Estimate, works: Mapping[str, PartyWork], run: Run, line: Line) -> Between:

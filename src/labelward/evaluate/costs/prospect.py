@@ -84,7 +84,7 @@ class Prospect:
     @property
     def bits(self) -> int:
         """Of the keys; 0 for an engine without."""
-        return self.encryption.bits if self.engine.bits_offered else 0
+        return self.engine.key_bits(self.encryption.bits)
 
     def estimate(self, policies: Iterable[Policy], line: Line | None = None) -> Estimate:
         """Return what a run takes.
@@ -155,7 +155,7 @@ class Prospect:
             federated=federated,
             trees=len(rounds) * together,
             columns={name: len(own.names) for name, own in subject.columns.items()},
-            form=Form.of(self.engine.name, self._layout(chain, apart=apart), self.bits),
+            form=Form.of(self.engine, self._layout(chain, apart=apart), self.bits),
         )
 
     def _layout(self, chain: PolicyChain, *, apart: bool) -> Layout:

@@ -9,26 +9,22 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.he import Counts, Engine, Layout, PrivateKey
-from labelward.he.contract import CipherBlock, EncryptedSums
+from labelward.he.base import Additions, CipherBlock, EncryptedSums
 from labelward.messages.base import redacted
 from labelward.messages.codec import decode, encode
 from labelward.messages.tree import LevelHistograms
 from labelward.rng import SecureRandom
 
-__all__ = ["Adding", "Additions", "Sample", "UnitCosts", "additions_of", "measured", "training_cost"]
+__all__ = ["Adding", "Sample", "UnitCosts", "additions_of", "measured", "training_cost"]
 
 Result = TypeVar("Result")
 
-_FIRST = {"ifma": 16_384, "libgmp": 4_096, "numba": 512}
-_OTHERS = 2_048
-"""Rows encrypted first, by kernel, with keys of 2048 bits; as many as make tables as wide as a long run has."""
 _COLD = 2.0
 """Seconds of making tables that tell of code that was compiled meanwhile."""
 _COLUMNS, _CELLS = 16, 512
@@ -37,17 +33,6 @@ _FEW = 64
 """Rows of a message of which hardly anything is summed."""
 _TIMES, _MOST_TIMES, _LONG = 3, 15, 0.1
 """How often an operation is repeated, at least and at most, after the first time; and for how many seconds in all."""
-
-
-class Additions(NamedTuple):
-    """What summing by groups takes: additions as the engine counts them; their effort in sums of a row and a cell."""
-
-    number: int
-    effort: float
-
-    def plus(self, other: Additions) -> Additions:
-        """Return both together."""
-        return Additions(self.number + other.number, self.effort + other.effort)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +46,7 @@ class UnitCosts:
         encrypt: a ciphertext, with the secret.
         prepare: a ciphertext, received, checked and made ready for sums.
         sum_message: a message of sums by groups, before any addition.
-        add: an addition, as :class:`~labelward.he.contract.Counts` has them, of rows to cells.
+        add: an addition, as :class:`~labelward.he.base.Counts` has them, of rows to cells.
         seal_message, seal: a message of sums, and each sum in it.
         open_message, decrypt: a message of sealed sums, and each ciphertext in it.
         travel: a byte, encoded, recorded and decoded, as it does within one process.
@@ -136,28 +121,7 @@ class Adding:
 
 def additions_of(engine: Engine) -> Adding:
     """Return how an engine adds."""
-    if engine.name != "paillier":
-        return Adding(summed=_singly, skips=False)
-    from labelward.he.paillier.kernel import choose
-
-    return Adding(summed=partial(_jointly, choose(str(engine.describe()["kernel"])).merge), skips=True)
-
-
-def _singly(grouped: NDArray[np.int32], n_groups: int) -> Additions:
-    present = int(np.count_nonzero(grouped >= 0))
-    count = present - sum(_held(grouped[:, column]) for column in range(grouped.shape[1]))
-    return Additions(count, count)
-
-
-def _held(column: NDArray[np.int32]) -> int:
-    return int(np.count_nonzero(np.bincount(column + 1, minlength=1)[1:]))
-
-
-def _jointly(merge: float, grouped: NDArray[np.int32], n_groups: int) -> Additions:
-    from labelward.he.paillier.joint import plan, present
-
-    chosen = plan(present(grouped, n_groups).groups, n_groups, merge)
-    return Additions(chosen.rows + chosen.merges, chosen.rows + merge * chosen.merges)
+    return Adding(summed=engine.additions, skips=engine.skips_empty_sums)
 
 
 _kept: dict[tuple[Any, ...], UnitCosts] = {}
@@ -178,7 +142,7 @@ def measured(engine: Engine, sample: Sample, *, bits: int, insecure: bool) -> Un
     key = (known, sample.layout.bounds, sample.rows.bit_length(), min(sample.columns, _COLUMNS), sample.bins)
     if key not in _kept:
         found = _measure(engine, sample, bits, insecure)
-        if found.kernel in _FIRST and found.owner_tables + found.public_tables > _COLD:
+        if found.owner_tables + found.public_tables > _COLD:
             found = _measure(engine, sample, bits, insecure)  # code was compiled, which happens once on a machine
         _kept[key] = found
     return _kept[key]
@@ -189,15 +153,14 @@ def _measure(engine: Engine, sample: Sample, bits: int, insecure: bool) -> UnitC
     start = time.perf_counter()
     private = engine.generate(bits, protection=protection, insecure=insecure)
     key = time.perf_counter() - start
-    wanted = int(_FIRST.get(kernel, _OTHERS) * min(1.0, (2048 / max(bits, 1)) ** 2))
-    rows = max(1, min(sample.rows, wanted))
+    rows = max(1, min(sample.rows, engine.calibration_rows(bits)))
     blocks, encrypted = _encryption(private, sample.layout, rows)
     units = {"encrypt": encrypted[1] / rows, "owner_tables": max(0.0, encrypted[0] - encrypted[1])}
     parts = blocks[0].count / rows
     units["encrypt"] /= parts
     public = engine.public(private.public.material(), protection=protection, insecure=insecure)
-    units["prepare"] = _usual(lambda: public.collect(sample.layout, rows).add(blocks[0]))[1] / (rows * parts)
-    held = public.collect(sample.layout, rows)
+    units["prepare"] = _usual(lambda: public.allocate_rows(sample.layout, rows).add(blocks[0]))[1] / (rows * parts)
+    held = public.allocate_rows(sample.layout, rows)
     held.add(blocks[0])
     groups = _groups(rows, min(sample.columns, _COLUMNS), sample.bins)
     adding, few = additions_of(engine), groups[:_FEW]
@@ -234,11 +197,11 @@ def _sealing(private: PrivateKey, sums: EncryptedSums, sample: Sample) -> dict[s
     """Measure sealing and decrypting messages of two sizes, the smaller as the root's where it is not too large."""
     cells = sums.shape[0] * sums.shape[1]
     least = max(1, min(sample.columns * sample.bins, _CELLS))
-    first = _timed(sums.pick(np.resize(np.arange(cells), least)).seal)[1]
+    first = _timed(sums.take(np.resize(np.arange(cells), least)).rerandomize)[1]
     seals, openings = [], []
     for size in (least, 3 * least):
-        picked = sums.pick(np.resize(np.arange(cells), size))
-        sealed, taken = _usual(picked.seal)
+        picked = sums.take(np.resize(np.arange(cells), size))
+        sealed, taken = _usual(picked.rerandomize)
         seals.append((size, taken))
         openings.append((sealed.count, _usual(lambda sealed=sealed: private.decrypt(sealed))[1]))  # type: ignore[misc]
     (seal_message, seal), (open_message, decrypt) = _line(seals), _line(openings)

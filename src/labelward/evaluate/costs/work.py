@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from labelward.evaluate.costs.dry import Dry, DryLevel, DryTree
-from labelward.he.contract import CipherBlock, Layout
+from labelward.he.base import CipherBlock, CiphertextFormat, Engine, Layout
 from labelward.messages.base import Message, RowMask
 from labelward.messages.codec import encode
 from labelward.messages.tree import (
@@ -40,39 +40,27 @@ _HELLO = 950
 
 
 @dataclass(frozen=True, kw_only=True)
-class Form:
+class Form(CiphertextFormat):
     """How an engine writes the numbers of a row.
 
     Attributes:
         engine: its name.
-        fits: for each ciphertext of a row, how many sums its like holds.
-        size: bytes of a ciphertext.
         layout: of the numbers.
+        prepared: bytes of a row in memory where rows are summed.
+        tables: bytes of a key's tables for one base.
     """
 
     engine: str
-    fits: tuple[int, ...]
-    size: int
     layout: Layout
+    prepared: int
+    tables: int
 
     @classmethod
-    def of(cls, engine: str, layout: Layout, bits: int) -> Form:
-        """Return the form of an engine by its name, for keys of ``bits`` bits."""
-        if engine == "plain":
-            return cls(engine=engine, fits=(1,), size=8 * len(layout.bounds), layout=layout)
-        from labelward.he.paillier.packing import Packing
-
-        fits = tuple(part.fit for part in Packing.of(layout, bits).parts)
-        return cls(engine=engine, fits=fits, size=bits // 4, layout=layout)
-
-    @property
-    def parts(self) -> int:
-        """Ciphertexts of a row."""
-        return len(self.fits)
-
-    def sealed(self, sums: int) -> int:
-        """Return the ciphertexts of a message of so many sums."""
-        return sum(-(-sums // fit) for fit in self.fits)
+    def of(cls, engine: Engine, layout: Layout, bits: int) -> Form:
+        """Return the form of an engine for keys of ``bits`` bits."""
+        form = engine.ciphertext_format(layout, bits)
+        prepared, tables = engine.prepared_row_bytes(layout, bits), engine.table_bytes(bits)
+        return cls(size=form.size, fits=form.fits, engine=engine.name, layout=layout, prepared=prepared, tables=tables)
 
 
 @dataclass(frozen=True, kw_only=True)
