@@ -20,22 +20,22 @@ def chained(kernel: str, bits: int) -> Callable[[], object]:
     """Return what makes PRODUCTS products of a number below n² and one below n, each of the one before."""
     n = mpz(secrets.randbits(bits) | 1 | 1 << (bits - 1))
     if kernel == "ifma":
-        from labelward.he.paillier import ifma_loops
-        from labelward.he.paillier.ifma_numbers import Root, aligned
+        from labelward.he.paillier.backends.ifma import loops as ifma_loops
+        from labelward.he.paillier.backends.ifma.arithmetic import LaneArithmetic, aligned
 
-        root = Root(n)
+        root = LaneArithmetic(n)
         square, count = root.square, PRODUCTS // 8
         factors, out, start = aligned(count, root.rows, 8), aligned(count, square.limbs, 8), aligned(square.limbs, 8)
         factors[:] = start[:] = 1
-        return partial(ifma_loops.chain, start, factors, square.odd, out)
+        return partial(ifma_loops.product_chain, start, factors, square.odd, out)
     digits = [mpz(secrets.randbelow(int(n))) for _ in range(PRODUCTS)]
     if kernel == "gmpy2":
         return partial(_chain, digits, n * n)
     from libgmp import chain, prepared
 
-    from labelward.he.paillier.libgmp_numbers import Root as Halves
+    from labelward.he.paillier.backends.gmp.arithmetic import CellArithmetic
 
-    halves = Halves(n)
+    halves = CellArithmetic(n)
     made = np.empty((PRODUCTS, 3 * halves.limbs + 1), dtype=np.uint64)
     given, start, work = prepared(halves, digits), halves.cell(digits[0]), halves.work()
     return lambda: chain(halves.mpn, halves.odd, work, start, given, made)  # which keeps the modulus

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.contract import Engine
-from labelward.he.paillier.kernel import choose
+from labelward.he.base import Engine
+from labelward.he.paillier.backends.base import select_backend
 from labelward.party.context import Context, Meter
 from labelward.party.handshake import Proposal, RowMasks, handshake_active, handshake_passive
 from labelward.party.in_process import run_parties
@@ -131,7 +131,7 @@ def median(values: list[float]) -> float:
     return statistics.median(values)
 
 
-def spread(values: list[float]) -> str:
+def even_slices(values: list[float]) -> str:
     """Return median and range as text."""
     return f"{median(values):.3f} s ({min(values):.3f} to {max(values):.3f})"
 
@@ -157,7 +157,7 @@ def report(name: str, figures: dict[str, Any], path: Path | None) -> None:
         "benchmark": name,
         "processor": processor(),
         "cores": len(os.sched_getaffinity(0)),
-        "kernel": choose().name,
+        "kernel": select_backend().name,
         "commit": commit(),
         "python": platform.python_version(),
     }

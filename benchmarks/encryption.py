@@ -30,10 +30,10 @@ from gmpy2 import mpz
 
 from labelward.he import Layout, PrivateKey, PublicKey
 from labelward.he.paillier import PaillierEngine
-from labelward.he.paillier.joint import plan, present
-from labelward.he.paillier.kernel import KERNELS, choose, obstacle
-from labelward.he.paillier.numbers import read, write
-from labelward.he.paillier.rooms import Rooms
+from labelward.he.paillier.backends.base import BACKENDS, select_backend, unavailable_reason
+from labelward.he.paillier.column_merging import plan_merging, present_rows
+from labelward.he.paillier.int_bytes import read_ints, write_ints
+from labelward.he.paillier.row_store import RowStore
 from labelward.rng import SecureRandom
 
 COLUMNS, BINS, RUNS = 11, 32, 5
@@ -72,26 +72,26 @@ def product(bits: int) -> float:
 
 def square(bits: int) -> float:
     """Return milliseconds of one of IFMA's squares of a number below n², which :func:`product` would take two for."""
-    from labelward.he.paillier import ifma_loops as loops
-    from labelward.he.paillier.ifma_numbers import Root, aligned
+    from labelward.he.paillier.backends.ifma import loops
+    from labelward.he.paillier.backends.ifma.arithmetic import LaneArithmetic, aligned
 
-    modulus = Root(mpz(secrets.randbits(bits) | 1 | 1 << (bits - 1))).square
+    modulus = LaneArithmetic(mpz(secrets.randbits(bits) | 1 | 1 << (bits - 1))).square
     start, out = aligned(modulus.rows, 8), aligned(256, modulus.limbs, 8)
     start[:] = 0
     start[0] = 1
-    return median(lambda: loops.squares(start, modulus.odd, out), 256 * 8)
+    return median(lambda: loops.square_chain(start, modulus.odd, out), 256 * 8)
 
 
 def compare(bits: int, count: int) -> int:
     """Check ``count`` of IFMA's products against gmpy2, half of the factors at the edges of their limbs."""
-    from labelward.he.paillier import ifma_loops as loops
-    from labelward.he.paillier.ifma_numbers import Root, aligned, numbers_of
+    from labelward.he.paillier.backends.ifma import loops
+    from labelward.he.paillier.backends.ifma.arithmetic import LaneArithmetic, aligned, from_rows
 
     rng, done, batch = np.random.default_rng(0), 0, 512
     while done < count:
         near_top = done // (8 * batch) % 2
         n = mpz(2**bits - 1 - done if near_top else secrets.randbits(bits) | 1 | 1 << (bits - 1))
-        root = Root(n)
+        root = LaneArithmetic(n)
         square, start = root.square, aligned(root.square.limbs, 8)
         start[:] = rng.integers(0, 2**52, start.shape, dtype=np.uint64)
         start[-2:] = 0
@@ -100,12 +100,12 @@ def compare(bits: int, count: int) -> int:
         edges = rng.choice(np.array([0, 1, 2**51, 2**52 - 2, 2**52 - 1], dtype=np.uint64), factors.shape)
         factors[::2] = edges[::2]
         factors[:, -1] &= np.uint64(2**16 - 1)
-        loops.chain(start, factors, square.odd, out)
-        before = numbers_of(np.ascontiguousarray(start.T))
+        loops.product_chain(start, factors, square.odd, out)
+        before = from_rows(np.ascontiguousarray(start.T))
         radix = root.radix % square.value
         for factor, made in zip(factors, out, strict=True):
-            now = numbers_of(np.ascontiguousarray(made.T))
-            for x, y, z in zip(before, numbers_of(np.ascontiguousarray(factor.T)), now, strict=True):
+            now = from_rows(np.ascontiguousarray(made.T))
+            for x, y, z in zip(before, from_rows(np.ascontiguousarray(factor.T)), now, strict=True):
                 if z * radix % square.value != x * y % square.value:
                     raise SystemExit(f"{bits} bits: {x} · {y} modulo {n}² gave {z}")
             before = now
@@ -124,9 +124,9 @@ def compare_sums(bits: int, kernel: str, count: int) -> int:
         numbers[::2] = (ends * n_rows)[: n_rows // 2]
         numbers = [number if math.gcd(number, n) == 1 else 1 for number in numbers]
         groups = rng.integers(-1, n_groups, size=(n_rows, columns)).astype(np.int32)
-        rows = choose(kernel).rows(mpz(n), n_rows, Rooms().make)
-        rows.add(write(map(mpz, numbers), size))
-        made = read(rows.sums(present(groups, n_groups), n_groups, ((0,), (1, 3), (2,), (4,))), size)
+        rows = select_backend(kernel).prepared_rows(mpz(n), n_rows, RowStore().allocate)
+        rows.add(write_ints(map(mpz, numbers), size))
+        made = read_ints(rows.sums(present_rows(groups, n_groups), n_groups, ((0,), (1, 3), (2,), (4,))), size)
         expected = [mpz(1)] * (columns * n_groups)
         for number, row in zip(numbers, groups.tolist(), strict=True):
             for column, group in enumerate(row):
@@ -148,16 +148,16 @@ def operations(bits: int, kernel: str) -> Figures:
     made = (time.process_time() - start) * 1000
     block = private.encrypt(values, layout).block()
     opened = public.rows(block)
-    products = plan(present(bins, BINS).groups, BINS, choose(kernel).merge).products
+    products = plan_merging(present_rows(bins, BINS).groups, BINS, select_backend(kernel).merge_cost).products
     sums = opened.group_sums(bins, BINS)
-    sealed = sums.seal()
+    sealed = sums.rerandomize()
     return ({"one product": product(bits), "one square": square(bits)} if kernel == "ifma" else {}) | {
         "make a key": made,
         "encrypt, with the secret": median(lambda: private.encrypt(values, layout), rows),
         "encrypt, without it": median(lambda: public.encrypt(values[:100], layout), 100),
         "prepare": median(lambda: public.rows(block), rows),
         "add": median(lambda: opened.group_sums(bins, BINS), products),
-        "seal, per sum": median(sums.seal, COLUMNS * BINS),
+        "seal, per sum": median(sums.rerandomize, COLUMNS * BINS),
         "decrypt, per ciphertext": median(lambda: private.decrypt(sealed), sealed.count),
     }
 
@@ -175,7 +175,7 @@ def histogram(bits: int, workers: int, rows: int, kernel: str, single: Figures) 
         marks.append(times())
         sums = opened.group_sums(bins, BINS)
         marks.append(times())
-        sealed = sums.seal()
+        sealed = sums.rerandomize()
         marks.append(times())
         private.decrypt(sealed)
         marks.append(times())
@@ -184,7 +184,7 @@ def histogram(bits: int, workers: int, rows: int, kernel: str, single: Figures) 
     for name, (wall, used) in zip(names, np.diff(marks, axis=0).tolist(), strict=True):
         figures |= {name: wall, f"{name}, processor": used}
     figures["total"] = float((marks[-1] - marks[0])[0])
-    chosen = plan(present(bins, BINS).groups, BINS, choose(kernel).merge)
+    chosen = plan_merging(present_rows(bins, BINS).groups, BINS, select_backend(kernel).merge_cost)
     figures["products by plain"] = (chosen.products) / (rows * COLUMNS - COLUMNS * BINS)
     if "one product" in single:
         least = (chosen.rows + 2 * chosen.merges) * single["one product"] / 1000
@@ -201,7 +201,7 @@ def main() -> None:
     """Measure, print, and store if asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--bits", type=int, nargs="+", default=[2048, 3072])
-    parser.add_argument("--kernels", nargs="+", default=[name for name in KERNELS if not obstacle(name)])
+    parser.add_argument("--kernels", nargs="+", default=[name for name in BACKENDS if not unavailable_reason(name)])
     parser.add_argument("--compare", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rows", type=int, default=30_000)

@@ -50,11 +50,11 @@ from sklearn.datasets import make_classification
 from sklearn.metrics import roc_auc_score
 
 from labelward.he import engine
-from labelward.he.contract import Engine
-from labelward.he.doctor import examine
-from labelward.he.paillier import PaillierEngine, joint, sums
-from labelward.he.paillier.joint import Plan
-from labelward.he.paillier.kernel import KERNELS, choose, obstacle
+from labelward.he.base import Engine
+from labelward.he.doctor import benchmark_engines
+from labelward.he.paillier import PaillierEngine, ciphertexts, column_merging
+from labelward.he.paillier.backends.base import BACKENDS, select_backend, unavailable_reason
+from labelward.he.paillier.column_merging import MergePlan
 from labelward.kernels.binning import bin_codes, bin_columns
 from labelward.protocols.tree import passive
 from labelward.protocols.tree.cells import Told
@@ -130,7 +130,7 @@ def measure(job: Job, kernel: str) -> dict[str, Any]:
     run = run_with(job, kernel, (x, y))
     used = time.process_time() - started
     price = price_of(kernel)
-    units = sum(each.rows + choose(kernel).merge * each.merges for each in plans)
+    units = sum(each.rows + select_backend(kernel).merge_cost * each.merges for each in plans)
     least = units * price / 1000 / WORKERS
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     spent = {phase: sum(meter.seconds.get(phase, 0.0) for meter in run.meters.values()) for phase in PHASES}
@@ -184,7 +184,7 @@ def alone(job: Job, kernel: str) -> dict[str, Any]:
     for _ in range(ROUNDS):
         plans.clear()
         seconds, prices = repeated(calls, price)
-        units = sum(each.rows + choose(kernel).merge * each.merges for each in plans)
+        units = sum(each.rows + select_backend(kernel).merge_cost * each.merges for each in plans)
         found.append(seconds / (units * prices / 1000 / WORKERS)[:, None])
     paillier.close()
     price.close()
@@ -217,15 +217,15 @@ def price_of(kernel: str) -> float:
     return median(chained(kernel, BITS), PRODUCTS)
 
 
-def watched() -> list[Plan]:
+def watched() -> list[MergePlan]:
     """Return a list that the plan of each sum is added to from now on."""
-    plans: list[Plan] = []
+    plans: list[MergePlan] = []
 
-    def plan(*given: Any) -> Plan:
-        plans.append(joint.plan(*given))
+    def watched_plan(*given: Any) -> MergePlan:
+        plans.append(column_merging.plan_merging(*given))
         return plans[-1]
 
-    sums.plan = plan  # type: ignore[attr-defined, assignment]
+    ciphertexts.plan_merging = watched_plan  # type: ignore[attr-defined, assignment]
     return plans
 
 
@@ -268,7 +268,9 @@ def apart(job: Job, kernel: str, what: str = "measure") -> dict[str, Any]:
 
 def prices(kernel: str) -> dict[str, float]:
     """Return microseconds of one operation on one core, as ``labelward doctor`` measures them."""
-    return next(dict(each.microseconds) for each in examine(BITS) if each.kernel == kernel)
+    return next(
+        dict(each.microseconds) for each in benchmark_engines(BITS, "paillier")["paillier"] if each.kernel == kernel
+    )
 
 
 def judged(name: str, kernels: list[str]) -> dict[str, Any]:
@@ -371,7 +373,7 @@ def heu_prices() -> tuple[float, float, float]:
 
 def main() -> None:
     """Measure what is asked for."""
-    running = [name for name in KERNELS if not obstacle(name)]
+    running = [name for name in BACKENDS if not unavailable_reason(name)]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("jobs", nargs="*", choices=[[], *JOBS])
     parser.add_argument("--kernels", nargs="+", choices=running)

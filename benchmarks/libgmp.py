@@ -20,30 +20,29 @@ import numpy as np
 from _wiring import report
 from gmpy2 import mpz
 
-from labelward.he.paillier.ifma_limbs import Limbs
-from labelward.he.paillier.libgmp_ir import at
-from labelward.he.paillier.libgmp_limbs import Odd, copy, step
-from labelward.he.paillier.libgmp_load import Mpn
-from labelward.he.paillier.libgmp_numbers import Root, limbs_of, number_of
+from labelward.he.paillier.backends.gmp.arithmetic import CellArithmetic, from_words, to_words
+from labelward.he.paillier.backends.gmp.calls import at
+from labelward.he.paillier.backends.gmp.digits import CellModulus, Limbs, copy_words, multiply_digit
+from labelward.he.paillier.backends.gmp.load import Mpn
 from labelward.jit import compiled as jit
 
 BATCH, TURNS = 512, 25
 
 
 @jit
-def chain(mpn: Mpn, m: Odd, work: Limbs, cell: Limbs, digits: Limbs, out: Limbs) -> None:
+def chain(mpn: Mpn, m: CellModulus, work: Limbs, cell: Limbs, digits: Limbs, out: Limbs) -> None:
     """Multiply a cell by ``digits`` [n, 2, k], one after the other; ``out`` [n, 3k+1] is what it is after each."""
     size = 8 * m.limbs
     for i in range(len(digits)):
         digit = at(digits) + 2 * size * i
-        step(mpn, m, at(work), at(cell), digit, digit + size)
-        copy(at(out) + 8 * out.shape[1] * i, at(cell), out.shape[1])
+        multiply_digit(mpn, m, at(work), at(cell), digit, digit + size)
+        copy_words(at(out) + 8 * out.shape[1] * i, at(cell), out.shape[1])
 
 
-def prepared(root: Root, digits: list[mpz]) -> Limbs:
+def prepared(root: CellArithmetic, digits: list[mpz]) -> Limbs:
     """Return digits as the loops take them."""
     inverse = gmpy2.invert(root.value, root.radix)
-    pairs = [(limbs_of(b, root.limbs), limbs_of(b * inverse % root.radix, root.limbs)) for b in digits]
+    pairs = [(to_words(b, root.limbs), to_words(b * inverse % root.radix, root.limbs)) for b in digits]
     return np.stack([np.stack(pair) for pair in pairs])
 
 
@@ -53,16 +52,16 @@ def compare(bits: int, count: int) -> int:
     few = np.array([0, 1, 2**63, 2**64 - 2, 2**64 - 1], dtype=np.uint64)
     while done < count:
         near_top = done // BATCH % 2
-        root = Root(mpz(2**bits - 1 - done if near_top else secrets.randbits(bits) | 1 | 1 << (bits - 1)))
+        root = CellArithmetic(mpz(2**bits - 1 - done if near_top else secrets.randbits(bits) | 1 | 1 << (bits - 1)))
         k, n, n2 = root.limbs, root.value, root.square
-        edges = [number_of(rng.choice(few, k)) % n for _ in range(BATCH // 2)]
+        edges = [from_words(rng.choice(few, k)) % n for _ in range(BATCH // 2)]
         drawn = [mpz(secrets.randbelow(int(n))) for _ in range(BATCH // 2)]
         digits = [digit for pair in zip(edges, drawn, strict=True) for digit in pair]
         cell, out = root.cell(mpz(secrets.randbelow(int(n2)))), np.empty((BATCH, 3 * k + 1), dtype=np.uint64)
-        before = number_of(cell[:k]) * root.radix + n * number_of(cell[k : 2 * k])
+        before = from_words(cell[:k]) * root.radix + n * from_words(cell[k : 2 * k])
         chain(root.mpn, root.odd, root.work(), cell, prepared(root, digits), out)
         for digit, made in zip(digits, out, strict=True):
-            low, high = number_of(made[:k]), number_of(made[k : 2 * k])
+            low, high = from_words(made[:k]), from_words(made[k : 2 * k])
             now = low * root.radix + n * high
             if low > n or (now * root.radix - before * digit) % n2:
                 raise SystemExit(f"{bits} bits: {before} · {digit} modulo {n}² gave {low}, {high}")
@@ -75,7 +74,7 @@ def compare(bits: int, count: int) -> int:
 
 def products(bits: int) -> tuple[float, float]:
     """Return microseconds of one product: of this kernel, and of gmpy2."""
-    root = Root(mpz(secrets.randbits(bits) | 1 | 1 << (bits - 1)))
+    root = CellArithmetic(mpz(secrets.randbits(bits) | 1 | 1 << (bits - 1)))
     digits = [mpz(secrets.randbelow(int(root.value))) for _ in range(BATCH)]
     given, out = prepared(root, digits), np.empty((BATCH, 3 * root.limbs + 1), dtype=np.uint64)
     first, second, n2 = float("inf"), float("inf"), root.square

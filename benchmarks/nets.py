@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _wiring import interleaved, median, report, spread
+from _wiring import even_slices, interleaved, median, report
 from numpy.typing import NDArray
 
 from labelward.party.context import Context
@@ -161,7 +161,7 @@ def compare(params: SplitNet, parts: Mapping[str, Rows], labels: NetLabels, limi
         torch=lambda: one_module(params, parts, labels, theirs),
     )
     ratio = median(found["ours"]) / median(found["torch"])
-    texts = {name: spread(values) for name, values in found.items()}
+    texts = {name: even_slices(values) for name, values in found.items()}
     return {**texts, "ratio": round(ratio, 2), "limit": limit, "losses": [round(ours[-1], 4), round(theirs[-1], 4)]}
 
 

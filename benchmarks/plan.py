@@ -26,7 +26,7 @@ from jobs import BITS, JOBS, TEST, WORKERS
 from jobs import Job as Shape
 
 from labelward.federation.train import train_variant
-from labelward.he.paillier.kernel import VARIABLE
+from labelward.he.paillier.backends.base import VARIABLE
 from labelward.job import Job, parse_job
 from labelward.planning.cost_estimate import estimate_cost
 from labelward.planning.cost_model import forecast

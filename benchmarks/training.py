@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import xgboost
-from _wiring import columns_of, interleaved, labels_of, median, report, spread, train
+from _wiring import columns_of, even_slices, interleaved, labels_of, median, report, train
 from numpy.typing import NDArray
 from sklearn.datasets import make_classification
 
@@ -78,7 +78,7 @@ def plain() -> dict[str, Any]:
     params = SecureBoost(trees=5, depth=6)
     found = interleaved(5, ours=lambda: ours(x, y, params), xgboost=lambda: theirs(x, y, params))
     ratio = median(found["ours"]) / median(found["xgboost"])
-    texts = {name: spread(values) for name, values in found.items()}
+    texts = {name: even_slices(values) for name, values in found.items()}
     return {"shape": "100,000 x 30, 5 trees of depth 6", **texts, "ratio": round(ratio, 2), "limit": 3.0, **memory()}
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _wiring import columns_of, interleaved, labels_of, median, phases, report, spread, train
+from _wiring import columns_of, even_slices, interleaved, labels_of, median, phases, report, train
 from numpy.typing import NDArray
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
@@ -78,7 +78,7 @@ def forest() -> dict[str, Any]:
 
     found = interleaved(3, ours=lambda: plainly(params, x, y), scikit_learn=theirs)
     ratio = median(found["ours"]) / median(found["scikit_learn"])
-    texts = {name: spread(values) for name, values in found.items()}
+    texts = {name: even_slices(values) for name, values in found.items()}
     return {**texts, "ratio": round(ratio, 2), "limit": 3.0, **memory()}
 
 
@@ -99,7 +99,7 @@ def predict() -> dict[str, Any]:
         )
         seconds.append(run.meters["bank"].seconds["predict"])
     splits = sum(len(tree.nodes) for tree in run.active.share.trees)
-    return {"prediction": spread(seconds), "splits": splits, "limit": 5.0, **memory()}
+    return {"prediction": even_slices(seconds), "splits": splits, "limit": 5.0, **memory()}
 
 
 def wide() -> dict[str, Any]:

@@ -152,7 +152,7 @@ def test_an_audit_runs_with_the_attack_and_the_defense(extended: Path, tmp_path:
 def test_the_engine_gives_the_trees_of_the_plain_one(extended: Path, tmp_path: Path) -> None:
     """And it passes the contract suite that the guide names."""
     utilities = []
-    for encryption in ('engine = "plain"', 'engine = "textbook"\nbits = 512'):
+    for encryption in ('engine = "plain"', 'engine = "textbook"\nbits = 512\n[encryption.textbook]\nrounds = 5'):
         folder = tmp_path / str(len(utilities))
         folder.mkdir()
         first = [tmp_path / "0" / "audit"] if utilities else []
@@ -181,3 +181,53 @@ def test_the_study_is_listed_run_and_shown(extended: Path, tmp_path: Path) -> No
             assert f"{row['leakage']['v_measure']:.3f}" in page
     assert "breast_cancer, boosted trees" in page
     assert "paper 0.700" in page
+
+
+def test_the_engine_with_its_own_parameters_is_planned_and_benchmarked(extended: Path, tmp_path: Path) -> None:
+    """A plan is priced by the engine's own ciphertexts: three of a row and of a sum, of 128 bytes at 512 bits."""
+    job = tmp_path / "job.toml"
+    section = 'engine = "textbook"\nbits = 512\nworkers = 1\n[encryption.textbook]\nrounds = {rounds}'
+    job.write_text(JOB.format(encryption=section.format(rounds=3), rest=""), encoding="utf-8")
+    done = _run(extended, "-m", "labelward", "plan", str(job), "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["unit_costs"]["engine"] == "textbook"
+    encrypted = found["estimate"]["encryptions"]
+    assert encrypted % 3 == 0
+    assert found["estimate"]["bytes"]["active"] > 128 * encrypted
+    measured = _run(extended, "-m", "labelward", "doctor", "--engine", "textbook", "--parameter", "rounds=3", "--json")
+    assert measured.returncode == 0, measured.stderr
+    (kernel,) = json.loads(measured.stdout)["kernels"]
+    assert (kernel["engine"], kernel["kernel"], list(kernel["microseconds"])) == ("textbook", "gmpy2", ["encrypt"])
+    job.write_text(JOB.format(encryption=section.format(rounds=0), rest=""), encoding="utf-8")
+    refused = _run(extended, "-m", "labelward", "plan", str(job))
+    assert refused.returncode == 2
+    assert "[encryption.textbook] rounds" in refused.stderr
+
+
+ESTIMATOR = """
+import json
+import numpy as np
+from labelward.estimators import SecureBoostClassifier
+rng = np.random.default_rng(1)
+X = rng.normal(size=(60, 4))
+y = (X[:, 0] + X[:, 2] > 0).astype(int)
+engine = {"kind": "textbook", "rounds": 3}
+scores = []
+for each in (engine, "plain"):
+    model = SecureBoostClassifier(
+        n_estimators=1, max_depth=2, engine=each, key_bits=512, insecure=True, random_state=1,
+        parties={"active": [0, 1], "telco": [2, 3]},
+    )
+    scores.append(model.fit(X, y).decision_function(X).tolist())
+header = model.set_params(engine=engine).fit(X, y).views_["telco"].header
+rounds = header.job.get("encryption.textbook.rounds")
+print(json.dumps([scores[0] == scores[1], header.engine, rounds, header.insecure]))
+"""
+
+
+@pytest.mark.slow
+def test_an_estimator_takes_the_engine_with_its_parameters(extended: Path) -> None:
+    done = _run(extended, "-c", ESTIMATOR)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [True, "textbook", "3", ["512-bit key"]]

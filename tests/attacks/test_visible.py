@@ -10,7 +10,7 @@ from blames import refused_about
 from labelward.attacks.base import AttackerData
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.errors import DataError, FileFormatError
-from labelward.he.contract import Layout
+from labelward.he.base import Layout
 from labelward.messages.base import CipherDigest, RowMask
 from labelward.messages.tree import LevelRequest, NodeSplit, OwnSplit, TreeStart
 from labelward.testing.attacks import planted_view, view_of

@@ -90,6 +90,7 @@ def test_the_page_of_the_job_file_has_every_key_and_default(heading: str, sectio
         field.name: list(field.default) if isinstance(field.default, tuple) else field.default
         for field in fields(section)
         if not (section is PartySection and field.name in ("name", "share"))
+        and not (section is EncryptionSection and field.name == "engine_parameters")  # a table of its own
     }
     assert written == known
     assert list(written) == list(known) or section is PartySection

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labelward.errors import EncryptionError
+from labelward.errors import EncryptionError, JobError
 from labelward.federation.components import MODELS as MODEL_KINDS
 from labelward.federation.components import (
     PROGRAMS,
@@ -108,3 +108,9 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*.toml"))
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_every_example_names_only_what_there_is(file: Path) -> None:
     check_job(with_defaults(load_job(file)))
+
+
+def test_an_engine_that_hides_nothing_needs_the_flag(job: Callable[..., Job]) -> None:
+    plain = replace(job(), encryption=EncryptionSection(engine="plain"))
+    with refused(JobError, "insecure", field="[encryption] engine", value="plain"):
+        with_defaults(plain)

@@ -9,7 +9,8 @@ from blames import refused_about
 from labelward.errors import EncryptionError, InputError
 from labelward.he import ENGINES, Engine, Layout, engine
 from labelward.he.paillier import PaillierEngine
-from labelward.he.paillier.kernel import obstacle
+from labelward.he.paillier.backends.base import unavailable_reason
+from labelward.he.paillier.backends.processes import ProcessBackend
 from labelward.rng import SecureRandom
 from labelward.testing.engines import EngineContract
 from refusals import refused
@@ -38,10 +39,10 @@ class TestPaillierInWorkers(EngineContract):
 
     @classmethod
     def make(cls) -> Engine:
-        return PaillierEngine(workers=2, inline_below=0, kernel="gmpy2")
+        return PaillierEngine(workers=2, kernel=ProcessBackend(2, inline_below=0))
 
 
-@pytest.mark.skipif(bool(obstacle("ifma")), reason=f"no IFMA here: {obstacle('ifma')}")
+@pytest.mark.skipif(bool(unavailable_reason("ifma")), reason=f"no IFMA here: {unavailable_reason('ifma')}")
 class TestPaillierWithIfma(EngineContract):
     """Eight lanes, two threads."""
 
@@ -52,7 +53,7 @@ class TestPaillierWithIfma(EngineContract):
         return PaillierEngine(workers=2, kernel="ifma")
 
 
-@pytest.mark.skipif(bool(obstacle("libgmp")), reason=f"no libgmp here: {obstacle('libgmp')}")
+@pytest.mark.skipif(bool(unavailable_reason("libgmp")), reason=f"no libgmp here: {unavailable_reason('libgmp')}")
 class TestPaillierWithLibgmp(EngineContract):
     """Compiled loops, two threads."""
 
@@ -89,7 +90,7 @@ def test_counts_of_a_known_case(name: str) -> None:
     groups = np.array([[0, 1], [0, -1], [2, 1], [0, 0]], dtype=np.int32)
     sums = public.rows(fresh).group_sums(groups, 3)
     assert public.counts.additions == 3
-    assert key.decrypt(sums.seal()).tolist() == [[[3, 3], [0, 0], [1, 1]], [[1, 1], [2, 2], [0, 0]]]
+    assert key.decrypt(sums.rerandomize()).tolist() == [[[3, 3], [0, 0], [1, 1]], [[1, 1], [2, 2], [0, 0]]]
     assert public.counts.logical_sums == 12
 
 

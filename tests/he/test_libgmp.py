@@ -16,14 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelward.errors import InputError
-from labelward.he.paillier.gmp import Made as Gmp
-from labelward.he.paillier.joint import present
-from labelward.he.paillier.kernel import KERNELS, VARIABLE, choose, obstacle
-from labelward.he.paillier.numbers import size_of, write
-from labelward.he.paillier.rooms import Rooms
+from labelward.he.paillier.backends.base import BACKENDS, VARIABLE, select_backend, unavailable_reason
+from labelward.he.paillier.backends.gmpy2 import Gmpy2Backend
+from labelward.he.paillier.column_merging import present_rows
+from labelward.he.paillier.int_bytes import byte_length, write_ints
+from labelward.he.paillier.row_store import RowStore
 from refusals import refused
 
-needs_libgmp = pytest.mark.skipif(bool(obstacle("libgmp")), reason=f"no libgmp here: {obstacle('libgmp')}")
+needs_libgmp = pytest.mark.skipif(
+    bool(unavailable_reason("libgmp")), reason=f"no libgmp here: {unavailable_reason('libgmp')}"
+)
 WORD = 2**64
 # sizes in limbs below and above that from which products are taken modulo 2^(64·k) - 1, odd ones too
 SIZES = [1, 2, 3, 16, 19, 20, 21, 32, 33, 64]
@@ -52,22 +54,22 @@ class Cells:
     """Cells of one modulus beside what they stand for, as integers."""
 
     def __init__(self, value: int) -> None:
-        from labelward.he.paillier.libgmp_numbers import Root
+        from labelward.he.paillier.backends.gmp.arithmetic import CellArithmetic
 
-        self.root = Root(mpz(value))
+        self.root = CellArithmetic(mpz(value))
         self.value, self.radix, self.limbs = value, 2 ** (64 * self.root.limbs), self.root.limbs
         self.work = self.root.work()
 
     def make(self, low: int, high: int, total: int = 0) -> np.ndarray:
-        from labelward.he.paillier.libgmp_numbers import limbs_of
+        from labelward.he.paillier.backends.gmp.arithmetic import to_words
 
         sizes = (self.limbs, self.limbs, self.limbs + 1)
-        return np.concatenate([limbs_of(mpz(x), size) for x, size in zip((low, high, total), sizes, strict=True)])
+        return np.concatenate([to_words(mpz(x), size) for x, size in zip((low, high, total), sizes, strict=True)])
 
     def parts(self, cell: np.ndarray) -> list[int]:
-        from labelward.he.paillier.libgmp_numbers import number_of
+        from labelward.he.paillier.backends.gmp.arithmetic import from_words
 
-        return [int(number_of(part)) for part in np.split(cell, [self.limbs, 2 * self.limbs])]
+        return [int(from_words(part)) for part in np.split(cell, [self.limbs, 2 * self.limbs])]
 
     def meaning(self, cell: np.ndarray) -> int:
         """Return A + N·X/R modulo N²; A and X are where they should be."""
@@ -83,7 +85,7 @@ class Cells:
 @pytest.mark.parametrize("limbs", SIZES)
 def test_products_are_those_of_integers(limbs: int) -> None:
     """Digits and cells at the edges of limbs, one product after the other, so that all states of A and X occur."""
-    from labelward.he.paillier import libgmp_limbs
+    from labelward.he.paillier.backends.gmp import digits as libgmp_limbs
 
     rng = np.random.default_rng(limbs)
     for value in moduli(limbs):
@@ -95,16 +97,16 @@ def test_products_are_those_of_integers(limbs: int) -> None:
         for low, high in zip(lows, highs, strict=True):
             before = cells.meaning(cell)
             digit = cells.make(low, low * inverse % cells.radix)
-            libgmp_limbs.step(mpn, odd, work, cell.ctypes.data, digit.ctypes.data, digit[limbs:].ctypes.data)
+            libgmp_limbs.multiply_digit(mpn, odd, work, cell.ctypes.data, digit.ctypes.data, digit[limbs:].ctypes.data)
             assert cells.meaning(cell) == cells.over_radix(before * low)
             before, other[:] = cells.meaning(cell), cells.make(low, high, low)
             total = cells.parts(cell)[2]
-            libgmp_limbs.product(mpn, odd, work, cell.ctypes.data, other.ctypes.data)
+            libgmp_limbs.multiply_cell(mpn, odd, work, cell.ctypes.data, other.ctypes.data)
             assert cells.meaning(cell) == cells.over_radix(before * cells.meaning(other))
             assert cells.parts(cell)[2] == total + low
             other[2 * limbs :] = 0
             before = cells.meaning(other)
-            libgmp_limbs.square(mpn, odd, work, other.ctypes.data)
+            libgmp_limbs.square_cell(mpn, odd, work, other.ctypes.data)
             assert cells.meaning(other) == cells.over_radix(before * before)
             if low in (0, value):
                 cell[:] = cells.make(lows[-2], highs[-2])
@@ -149,11 +151,11 @@ def test_joint_cells(
     start = min(start, len(units))
     groups = rng.integers(-1, n_groups, size=(len(units) - start, 3)).astype(np.int32)
     made = []
-    for kernel, room in ((Gmp(), Rooms()), (choose("libgmp", threads=threads), Rooms(0))):
-        rows = kernel.rows(value, len(units), room.make)
+    for kernel, room in ((Gmpy2Backend(), RowStore()), (select_backend("libgmp", threads=threads), RowStore(0))):
+        rows = kernel.prepared_rows(value, len(units), room.allocate)
         for part in (units[: n // 3], units[n // 3 :]):
-            rows.add(write([mpz(x) for x in part], size_of(value**2)))
-        made.append(rows.sums(present(groups, n_groups, start), n_groups, joined))
+            rows.add(write_ints([mpz(x) for x in part], byte_length(value**2)))
+        made.append(rows.sums(present_rows(groups, n_groups, start), n_groups, joined))
     assert made[0] == made[1]
 
 
@@ -161,17 +163,17 @@ def test_joint_cells(
 @pytest.mark.parametrize("threads", [1, 3])
 def test_cells_that_several_stretches_share(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     """Stretches that end within cells, at their ends, and cells of many stretches."""
-    from labelward.he.paillier import libgmp
+    from labelward.he.paillier.backends.gmp import backend as libgmp
 
     monkeypatch.setattr(libgmp, "_STRETCH", 7)
     value, rng = mpz(2**521 - 1), np.random.default_rng(0)
-    data = write([mpz(x) for x in rng.integers(1, 2**40, size=150)], 131)
+    data = write_ints([mpz(x) for x in rng.integers(1, 2**40, size=150)], 131)
     groups = np.stack([np.repeat([0, 1, 2], [7, 100, 43]), np.zeros(150), rng.integers(-1, 3, size=150)], axis=1)
     made = []
-    for kernel in (Gmp(), choose("libgmp", threads=threads)):
-        rows = kernel.rows(value, 150, Rooms().make)
+    for kernel in (Gmpy2Backend(), select_backend("libgmp", threads=threads)):
+        rows = kernel.prepared_rows(value, 150, RowStore().allocate)
         rows.add(data)
-        made.append(rows.sums(present(groups.astype(np.int32), 3), 3, ((0,), (1, 2))))
+        made.append(rows.sums(present_rows(groups.astype(np.int32), 3), 3, ((0,), (1, 2))))
     assert made[0] == made[1]
 
 
@@ -183,11 +185,11 @@ def test_encryptions_of_zero_are_completed(size: int) -> None:
     while gcd(int(p * q), int((p - 1) * (q - 1))) != 1 or q % 2 == 0:
         q += 1
     square, limit = (p * q) ** 2, mpz(1) << (8 * size - 1)
-    zeros = write([mpz(1), square - 1, square - p * q + 1, *map(mpz, range(2, 87))], size_of(square))
-    plaintexts = write([limit - 1, -limit, limit - 1, *map(mpz, range(-42, 43))], size, signed=True)
+    zeros = write_ints([mpz(1), square - 1, square - p * q + 1, *map(mpz, range(2, 87))], byte_length(square))
+    plaintexts = write_ints([limit - 1, -limit, limit - 1, *map(mpz, range(-42, 43))], size, signed=True)
     first, second = (
-        kernel.owner(p, q, mpz(2), mpz(3), 1).complete(zeros, plaintexts, size)
-        for kernel in (Gmp(), choose("libgmp", threads=2))
+        kernel.private_ops(p, q, mpz(2), mpz(3), 1).complete(zeros, plaintexts, size)
+        for kernel in (Gmpy2Backend(), select_backend("libgmp", threads=2))
     )
     assert first == second
 
@@ -195,38 +197,38 @@ def test_encryptions_of_zero_are_completed(size: int) -> None:
 @pytest.fixture
 def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     """The module that looks for libgmp, which looks anew in the test and after it."""
-    from labelward.he.paillier import libgmp_load
+    from labelward.he.paillier.backends.gmp import load as libgmp_load
 
-    libgmp_load.reset()
+    libgmp_load.forget_library()
     yield libgmp_load
     monkeypatch.undo()
-    libgmp_load.reset()
+    libgmp_load.forget_library()
 
 
 def check_it_stands_aside(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     """Another kernel runs, also where the variable asks for this one; code that names it is told why."""
-    assert why in obstacle("libgmp")
-    assert choose().name != "libgmp"
+    assert why in unavailable_reason("libgmp")
+    assert select_backend().name != "libgmp"
     monkeypatch.setenv(VARIABLE, "libgmp")
-    assert choose().name == next(name for name in KERNELS if not obstacle(name))
-    assert choose().name != "libgmp"
+    assert select_backend().name == next(name for name in BACKENDS if not unavailable_reason(name))
+    assert select_backend().name != "libgmp"
     with refused(InputError, "dependency", value="libgmp"):
-        choose("libgmp")
+        select_backend("libgmp")
 
 
 def test_without_a_library(monkeypatch: pytest.MonkeyPatch, load: object) -> None:
-    monkeypatch.setattr(load, "libraries", list)
+    monkeypatch.setattr(load, "gmp_libraries", list)
     check_it_stands_aside(monkeypatch, "no libgmp was found")
 
 
 def test_a_file_that_is_no_library(monkeypatch: pytest.MonkeyPatch, load: object, tmp_path: Path) -> None:
     (tmp_path / "libgmp.so").write_bytes(b"nothing of the kind")
-    monkeypatch.setattr(load, "libraries", lambda: [("one", lambda: ctypes.CDLL(str(tmp_path / "libgmp.so")))])
+    monkeypatch.setattr(load, "gmp_libraries", lambda: [("one", lambda: ctypes.CDLL(str(tmp_path / "libgmp.so")))])
     check_it_stands_aside(monkeypatch, "one: ")
 
 
 def test_a_library_without_the_functions(monkeypatch: pytest.MonkeyPatch, load: object) -> None:
-    monkeypatch.setattr(load, "libraries", lambda: [("other", lambda: ctypes.CDLL(np.random.mtrand.__file__))])
+    monkeypatch.setattr(load, "gmp_libraries", lambda: [("other", lambda: ctypes.CDLL(np.random.mtrand.__file__))])
     check_it_stands_aside(monkeypatch, "other: ")
 
 
@@ -257,9 +259,9 @@ def test_the_second_place_is_tried(monkeypatch: pytest.MonkeyPatch, load: object
     def missing() -> ctypes.CDLL:
         raise OSError("not here")
 
-    places = list(load.libraries())  # type: ignore[attr-defined]
-    monkeypatch.setattr(load, "libraries", lambda: [("nowhere", missing), *places])
-    assert obstacle("libgmp") == ""
+    places = list(load.gmp_libraries())  # type: ignore[attr-defined]
+    monkeypatch.setattr(load, "gmp_libraries", lambda: [("nowhere", missing), *places])
+    assert unavailable_reason("libgmp") == ""
 
 
 @needs_libgmp
@@ -270,7 +272,7 @@ def test_code_for_a_processor(monkeypatch: pytest.MonkeyPatch, load: object, fea
     if any(not host.get(name) for name in features):
         pytest.skip("the processor lacks these instructions")
     monkeypatch.setattr(load.binding, "get_host_cpu_features", lambda: features)  # type: ignore[attr-defined]
-    assert obstacle("libgmp") == ""
+    assert unavailable_reason("libgmp") == ""
 
 
 @needs_libgmp
@@ -280,14 +282,14 @@ def test_compiled_code_of_another_process(tmp_path: Path) -> None:
     code = (
         "import numpy as np, sys\n"
         "from gmpy2 import mpz\n"
-        "from labelward.he.paillier import libgmp_loops as loops\n"
-        "from labelward.he.paillier.joint import Present\n"
-        "from labelward.he.paillier.kernel import choose\n"
-        "rows = choose('libgmp').rows(mpz(2**1279 - 1), 3, lambda shape: np.empty(shape, np.uint64))\n"
+        "from labelward.he.paillier.backends.gmp import loops\n"
+        "from labelward.he.paillier.column_merging import Present\n"
+        "from labelward.he.paillier.backends.base import select_backend\n"
+        "rows = select_backend('libgmp').prepared_rows(mpz(2**1279 - 1), 3, lambda shape: np.empty(shape, np.uint64))\n"
         "rows.add(b''.join((3**i).to_bytes(320, 'big') for i in range(3)))\n"
         "inside = Present(np.arange(3, dtype=np.int32), np.zeros((1, 3), np.int32))\n"
         "print(rows.sums(inside, 1, ((0,),)).hex())\n"
-        "print(sum(loops.gather.stats.cache_misses.values()))\n"
+        "print(sum(loops.multiply_by_group.stats.cache_misses.values()))\n"
     )
     environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PATH": "", "HOME": str(tmp_path)}
     printed = [

@@ -22,7 +22,8 @@ from blames import refused_about
 from labelward.errors import EncryptionError, OutputError
 from labelward.he import CipherBlock, Layout, PublicMaterial, engine
 from labelward.he.paillier import PaillierEngine
-from labelward.he.paillier.rooms import Rooms
+from labelward.he.paillier.backends.processes import ProcessBackend
+from labelward.he.paillier.row_store import RowStore
 from labelward.rng import SecureRandom
 from refusals import refused
 
@@ -31,7 +32,7 @@ LAYOUT = Layout((2**30, 2**30), 300, 2)
 
 @pytest.fixture
 def pool() -> Iterator[PaillierEngine]:
-    made = PaillierEngine(workers=2, inline_below=0, kernel="gmpy2")
+    made = PaillierEngine(workers=2, kernel=ProcessBackend(2, inline_below=0))
     yield made
     made.close()
 
@@ -41,7 +42,7 @@ def values(n: int) -> np.ndarray:
 
 
 def worker_pids(made: PaillierEngine) -> list[int]:
-    return [worker.pid for worker in made._executors._pool._workers]
+    return [worker.pid for worker in made.backend.pool.workers]
 
 
 def run_through(made: PaillierEngine, bits: int) -> list[CipherBlock]:
@@ -50,7 +51,7 @@ def run_through(made: PaillierEngine, bits: int) -> list[CipherBlock]:
     public = made.public(private.public.material(), protection=SecureRandom(seed=2), insecure=True)
     groups = np.random.default_rng(0).integers(-1, 5, size=(100, 3)).astype(np.int32)
     fresh = private.encrypt(values(100), LAYOUT).block()
-    sealed = public.rows(fresh).group_sums(groups, 5).seal()
+    sealed = public.rows(fresh).group_sums(groups, 5).rerandomize()
     expected = [[values(100)[groups[:, f] == g].sum(axis=0).tolist() for g in range(5)] for f in range(3)]
     assert private.decrypt(sealed).tolist() == expected
     return [fresh, public.encrypt(values(10), LAYOUT).block(), sealed]
@@ -67,14 +68,14 @@ def test_a_killed_worker_is_an_error_and_the_next_call_starts_new_ones(pool: Pai
     os.kill(worker_pids(pool)[1], signal.SIGKILL)
     with refused_about("ended", EncryptionError, "failed"):
         private.encrypt(values(50), LAYOUT)
-    sealed = rows.group_sums(np.zeros((50, 1), np.int32), 1).seal()
+    sealed = rows.group_sums(np.zeros((50, 1), np.int32), 1).rerandomize()
     assert private.decrypt(sealed).tolist() == [[values(50).sum(axis=0).tolist()]]
 
 
 def test_rows_in_blocks_outlive_the_workers_that_held_them(pool: PaillierEngine) -> None:
     """What processes held of blocks that came one after the other is given to the next ones."""
     private = pool.generate(256, protection=SecureRandom(), insecure=True)
-    rows, groups = private.public.collect(LAYOUT, 50), np.arange(50, dtype=np.int32)[:, None] % 3
+    rows, groups = private.public.allocate_rows(LAYOUT, 50), np.arange(50, dtype=np.int32)[:, None] % 3
     for block in private.encrypt_blocks(values(50), LAYOUT, 7):
         rows.add(block)
     for pid in worker_pids(pool):
@@ -82,10 +83,10 @@ def test_rows_in_blocks_outlive_the_workers_that_held_them(pool: PaillierEngine)
     with refused_about("ended", EncryptionError, "failed"):
         rows.group_sums(groups, 3)
     expected = [values(50)[group::3].sum(axis=0).tolist() for group in range(3)]
-    assert private.decrypt(rows.group_sums(groups, 3).seal()).tolist() == [expected]
+    assert private.decrypt(rows.group_sums(groups, 3).rerandomize()).tolist() == [expected]
     late = rows.group_sums(groups[11:], 3, 11)
     expected = [values(50)[11:][groups[11:, 0] == group].sum(axis=0).tolist() for group in range(3)]
-    assert private.decrypt(late.seal()).tolist() == [expected]
+    assert private.decrypt(late.rerandomize()).tolist() == [expected]
 
 
 @pytest.mark.parametrize("end", ["kill", "close"])
@@ -153,14 +154,14 @@ import sys
 import numpy as np
 from labelward.he import Layout
 from labelward.he.paillier import PaillierEngine
-from labelward.he.paillier.rooms import Rooms
-from labelward.rng import Protection
-engine = PaillierEngine(workers=2, inline_below=0, kernel="gmpy2")
-private = engine.generate(256, protection=Protection(), insecure=True)
+from labelward.he.paillier.backends.processes import ProcessBackend
+from labelward.rng import SecureRandom
+engine = PaillierEngine(workers=2, kernel=ProcessBackend(2, inline_below=0))
+private = engine.generate(256, protection=SecureRandom(), insecure=True)
 rows = private.encrypt(np.ones((4, 1), np.int64), Layout((1,), 4, 1))
 print(private.decrypt(rows.block()).sum(), flush=True)
 if "wait" in sys.argv:
-    slow = engine.generate(4096, protection=Protection())
+    slow = engine.generate(4096, protection=SecureRandom())
     while True:
         slow.public.encrypt(np.ones((4, 1), np.int64), Layout((1,), 4, 1))
 """
@@ -269,7 +270,7 @@ def test_a_ciphertext_of_something_else_does_not_decrypt(block: tuple) -> None:
 def test_sums_travel_compressed(block: tuple) -> None:
     """Two slots of 40 bits: three rows in a plaintext of 256 bits, so 3 × 5 sums take five ciphertexts."""
     private, fresh = block
-    sealed = private.public.rows(fresh).group_sums(np.zeros((3, 3), np.int32), 5).seal()
+    sealed = private.public.rows(fresh).group_sums(np.zeros((3, 3), np.int32), 5).rerandomize()
     assert LAYOUT.widths() == (40, 40)
     assert sealed.count == 5
     assert len(sealed.data) == 5 * 64
@@ -284,9 +285,9 @@ def test_a_private_key_cannot_be_copied_out(block: tuple) -> None:
 def test_workers_forget_what_is_garbage(pool: PaillierEngine) -> None:
     private = pool.generate(256, protection=SecureRandom(), insecure=True)
     for _ in range(3):
-        private.encrypt(values(5), LAYOUT).group_sums(np.zeros((5, 1), np.int32), 1).seal()
-    held = pool._executors._pool._loaded
-    pool._executors._pool.forget()
+        private.encrypt(values(5), LAYOUT).group_sums(np.zeros((5, 1), np.int32), 1).rerandomize()
+    held = pool.backend.pool.loaded
+    pool.backend.pool.forget()
     assert len(held) == 2  # the owner's key and the obfuscators
 
 
@@ -297,7 +298,7 @@ def test_a_ciphertext_that_shares_a_factor_with_n(block: tuple) -> None:
     altered = msgspec.structs.replace(fresh, data=int(private._p).to_bytes(size, "big") + fresh.data[size:])
     with refused_about("factor", EncryptionError, "ciphertext"):
         private.public.rows(altered)
-    rows = private.public.collect(LAYOUT, 6)
+    rows = private.public.allocate_rows(LAYOUT, 6)
     with refused_about("factor", EncryptionError, "ciphertext"):
         rows.add(altered)
     rows.have = 3  # whatever a caller makes of it
@@ -308,9 +309,9 @@ def test_a_ciphertext_that_shares_a_factor_with_n(block: tuple) -> None:
 def test_rows_take_no_block_after_one_that_failed(block: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a failure left half-done could be taken in twice."""
     private, fresh = block
-    rows = private.public.collect(LAYOUT, 6)
+    rows = private.public.allocate_rows(LAYOUT, 6)
     with monkeypatch.context() as broken:
-        broken.setattr("labelward.he.paillier.sums._Held._feed", Mock(side_effect=MemoryError))
+        broken.setattr(private.public, "prepared_rows", Mock(return_value=Mock(add=Mock(side_effect=MemoryError))))
         with pytest.raises(MemoryError):
             rows.add(fresh)
     assert rows.have == 0
@@ -337,7 +338,7 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     with refused_about("No space left", OutputError, "unwritable"):
-        Rooms(0).make((4, 4))
+        RowStore(0).allocate((4, 4))
 
 
 def test_the_package_imports_neither_numba_nor_gmpy2_until_an_engine_is_made() -> None:

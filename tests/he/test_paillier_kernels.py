@@ -19,24 +19,30 @@ from hypothesis import strategies as st
 from blames import refused_about
 from labelward.errors import EncryptionError, InputError
 from labelward.he.paillier import PaillierEngine
-from labelward.he.paillier.gmp import Made as Gmp
-from labelward.he.paillier.joint import present
-from labelward.he.paillier.kernel import KERNELS, VARIABLE, Kernel, choose, obstacle
-from labelward.he.paillier.kernels import PublicKernel, exponents_below, public_bases
-from labelward.he.paillier.numbers import size_of, write
-from labelward.he.paillier.primes import draw_pair, generator
-from labelward.he.paillier.rooms import Rooms
-from labelward.he.paillier.threads import each
+from labelward.he.paillier.backends.base import BACKENDS, VARIABLE, Backend, select_backend, unavailable_reason
+from labelward.he.paillier.backends.gmpy2 import Gmpy2Backend
+from labelward.he.paillier.backends.processes import ProcessBackend
+from labelward.he.paillier.column_merging import present_rows
+from labelward.he.paillier.int_bytes import byte_length, write_ints
+from labelward.he.paillier.primes import generate_primes, subgroup_generator
+from labelward.he.paillier.row_store import RowStore
+from labelward.he.paillier.scheme import PublicEncryptor, public_bases, random_exponents
+from labelward.he.paillier.threads import run_in_threads
 from labelward.rng import SecureRandom
 
 #: What runs where there is no IFMA.
-NEXT = next(name for name in KERNELS if name != "ifma" and not obstacle(name))
-needs_ifma = pytest.mark.skipif(bool(obstacle("ifma")), reason=f"no IFMA here: {obstacle('ifma')}")
+NEXT = next(name for name in BACKENDS if name != "ifma" and not unavailable_reason(name))
+needs_ifma = pytest.mark.skipif(bool(unavailable_reason("ifma")), reason=f"no IFMA here: {unavailable_reason('ifma')}")
 fast_kernels = pytest.mark.parametrize(
     "fast",
     [
-        pytest.param(name, marks=pytest.mark.skipif(bool(obstacle(name)), reason=f"no {name} here: {obstacle(name)}"))
-        for name in KERNELS
+        pytest.param(
+            name,
+            marks=pytest.mark.skipif(
+                bool(unavailable_reason(name)), reason=f"no {name} here: {unavailable_reason(name)}"
+            ),
+        )
+        for name in BACKENDS
         if name != "gmpy2"
     ],
 )
@@ -53,38 +59,38 @@ def moduli(bits: int) -> list[int]:
     return [2 ** (bits - 1) + 1, 2**bits - 1, 2**bits - LIMB + 1, 2**bits - 2 ** (bits // 2) - 1, drawn]
 
 
-def summed(kernel: Kernel, n: mpz, data: bytes, groups: np.ndarray, n_groups: int) -> bytes:
+def summed(kernel: Backend, n: mpz, data: bytes, groups: np.ndarray, n_groups: int) -> bytes:
     """Sum in one go, each column by itself."""
-    rows = kernel.rows(n, len(groups), Rooms().make)
+    rows = kernel.prepared_rows(n, len(groups), RowStore().allocate)
     rows.add(data)
-    return rows.sums(present(groups, n_groups), n_groups, tuple((f,) for f in range(groups.shape[1])))
+    return rows.sums(present_rows(groups, n_groups), n_groups, tuple((f,) for f in range(groups.shape[1])))
 
 
 @needs_ifma
 @pytest.mark.parametrize("bits", [104, 256, 512, 2048, 3072, 4096])
 def test_products_are_those_of_integers(bits: int) -> None:
     """Edges and random numbers against integer arithmetic: congruent, and below the bound that is promised."""
-    from labelward.he.paillier import ifma_loops as loops
-    from labelward.he.paillier.ifma_numbers import Root, lanes_of, limbs_of, numbers_of
+    from labelward.he.paillier.backends.ifma import loops
+    from labelward.he.paillier.backends.ifma.arithmetic import LaneArithmetic, from_rows, to_lanes, to_limbs
 
     rng = np.random.default_rng(bits)
     for value in moduli(bits):
-        root = Root(mpz(value))
+        root = LaneArithmetic(mpz(value))
         for modulus, rows in ((root.square, root.rows), (root.square, root.square.rows), (root.modulus, root.rows)):
-            m, radix, size = int(modulus.value), 2 ** (52 * rows), size_of(modulus.value)
+            m, radix, size = int(modulus.value), 2 ** (52 * rows), byte_length(modulus.value)
             largest = min(2 * m, radix // 8) - 1
             edges = [edge for edge in [*EDGES, value - 1, value, m - 1, m, largest] if edge <= largest]
             factors = edges + [
                 int.from_bytes(rng.bytes(size), "big") % (largest + 1) for _ in range(8 - len(edges) % 8)
             ]
             starts = [edge for edge in [*EDGES, value - 1, m - 1, m, 2 * m - 1] if edge < 2 * m][-8:]
-            start = lanes_of(np.stack([limbs_of(mpz(x), modulus.limbs) for x in starts]))[0]
-            lanes = lanes_of(np.stack([limbs_of(mpz(x), rows) for x in factors]))
+            start = to_lanes(np.stack([to_limbs(mpz(x), modulus.limbs) for x in starts]))[0]
+            lanes = to_lanes(np.stack([to_limbs(mpz(x), rows) for x in factors]))
             out = np.empty((len(lanes), modulus.limbs, 8), np.uint64)
-            loops.chain(start, lanes, modulus.odd, out)
+            loops.product_chain(start, lanes, modulus.odd, out)
             before = starts + [0] * (8 - len(starts))
             for group, made in enumerate(out):
-                now = [int(x) for x in numbers_of(np.ascontiguousarray(made.T))]
+                now = [int(x) for x in from_rows(np.ascontiguousarray(made.T))]
                 for x, y, z in zip(before, factors[group * 8 :], now, strict=False):
                     assert (z * radix - x * y) % m == 0
                     assert z * radix < x * y + m * radix
@@ -95,21 +101,21 @@ def test_products_are_those_of_integers(bits: int) -> None:
 @pytest.mark.parametrize("bits", [104, 256, 512, 520, 1040, 2048, 3072, 4096])
 def test_squares_are_those_of_integers(bits: int) -> None:
     """As for products; one after the other, from edges and random numbers."""
-    from labelward.he.paillier import ifma_loops as loops
-    from labelward.he.paillier.ifma_numbers import Root, lanes_of, limbs_of, numbers_of
+    from labelward.he.paillier.backends.ifma import loops
+    from labelward.he.paillier.backends.ifma.arithmetic import LaneArithmetic, from_rows, to_lanes, to_limbs
 
     rng = np.random.default_rng(bits)
     for value in moduli(bits):
-        for modulus in (Root(mpz(value)).square, Root(mpz(value)).modulus):
+        for modulus in (LaneArithmetic(mpz(value)).square, LaneArithmetic(mpz(value)).modulus):
             m, limbs = int(modulus.value), modulus.limbs
             edges = [edge for edge in [0, LIMB - 1, LIMB**5 - 1, m - 1, m, 2 * m - 1, LIMB**limbs - 1] if edge < 2 * m]
-            drawn = [int.from_bytes(rng.bytes(size_of(modulus.value)), "big") % (2 * m) for _ in range(8)]
+            drawn = [int.from_bytes(rng.bytes(byte_length(modulus.value)), "big") % (2 * m) for _ in range(8)]
             before = (edges + drawn)[:8]
-            start = lanes_of(np.stack([limbs_of(mpz(x), modulus.rows) for x in before]))[0]
+            start = to_lanes(np.stack([to_limbs(mpz(x), modulus.rows) for x in before]))[0]
             out = np.empty((3, limbs, 8), np.uint64)
-            loops.squares(start, modulus.odd, out)
+            loops.square_chain(start, modulus.odd, out)
             for made in out:
-                now = [int(x) for x in numbers_of(np.ascontiguousarray(made.T))]
+                now = [int(x) for x in from_rows(np.ascontiguousarray(made.T))]
                 for x, z in zip(before, now, strict=True):
                     assert (z * int(modulus.radix) - x * x) % m == 0
                     assert z * int(modulus.radix) < x * x + m * int(modulus.radix)
@@ -120,8 +126,8 @@ def test_squares_are_those_of_integers(bits: int) -> None:
 def secrets(bits: int) -> tuple[mpz, mpz, mpz, mpz]:
     """Return p, q and the bases of a key that is the same in each run."""
     protection = SecureRandom(seed=bits)
-    first, second = draw_pair(bits, protection)
-    return first.p, second.p, generator(first, protection), generator(second, protection)
+    first, second = generate_primes(bits, protection)
+    return first.p, second.p, subgroup_generator(first, protection), subgroup_generator(second, protection)
 
 
 @fast_kernels
@@ -139,12 +145,12 @@ def test_encrypting_and_decrypting(fast: str, bits: int, count: int, size: int, 
     rng, protection, limit = np.random.default_rng(seed), SecureRandom(seed), 1 << (8 * size - 1)
     drawn = [int.from_bytes(rng.bytes(size), "big", signed=True) for _ in range(count)]
     plaintexts = [0, 1, -1, limit - 1, -limit, *drawn][-count:] if seed % 2 else drawn
-    x, y = (exponents_below(int(prime) - 1, count, protection) for prime in (p, q))
+    x, y = (random_exponents(int(prime) - 1, count, protection) for prime in (p, q))
     if count > 2:
-        x = write([0, p - 2], size_of(p)) + x[2 * size_of(p) :]
-    data, made = write(plaintexts, size, signed=True), []
-    for kernel in (Gmp(), choose(fast, threads=threads)):
-        owner = kernel.owner(*numbers, uses=10)
+        x = write_ints([0, p - 2], byte_length(p)) + x[2 * byte_length(p) :]
+    data, made = write_ints(plaintexts, size, signed=True), []
+    for kernel in (Gmpy2Backend(), select_backend(fast, threads=threads)):
+        owner = kernel.private_ops(*numbers, uses=10)
         ciphertexts = owner.encrypt(data, size, x, y)
         completed = owner.complete(owner.encrypt(bytes(count), 1, x, y), data, size)
         made.append((ciphertexts, completed, owner.decrypt(ciphertexts)))
@@ -166,21 +172,21 @@ def test_sums_and_seals(fast: str, bits: int, n: int, columns: int, n_groups: in
     """Ciphertexts at the ends of their range and of limbs, for moduli at the ends of theirs."""
     rng = np.random.default_rng(seed)
     value = moduli(bits)[seed % 5]
-    square, size = value**2, size_of(mpz(value) ** 2)
+    square, size = value**2, byte_length(mpz(value) ** 2)
     candidates = [*EDGES, *WORDS, value - 1, value + 1, square - 1, square - value - 1, square // 2]
     candidates += [int.from_bytes(rng.bytes(size), "big") % square for _ in range(n)]
     units = [c for c in candidates if gcd(c, value) == 1]
-    data = write([mpz(units[i]) for i in rng.integers(0, len(units), n)], size)
+    data = write_ints([mpz(units[i]) for i in rng.integers(0, len(units), n)], size)
     groups = rng.integers(-1, n_groups, size=(n, columns)).astype(np.int32)
     outputs = -(-columns * n_groups // 3)
-    random = rng.bytes(outputs * PublicKernel.random_size(mpz(value))[1])
+    random = rng.bytes(outputs * PublicEncryptor.random_size(mpz(value))[1])
     # any two units serve as bases here: the kernels are compared, not their randomness
     bases, made = (mpz(units[0]), mpz(units[-1])), []
-    for kernel in (Gmp(), choose(fast, threads=threads)):
+    for kernel in (Gmpy2Backend(), select_backend(fast, threads=threads)):
         sums = summed(kernel, mpz(value), data, groups, n_groups)
-        public = kernel.public(mpz(value), *bases, uses=10)
-        encrypted = public.encrypt(write([-5] * outputs, 2, signed=True), 2, random)
-        made.append((sums, public.seal(sums, 3, 70, random), encrypted))
+        public = kernel.public_ops(mpz(value), *bases, uses=10)
+        encrypted = public.encrypt(write_ints([-5] * outputs, 2, signed=True), 2, random)
+        made.append((sums, public.rerandomize(sums, 3, 70, random), encrypted))
     assert made[0] == made[1]
 
 
@@ -191,16 +197,16 @@ def test_the_sizes_that_are_offered(fast: str, bits: int) -> None:
     numbers = secrets(bits)
     n, protection = numbers[0] * numbers[1], SecureRandom(seed=1)
     count = 60
-    x, y = (exponents_below(int(prime) - 1, count, protection) for prime in numbers[:2])
-    data = write(range(-30, 30), 14, signed=True)
-    bases, random = public_bases(n, protection), protection.bytes(4 * PublicKernel.random_size(n)[1])
+    x, y = (random_exponents(int(prime) - 1, count, protection) for prime in numbers[:2])
+    data = write_ints(range(-30, 30), 14, signed=True)
+    bases, random = public_bases(n, protection), protection.bytes(4 * PublicEncryptor.random_size(n)[1])
     groups = np.random.default_rng(0).integers(-1, 7, size=(count, 2)).astype(np.int32)
     made = []
-    for kernel in (Gmp(), choose(fast, threads=2)):
-        owner, public = kernel.owner(*numbers, uses=10), kernel.public(n, *bases, uses=10)
+    for kernel in (Gmpy2Backend(), select_backend(fast, threads=2)):
+        owner, public = kernel.private_ops(*numbers, uses=10), kernel.public_ops(n, *bases, uses=10)
         ciphertexts = owner.encrypt(data, 14, x, y)
         sums = summed(kernel, n, ciphertexts, groups, 7)
-        made.append((ciphertexts, sums, (sealed := public.seal(sums, 4, 104, random)), owner.decrypt(sealed)))
+        made.append((ciphertexts, sums, (sealed := public.rerandomize(sums, 4, 104, random)), owner.decrypt(sealed)))
     assert made[0] == made[1]
 
 
@@ -208,18 +214,18 @@ def test_the_sizes_that_are_offered(fast: str, bits: int) -> None:
 def test_long_cells(fast: str) -> None:
     """Sums of more rows than a word takes without settling, over several stretches of the lanes."""
     value, n = moduli(256)[1], 40_000
-    data = write([mpz(LIMB**9 - LIMB + 1), mpz(value - 1)] * (n // 2), 64)
+    data = write_ints([mpz(LIMB**9 - LIMB + 1), mpz(value - 1)] * (n // 2), 64)
     groups = np.zeros((n, 1), np.int32)
     assert gcd(LIMB**9 - LIMB + 1, value) == 1
-    first, second = (summed(kernel, mpz(value), data, groups, 2) for kernel in (Gmp(), choose(fast)))
+    first, second = (summed(kernel, mpz(value), data, groups, 2) for kernel in (Gmpy2Backend(), select_backend(fast)))
     assert first == second
 
 
 @fast_kernels
 def test_a_row_that_shares_a_factor(fast: str) -> None:
-    data = write([mpz(1), mpz(5)], 64)
+    data = write_ints([mpz(1), mpz(5)], 64)
     with refused_about("factor", EncryptionError, "ciphertext"):
-        choose(fast).rows(mpz(5 * (2**253 + 1) | 1), 2, Rooms().make).add(data)
+        select_backend(fast).prepared_rows(mpz(5 * (2**253 + 1) | 1), 2, RowStore().allocate).add(data)
 
 
 @pytest.mark.parametrize(
@@ -228,30 +234,30 @@ def test_a_row_that_shares_a_factor(fast: str) -> None:
 def test_switching_kernels_off(monkeypatch: pytest.MonkeyPatch, name: str | None, variable: str) -> None:
     monkeypatch.setenv(VARIABLE, variable)
     engine = PaillierEngine(workers=2, kernel=name)
-    fastest = next(each for each in KERNELS if not obstacle(each))
+    fastest = next(each for each in BACKENDS if not unavailable_reason(each))
     assert engine.describe()["kernel"] == (name or variable or fastest)
-    assert (engine._executors._pool is None) == (engine.describe()["kernel"] != "gmpy2")
+    assert isinstance(engine.backend, ProcessBackend) == (engine.describe()["kernel"] == "gmpy2")
     engine.close()
 
 
 def test_a_kernel_that_cannot_run_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the variable asks for it; code that names a kernel gets it or an error."""
-    monkeypatch.setitem(KERNELS, "ifma", "labelward.he.paillier.no_such_module")
-    assert "no_such_module" in obstacle("ifma")
-    assert choose().name == NEXT
+    monkeypatch.setitem(BACKENDS, "ifma", "labelward.he.paillier.no_such_module")
+    assert "no_such_module" in unavailable_reason("ifma")
+    assert select_backend().name == NEXT
     monkeypatch.setenv(VARIABLE, "ifma")
-    assert choose().name == NEXT
-    monkeypatch.setitem(KERNELS, "libgmp", "labelward.he.paillier.no_such_module")
-    assert choose().name == "gmpy2"
+    assert select_backend().name == NEXT
+    monkeypatch.setitem(BACKENDS, "libgmp", "labelward.he.paillier.no_such_module")
+    assert select_backend().name == "gmpy2"
     with refused_about("no_such_module", InputError, "dependency", value="ifma"):
-        choose("ifma")
+        select_backend("ifma")
 
 
 def test_a_processor_without_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
-    ifma = pytest.importorskip("labelward.he.paillier.ifma")
+    ifma = pytest.importorskip("labelward.he.paillier.backends.ifma.backend")
     monkeypatch.setattr(ifma.binding, "get_host_cpu_features", lambda: {"avx512f": True, "avx512ifma": False})
-    assert "avx512ifma" in obstacle("ifma")
-    assert choose().name == NEXT
+    assert "avx512ifma" in unavailable_reason("ifma")
+    assert select_backend().name == NEXT
 
 
 def test_each_piece_is_done_once_and_pieces_may_have_pieces() -> None:
@@ -259,18 +265,18 @@ def test_each_piece_is_done_once_and_pieces_may_have_pieces() -> None:
     done: list[tuple[int, int]] = []
 
     def piece(index: int) -> None:
-        each(8, [lambda part=part: done.append((index, part)) for part in range(5)])
+        run_in_threads(8, [lambda part=part: done.append((index, part)) for part in range(5)])
 
     for threads in (1, 2, 100):
         done.clear()
-        each(threads, [lambda index=index: piece(index) for index in range(40)])
+        run_in_threads(threads, [lambda index=index: piece(index) for index in range(40)])
         assert sorted(done) == [(index, part) for index in range(40) for part in range(5)]
-    each(2, [])
+    run_in_threads(2, [])
 
 
 @needs_ifma
 def test_a_failing_piece_ends_the_work_and_is_told() -> None:
-    from labelward.he.paillier.ifma_numbers import cut
+    from labelward.he.paillier.backends.ifma.arithmetic import lane_chunks
 
     done: list[int] = []
 
@@ -281,10 +287,10 @@ def test_a_failing_piece_ends_the_work_and_is_told() -> None:
         done.append(index)
 
     with pytest.raises(EncryptionError, match="piece 1"):
-        each(2, [lambda index=index: piece(index) for index in range(100)])
+        run_in_threads(2, [lambda index=index: piece(index) for index in range(100)])
     assert len(done) < 99
-    assert cut(0, 2) == []
-    assert [(part.start, part.stop) for part in cut(30, 2)] == [(0, 16), (16, 30)]
+    assert lane_chunks(0, 2) == []
+    assert [(part.start, part.stop) for part in lane_chunks(30, 2)] == [(0, 16), (16, 30)]
 
 
 def test_a_folder_that_cannot_be_written_to_hold_compiled_code(tmp_path: Path) -> None:
@@ -292,10 +298,10 @@ def test_a_folder_that_cannot_be_written_to_hold_compiled_code(tmp_path: Path) -
     code = (
         "import numba.core.caching as caching\n"
         "caching.CacheImpl._locator_classes = []\n"
-        "from labelward.he.paillier.kernel import choose, obstacle\n"
-        "assert 'cache' in obstacle('ifma') or 'processor' in obstacle('ifma'), obstacle('ifma')\n"
-        "assert 'cache' in obstacle('libgmp'), obstacle('libgmp')\n"
-        "assert choose().name == 'gmpy2'\n"
+        "from labelward.he.paillier.backends.base import select_backend, unavailable_reason\n"
+        "assert 'cache' in (why := unavailable_reason('ifma')) or 'processor' in why, why\n"
+        "assert 'cache' in unavailable_reason('libgmp'), unavailable_reason('libgmp')\n"
+        "assert select_backend().name == 'gmpy2'\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -303,10 +309,10 @@ def test_a_folder_that_cannot_be_written_to_hold_compiled_code(tmp_path: Path) -
 
 def test_unknown_kernels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with refused_about("gmpy2", InputError, "unknown", value="gmpy"):
-        choose("gmpy")
+        select_backend("gmpy")
     monkeypatch.setenv(VARIABLE, "ifmaa")
     with refused_about("ifma", InputError, "unknown", value="ifmaa"):
-        choose()
+        select_backend()
 
 
 def test_the_plain_kernel_compiles_nothing() -> None:
@@ -329,7 +335,10 @@ def test_where_numba_does_not_compile_for_the_host_another_kernel_runs(
     variable: str, value: str, why: str, runs: str
 ) -> None:
     """LLVM would end the process at the first product, beyond the reach of any ``except``."""
-    script = "from labelward.he.paillier.kernel import choose, obstacle; print(choose().name); print(obstacle('ifma'))"
+    script = (
+        "from labelward.he.paillier.backends.base import select_backend, unavailable_reason;"
+        "print(select_backend().name); print(unavailable_reason('ifma'))"
+    )
     environment = {**os.environ, variable: value}
     environment.pop("LABELWARD_KERNEL", None)
     ended = subprocess.run(

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from labelward.errors import EncryptionError
 from labelward.he import Layout
-from labelward.he.paillier.fixedbase import FixedBase, digit_for
-from labelward.he.paillier.kernels import OwnerKernel, PublicKernel, exponents_below, public_bases
-from labelward.he.paillier.numbers import in_range, read, write
+from labelward.he.paillier.fixed_base import FixedBase, digit_width
+from labelward.he.paillier.int_bytes import in_range, read_ints, write_ints
 from labelward.he.paillier.packing import Packing
-from labelward.he.paillier.primes import Prime, draw_pair, full_order, generator
+from labelward.he.paillier.primes import Prime, generate_primes, has_full_order, subgroup_generator
+from labelward.he.paillier.scheme import CrtEncryptor, PublicEncryptor, public_bases, random_exponents
 from labelward.rng import SecureRandom
 from refusals import refused
 
@@ -27,10 +27,10 @@ UNITS = [r for r in range(1, N) if gcd(r, N) == 1]
 RESIDUES = Counter(pow(r, N, N * N) for r in UNITS)
 
 
-def owner() -> OwnerKernel:
+def owner() -> CrtEncryptor:
     protection = SecureRandom(seed=1)
-    bases = [generator(Prime(mpz(p), (mpz(2), mpz(p // 2))), protection) for p in (P, Q)]
-    return OwnerKernel(mpz(P), mpz(Q), *bases, uses=10)
+    bases = [subgroup_generator(Prime(mpz(p), (mpz(2), mpz(p // 2))), protection) for p in (P, Q)]
+    return CrtEncryptor(mpz(P), mpz(Q), *bases, uses=10)
 
 
 def textbook_decrypt(ciphertext: int) -> int:
@@ -52,8 +52,8 @@ def test_public_obfuscators_are_all_nth_residues_in_equal_number() -> None:
     full = 0
     for seed in range(20):
         h, w = public_bases(mpz(N), SecureRandom(seed))
-        size, step = PublicKernel.random_size(mpz(N))
-        kernel = PublicKernel(mpz(N), h, w, uses=100)
+        size, step = PublicEncryptor.random_size(mpz(N))
+        kernel = PublicEncryptor(mpz(N), h, w, uses=100)
         draws = [x.to_bytes(size, "big") + bytes([s]) for x in range(2 * 11 * 29) for s in range(4)]
         assert all(len(draw) == step for draw in draws)
         made = Counter(map(int, kernel.encrypt([0] * len(draws), b"".join(draws))))
@@ -71,8 +71,8 @@ def test_both_ways_of_encrypting_agree_with_the_textbook(plaintext: int) -> None
     (ciphertext,) = kernel.encrypt([plaintext], bytes([13]), bytes([44]))
     assert textbook_decrypt(int(ciphertext)) == plaintext
     h, w = public_bases(mpz(N), SecureRandom(seed=2))
-    (public,) = PublicKernel(mpz(N), h, w, uses=1).encrypt(
-        [plaintext], SecureRandom(seed=3).bytes(PublicKernel.random_size(mpz(N))[1])
+    (public,) = PublicEncryptor(mpz(N), h, w, uses=1).encrypt(
+        [plaintext], SecureRandom(seed=3).bytes(PublicEncryptor.random_size(mpz(N))[1])
     )
     assert textbook_decrypt(int(public)) == plaintext
     by_hand = (1 + plaintext * N) * pow(7, N, N * N) % (N * N)
@@ -85,14 +85,14 @@ def test_only_bases_of_full_order_pass() -> None:
     for base in range(1, P * P):
         if base % P:
             orders[base] = next(k for k in range(1, P * P) if pow(base, k, P * P) == 1)
-    assert {base for base in orders if full_order(mpz(base), prime)} == {
+    assert {base for base in orders if has_full_order(mpz(base), prime)} == {
         base for base, order in orders.items() if order == P - 1
     }
 
 
 @pytest.mark.parametrize("bits", [256, 512, 1024])
 def test_primes_are_as_the_argument_needs_them(bits: int) -> None:
-    first, second = draw_pair(bits, SecureRandom())
+    first, second = generate_primes(bits, SecureRandom())
     assert (first.p * second.p).bit_length() == bits
     for prime in (first, second):
         assert is_prime(prime.p)
@@ -102,7 +102,7 @@ def test_primes_are_as_the_argument_needs_them(bits: int) -> None:
         assert is_prime(u)
         assert is_prime(v)
         assert min(u, v).bit_length() >= min(128, bits // 6)
-        assert full_order(generator(prime, SecureRandom()), prime)
+        assert has_full_order(subgroup_generator(prime, SecureRandom()), prime)
     assert gcd(int(first.p) - 1, int(second.p) - 1) == 2
 
 
@@ -126,7 +126,7 @@ def test_fixed_base_equals_pow(root: int, base: int, exponents: list[int], shift
 def test_exponents_are_uniform_below_their_bound() -> None:
     for bound in (1, 2, 200, 256, 257):
         size = (bound.bit_length() + 7) // 8
-        drawn = exponents_below(bound, 20_000, SecureRandom(seed=1))
+        drawn = random_exponents(bound, 20_000, SecureRandom(seed=1))
         counts = Counter(int.from_bytes(drawn[i : i + size], "big") for i in range(0, len(drawn), size))
         assert set(counts) == set(range(bound))
         # chi-square has mean bound-1 and standard deviation sqrt(2(bound-1)): five of them
@@ -158,7 +158,7 @@ def test_packing_returns_every_number(data: st.DataObject) -> None:
     decoded = []
     for part in Packing.of(layout, bits).parts:
         size = (part.width + 8) // 8
-        rows = read(part.encode(sums, size), size, signed=True)
+        rows = read_ints(part.encode(sums, size), size, signed=True)
         combined = [
             mpz(sum(row << (part.width * j) for j, row in enumerate(rows[i : i + part.fit])))
             for i in range(0, entries, part.fit)
@@ -178,7 +178,7 @@ def test_ciphertexts_in_range_are_told_from_others(size: int, limit: int, number
     limit = limit % (256**size - 1) + 1
     numbers = [(limit + number % 5 - 2) % 256**size if near else number % 256**size for number in numbers]
     expected = all(0 < number < limit for number in numbers)
-    assert in_range(write(numbers, size), size, write([limit], size)) == expected
+    assert in_range(write_ints(numbers, size), size, write_ints([limit], size)) == expected
 
 
 @given(bits=st.integers(2, 4096), uses=st.integers(0, 10**7), making=st.integers(1, 20), most=st.integers(0, 10**6))
@@ -186,7 +186,7 @@ def test_digits_of_exponents_cost_least_within_their_memory(bits: int, uses: int
     def cost(width: int) -> int:
         return -(-bits // width) * (making * 2**width + uses)
 
-    chosen = digit_for(bits, uses, widest=10, making=making, most=most)
+    chosen = digit_width(bits, uses, widest=10, making=making, most=most)
     allowed = [width for width in range(2, 11) if -(-bits // width) * 2**width <= most]
     assert chosen in (allowed or [2])
     assert all(cost(chosen) <= cost(width) for width in allowed)

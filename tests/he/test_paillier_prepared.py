@@ -12,13 +12,13 @@ import pytest
 from labelward.errors import EncryptionError, InputError
 from labelward.he import Layout, PrivateKey, engine
 from labelward.he.paillier import PaillierEngine
-from labelward.he.paillier.kernel import KERNELS, obstacle
-from labelward.he.paillier.prepared import Prepared
-from labelward.he.paillier.rooms import Rooms
+from labelward.he.paillier.backends.base import BACKENDS, unavailable_reason
+from labelward.he.paillier.precomputed_zeros import ZeroPool
+from labelward.he.paillier.row_store import RowStore
 from labelward.rng import SecureRandom
 from refusals import refused
 
-RUNNING = [name for name in KERNELS if not obstacle(name)]
+RUNNING = [name for name in BACKENDS if not unavailable_reason(name)]
 LAYOUT = Layout((2**30, 2**30), 3000, 2)
 
 
@@ -35,7 +35,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def ready(private: PrivateKey) -> int:
-    prepared = private._prepared  # type: ignore[attr-defined]
+    prepared = private._pool  # type: ignore[attr-defined]
     return len(prepared._zeros) // prepared._size
 
 
@@ -52,7 +52,7 @@ def test_prepared_encryptions_serve_once_and_first(name: str) -> None:
     private = made.generate(256, protection=SecureRandom(), insecure=True)
     private.prepare(700)
     until(lambda: ready(private) == 700)
-    zeros = bytes(private._prepared._zeros)  # type: ignore[attr-defined]
+    zeros = bytes(private._pool._zeros)  # type: ignore[attr-defined]
     drawn, blocks = values(1000), []
     for part in (drawn[:600], drawn[600:]):
         blocks.append(private.encrypt(part, LAYOUT).block())
@@ -104,7 +104,7 @@ def test_where_preparing_fails_encrypting_does_all() -> None:
         failed.set()
         raise EncryptionError("no more", code="key")
 
-    prepared = Prepared(4, fail)
+    prepared = ZeroPool(4, fail)
     prepared.start(10)
     assert failed.wait(60)
     prepared.join()
@@ -118,7 +118,7 @@ def test_where_preparing_fails_encrypting_does_all() -> None:
 
 def test_many_threads_take_each_of_the_prepared_once() -> None:
     numbers = iter(range(10**6))
-    prepared = Prepared(4, lambda count: b"".join(next(numbers).to_bytes(4, "big") for _ in range(count)))
+    prepared = ZeroPool(4, lambda count: b"".join(next(numbers).to_bytes(4, "big") for _ in range(count)))
     taken: list[bytes] = []
 
     def work() -> None:
@@ -170,21 +170,21 @@ def test_rows_beyond_the_limit_lie_on_disk(name: str, limit: int) -> None:
         groups = np.random.default_rng(0).integers(-1, 5, size=(1000, 3)).astype(np.int32)
         kept = [public.rows(private.encrypt(values(1000), LAYOUT).block()) for _ in range(3)]
         sums = [rows.group_sums(groups, 5) for rows in kept]
-        sealed.append((sums[0] + sums[1] + sums[2]).seal())
+        sealed.append((sums[0] + sums[1] + sums[2]).rerandomize())
     assert sealed[0] == sealed[1]
 
 
 def test_rooms_keep_account() -> None:
-    rooms = Rooms(8 * 1000)
-    first = rooms.make((10, 50))
+    rooms = RowStore(8 * 1000)
+    first = rooms.allocate((10, 50))
     assert not isinstance(first.base, np.memmap)
     assert first.ctypes.data % 64 == 0
-    second = rooms.make((600,))
+    second = rooms.allocate((600,))
     assert isinstance(second, np.memmap)
     second[:] = np.arange(600)
     assert second.sum() == 600 * 599 // 2
     del first
-    assert not isinstance(rooms.make((1000,)), np.memmap)
-    assert rooms.make((0, 3)).shape == (0, 3)
+    assert not isinstance(rooms.allocate((1000,)), np.memmap)
+    assert rooms.allocate((0, 3)).shape == (0, 3)
     with refused(InputError, "range", value=-1):
         engine("paillier", memory_limit=-1)

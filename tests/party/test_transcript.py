@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelward.errors import Code, FileFormatError, OutputError
-from labelward.he.contract import Layout
+from labelward.he.base import Layout
 from labelward.messages.base import Array, CipherDigest, RowMask, wire_name
 from labelward.messages.codec import encode_fields
 from labelward.messages.handshake import Hello, RowIdDigests

@@ -20,7 +20,7 @@ from labelward.federation.components import make_engine, with_defaults
 from labelward.federation.leakage_monitor import with_monitor
 from labelward.federation.train import train_variant
 from labelward.he import Counts
-from labelward.he.contract import CiphertextFormat
+from labelward.he.base import CiphertextFormat
 from labelward.he.plain import PlainEngine
 from labelward.job import Job, parse_job
 from labelward.planning.cost_estimate import estimate_cost

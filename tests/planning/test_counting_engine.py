@@ -22,13 +22,13 @@ def sums_of(made: Engine, bits: int, values: NDArray[np.int64], groups: NDArray[
     layout, protection = Layout(bounds=(7, 100_000, 3), rows=3 * len(values), logical=3), SecureRandom()
     private = made.generate(bits, protection=protection, insecure=True)
     public = made.public(private.public.material(), protection=protection, insecure=True)
-    rows = public.collect(layout, len(values))
+    rows = public.allocate_rows(layout, len(values))
     for block in private.encrypt_blocks(values, layout, 10):
         rows.add(block)
     half = len(values) // 2
     total = rows.group_sums(groups[:half], 4) + rows.group_sums(groups[half:], 4, half)
     total = total + rows.group_sums(np.where(groups == 1, groups, np.int32(-1)), 4)
-    sealed = total.pick(np.arange(0, 4 * groups.shape[1], 2)).seal()
+    sealed = total.take(np.arange(0, 4 * groups.shape[1], 2)).rerandomize()
     return private.decrypt(sealed).tolist(), public.counts.additions
 
 

@@ -17,7 +17,7 @@ from blames import blamed
 from interrupted import Cut, Interrupted, assert_same
 from labelward.errors import PeerError
 from labelward.he import engine as make_engine
-from labelward.he.contract import CipherBlock, Layout
+from labelward.he.base import CipherBlock, Layout
 from labelward.he.paillier.keys import PaillierPrivateKey
 from labelward.messages.base import wire_name
 from labelward.messages.codec import decode, encode
@@ -312,7 +312,7 @@ def test_stretches_are_there_when_they_are_told_of(n: int, expected: list[tuple[
             sent += 1
         found.append(next(stretches))
         sums = arriving.rows.group_sums(np.zeros((stop - start, 1), np.int32), 1, start)
-        total += int(private.decrypt(sums.seal())[0, 0, 0])
+        total += int(private.decrypt(sums.rerandomize())[0, 0, 0])
     assert next(stretches, None) is None
     assert found == expected
     assert total == values.sum()

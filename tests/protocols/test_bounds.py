@@ -17,7 +17,7 @@ from blames import blamed
 from labelward.data.encoding import MAX_CATEGORIES
 from labelward.errors import PeerError
 from labelward.he import engine as make_engine
-from labelward.he.contract import CipherBlock, Layout, PrivateKey
+from labelward.he.base import CipherBlock, Layout, PrivateKey
 from labelward.messages.base import Message, RowMask, wire_name
 from labelward.messages.explain import PathAnswers, PathRequest
 from labelward.messages.tree import (
@@ -154,10 +154,10 @@ def test_numbers_that_the_bytes_have_no_room_for(private: PrivateKey, monkeypatc
     layout = Layout((1,) * 100_000, n, 2)
     block = CipherBlock("plain", private.public.fingerprint, "rows", (due,), layout, due, bytes(8 * due))
 
-    def collect(*_: Any) -> NoReturn:
+    def refuse_rows(*_: Any) -> NoReturn:
         pytest.fail("room was made for the rows")
 
-    monkeypatch.setattr(type(private.public), "collect", collect)
+    monkeypatch.setattr(type(private.public), "allocate_rows", refuse_rows)
     arriving = Arriving(Fed(EncryptedTreeRows(3, 0, 7, block)), private.public, EncryptedTreeRows, 3, n)
     with blamed("active", "peer-message", message="TreeRows", step=(3, 0), about="100000 numbers a row"):
         next(arriving.stretches())

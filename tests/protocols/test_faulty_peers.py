@@ -13,7 +13,7 @@ from lying import Change, Liar
 import wiring
 from blames import blamed
 from labelward.errors import EncryptionError, HandshakeError, LabelwardError, PeerError
-from labelward.he.contract import Layout
+from labelward.he.base import Layout
 from labelward.messages.base import CipherDigest, Message, RowMask
 from labelward.messages.handshake import KeyOffer
 from labelward.messages.tree import (

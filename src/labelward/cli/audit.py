@@ -124,6 +124,13 @@ def insecure_reasons(job: Job) -> list[str]:
     """Return why the job protects nothing, in the words that its views will hold; empty for a secure one."""
     if not job.encryption.insecure:
         return []
-    if job.encryption.engine == "plain":
-        return ["plain engine"]
-    return [f"{job.encryption.bits}-bit key"] if job.encryption.bits < 2048 else []
+    from dataclasses import replace
+
+    from labelward.federation.components import make_engine
+
+    engine = make_engine(replace(job.encryption, workers=1))
+    try:
+        reason = engine.insecure_reason(job.encryption.bits)
+    finally:
+        engine.close()
+    return [reason] if reason else []

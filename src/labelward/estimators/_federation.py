@@ -51,19 +51,17 @@ class TreeTrainingPlan:
     policies: tuple[Policy, ...]
     seed: int
 
-    def offer(self, parties: tuple[str, ...], rows: int, share: ModelShare | None) -> Proposal:
+    def offer(self, parties: tuple[str, ...], rows: int, share: ModelShare | None, engine: Engine) -> Proposal:
         """Return what a party of these brings to the greeting; no rows are predicted."""
         model = {"kind": self.params.kind, **self.params.parameters()}
         shared: dict[str, Any] = {f"model.{key}": value for key, value in model.items() if value is not None}
-        for key in ("engine", "bits", "insecure", "precision"):
-            shared[f"encryption.{key}"] = getattr(self.encryption, key)
-        shared |= {"parties": parties, "run.seed": self.seed}
+        shared |= self.encryption.shared() | {"parties": parties, "run.seed": self.seed}
         told = {key: json.dumps(value, sort_keys=True) for key, value in shared.items()}
         return Proposal(
             parties=parties,
             job=told | continued_model(None if share is None else share.model),
             ids=[str(row) for row in range(rows)],
-            bits=self.encryption.bits if self.encryption.engine != "plain" else 0,
+            bits=engine.key_bits(self.encryption.bits),
             precision=self.encryption.precision,
             insecure=self.encryption.insecure,
         )
@@ -105,11 +103,13 @@ def train_trees(
     """
     parties, active = tuple(held), next(iter(held))
     rows, validation = len(labels.values), held[active].validation
-    offers = {party: plan.offer(parties, rows, None if before is None else before[party]) for party in parties}
     sides = RowMasks.in_order(rows - validation, validation, 0)
     transcripts: dict[str, Transcript] = {}
     section = plan.encryption
-    engine = make_engine(section.engine, workers=section.workers or len(os.sched_getaffinity(0)))
+    workers = section.workers or len(os.sched_getaffinity(0))
+    engine = make_engine(section.engine, parameters=section.engine_parameters, workers=workers)
+    shares = dict.fromkeys(parties) if before is None else before
+    offers = {party: plan.offer(parties, rows, shares[party], engine) for party in parties}
 
     def make(end: Transport) -> Context:
         party = end.party
@@ -200,11 +200,7 @@ def run_conversation(
 
 
 def _header(party: str, held: Held, offer: Proposal, engine: Engine) -> Header:
-    reasons, rows = [], len(offer.ids) - held.validation
-    if not engine.secure:
-        reasons.append(f"{engine.name} engine")
-    elif offer.bits < min(engine.bits_offered):
-        reasons.append(f"{offer.bits}-bit key")
+    reason, rows = engine.insecure_reason(offer.bits), len(offer.ids) - held.validation
     return Header(
         format=FORMAT,
         version=version("labelward"),
@@ -214,7 +210,7 @@ def _header(party: str, held: Held, offer: Proposal, engine: Engine) -> Header:
         rows=(rows, 0),
         engine=engine.name,
         bits=offer.bits,
-        insecure=tuple(reasons),
+        insecure=(reason,) if reason else (),
         job=offer.job,
         columns=held.train.names,
         ids=ids_digest(offer.ids[:rows]),

@@ -21,6 +21,7 @@ from labelward.estimators._fitted_trees import FittedTreesMixin
 from labelward.estimators._monotone import parse_monotone
 from labelward.estimators._progress import progress_bar
 from labelward.estimators._weights import check_class_weight, resolve_weights
+from labelward.he import check_engine
 from labelward.job import EncryptionSection
 from labelward.policy.base import Policy
 from labelward.protocols.tree.columns import Columns, Labels
@@ -135,6 +136,16 @@ class FederatedTrees(FittedTreesMixin):
     def _keys(self) -> dict[str, str]:
         return {**self.names, **_ENGINE}
 
+    def _encryption(self) -> EncryptionSection:
+        """Return engine and key; ``engine`` is a name, or a dictionary with ``kind`` and the engine's parameters."""
+        values = {key: to_python_scalar(getattr(self, name)) for key, name in _ENGINE.items()}
+        if isinstance(values["engine"], Mapping):
+            own = dict(values["engine"])
+            values |= {"engine": own.pop("kind", None), "engine_parameters": own}
+        section = EncryptionSection(**values)
+        checked = check_engine(section.engine, section.engine_parameters, insecure=section.insecure)
+        return replace(section, engine_parameters=checked.parameters())
+
     def _plan(self) -> TreeTrainingPlan:
         """Check all parameters before anything else."""
         for name in ("warm_start", "verbose"):
@@ -143,7 +154,7 @@ class FederatedTrees(FittedTreesMixin):
                     f"must be True or False but got {value!r}", code="type", field=name, value=value
                 )
         values = {key: to_python_scalar(getattr(self, name)) for key, name in self.names.items()}
-        section = EncryptionSection(**{key: to_python_scalar(getattr(self, name)) for key, name in _ENGINE.items()})
+        section = self._encryption()
         params = self.model(**{key: value for key, value in values.items() if value is not None})
         if params.objective not in self.objectives:
             told = ", ".join(map(repr, self.objectives[1:]))

@@ -84,7 +84,7 @@ class _Boosted(FederatedTrees):
         passive_depth: int = 2,
         warm_start: bool = False,
         random_state: Any = None,
-        engine: str = "paillier",
+        engine: str | Mapping[str, Any] = "paillier",
         key_bits: int = 2048,
         insecure: bool = False,
         workers: int = 0,
@@ -188,7 +188,8 @@ class SecureBoostClassifier(FederatedClassifierMixin, _Boosted):
         warm_start: whether the next ``fit`` goes on with the model, until it has ``n_estimators`` rounds; ``views_``
             then tell of the new ones alone.
         random_state: seed of all draws of rows and columns. Keys and ciphertexts never depend on it.
-        engine: ``"paillier"``, or ``"plain"``: no encryption at all, only with ``insecure``; the model is the same.
+        engine: ``"paillier"``, or ``"plain"``: no encryption at all, only with ``insecure``; the model is the same. A
+            dictionary with ``kind`` and parameters for an engine that has parameters of its own.
         key_bits: 2048, 3072 or 4096; less only with ``insecure``.
         insecure: whether a training that protects nothing is wanted.
         workers: processes for encryption; 0: as many as there are cores.

@@ -57,7 +57,7 @@ class _Forest(FederatedTrees):
         trees_at_once: int = 4,
         warm_start: bool = False,
         random_state: Any = None,
-        engine: str = "paillier",
+        engine: str | Mapping[str, Any] = "paillier",
         key_bits: int = 2048,
         insecure: bool = False,
         workers: int = 0,

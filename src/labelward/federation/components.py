@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 from labelward.attacks.base import Attack
 from labelward.data.splitting import check_split
 from labelward.errors import EncryptionError, InputError, JobError, unknown_name
-from labelward.evaluate.unencrypted import NoEngine
 from labelward.federation.adapter import ModelAdapter
-from labelward.he import ENGINES, Engine, engine
+from labelward.he import ENGINES, Engine, NullEngine, check_engine, engine, engine_class
 from labelward.job import ComponentSpec, EncryptionSection, Job, Variant
 from labelward.parameters import documented_fields
 from labelward.policy.base import Policy
@@ -114,7 +113,7 @@ def check_job(job: Job) -> None:
         make_policies(variant)
     for number, attack in enumerate(job.attacks, 1):
         _placed(f"[[attack]] {number}:", partial(_check_attack, make_attack(attack), job, programs))
-    if job.encryption.engine == NoEngine.name:
+    if job.encryption.engine == NullEngine.name:
         return
     built = make_engine(replace(job.encryption, workers=1))
     try:
@@ -156,18 +155,22 @@ def make_engine(section: EncryptionSection, *, background: bool = False) -> Engi
         section: engine and key.
         background: whether it may encrypt ahead while its party waits; for a party that shares no cores with others.
     """
-    if section.engine == NoEngine.name:
-        return NoEngine()
-    if section.engine not in ENGINES:
-        raise JobError(
-            unknown_name("engine", section.engine, ENGINES),
-            code="unknown",
-            field="[encryption] engine",
-            value=section.engine,
-        )
+    if section.engine == NullEngine.name:
+        return NullEngine()
+    _check_engine_name(section)
     workers = section.workers or len(os.sched_getaffinity(0))
     limit = None if section.memory_limit is None else int(section.memory_limit)
-    return engine(section.engine, workers=workers, background=background, memory_limit=limit)
+    return _placed(
+        "[encryption]",
+        partial(
+            engine,
+            section.engine,
+            parameters=section.engine_parameters,
+            workers=workers,
+            background=background,
+            memory_limit=limit,
+        ),
+    )
 
 
 def list_components() -> dict[str, list[ComponentInfo]]:
@@ -178,10 +181,7 @@ def list_components() -> dict[str, list[ComponentInfo]]:
 
     registries: dict[str, Registry[Any]] = {"models": MODELS, "defenses": DEFENSES, "attacks": ATTACKS}
     families = {name: [_info(*item) for item in registry.classes().items()] for name, registry in registries.items()}
-    families["engines"] = []
-    for name, entry in ENGINES.items():
-        module, _, cls = entry.partition(":")
-        families["engines"].append(ComponentInfo(kind=name, summary=_summary(getattr(import_module(module), cls))))
+    families["engines"] = [_info(name, engine_class(name), engine_class(name).Parameters) for name in ENGINES]
     families["tables"] = []
     for name, table in catalogue_entries().items():
         label = f"{len(table.classes)} classes" if table.classes else "regression"
@@ -210,7 +210,7 @@ def _complete(registry: Registry[Any], spec: ComponentSpec, section: str) -> Com
 
 def _encryption(section: EncryptionSection, model: ComponentSpec) -> EncryptionSection:
     """Return the section with an engine that fits the model."""
-    none = EncryptionSection(engine=NoEngine.name)
+    none = EncryptionSection(engine=NullEngine.name)
     if model_adapter(model).encrypts:
         if section == none:
             raise JobError(
@@ -219,7 +219,7 @@ def _encryption(section: EncryptionSection, model: ComponentSpec) -> EncryptionS
                 field="[encryption] engine",
                 value=section.engine,
             )
-        return section
+        return _with_engine_defaults(section)
     if section not in (EncryptionSection(), none):
         raise JobError(
             f"is not supported for {model.kind!r}, which encrypts nothing; remove it",
@@ -228,6 +228,23 @@ def _encryption(section: EncryptionSection, model: ComponentSpec) -> EncryptionS
             value=section.engine,
         )
     return none
+
+
+def _with_engine_defaults(section: EncryptionSection) -> EncryptionSection:
+    """Return the section with all parameters of its engine."""
+    _check_engine_name(section)
+    check = partial(check_engine, section.engine, section.engine_parameters, insecure=section.insecure)
+    return replace(section, engine_parameters=_placed("[encryption]", check).parameters())
+
+
+def _check_engine_name(section: EncryptionSection) -> None:
+    if section.engine not in ENGINES:
+        raise JobError(
+            unknown_name("engine", section.engine, ENGINES),
+            code="unknown",
+            field="[encryption] engine",
+            value=section.engine,
+        )
 
 
 def _check_attack(attack: Attack, job: Job, programs: ModelAdapter[Any]) -> None:
@@ -244,9 +261,10 @@ def _check_attack(attack: Attack, job: Job, programs: ModelAdapter[Any]) -> None
         programs.check_behavior(attack.behavior)
 
 
-def _info(kind: str, cls: type[Any]) -> ComponentInfo:
+def _info(kind: str, cls: type[Any], declared: type[Any] | None = None) -> ComponentInfo:
+    """Return a component's name, summary and parameters; ``declared``: the class of its parameters, if not its own."""
     parameters = []
-    for field, description in documented_fields(cls):
+    for field, description in documented_fields(declared or cls):
         if field.name in getattr(cls, "unsupported", ()):
             continue
         default = field.default if field.default_factory is MISSING else field.default_factory()

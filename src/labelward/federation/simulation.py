@@ -74,23 +74,15 @@ class SimulationResult:
 
 def key_bits(engine: Engine, section: EncryptionSection) -> int:
     """Return the size of the keys that an engine makes for a job; 0 where it has none."""
-    return section.bits if engine.bits_offered else 0
+    return engine.key_bits(section.bits)
 
 
 def insecure_reasons(
     engine: Engine, section: EncryptionSection, protections: Protections = SecureRandom
 ) -> tuple[str, ...]:
     """Return why a run does not protect what it should; empty where it does, and where nothing is encrypted."""
-    reasons = []
-    if section.engine == "none":
-        pass  # nothing was to be hidden from those who receive it
-    elif not engine.secure:
-        reasons.append(f"{engine.name} engine")
-    elif section.bits < min(engine.bits_offered):
-        reasons.append(f"{section.bits}-bit key")
-    if protections().seeded:
-        reasons.append("seeded protection")
-    return tuple(reasons)
+    reasons = [engine.insecure_reason(section.bits), "seeded protection" if protections().seeded else ""]
+    return tuple(filter(None, reasons))
 
 
 def key_info(engine: Engine, section: EncryptionSection, fingerprint: str) -> KeyInfo:

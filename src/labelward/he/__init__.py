@@ -1,43 +1,56 @@
-"""Additively homomorphic encryption behind one contract (see :mod:`labelward.he.contract`).
+"""Additively homomorphic encryption behind one interface (:mod:`labelward.he.base`).
 
-:data:`ENGINES` names what exists; a new engine is one module and one line there. Every engine passes the
-suite in :mod:`labelward.testing.engines`.
+:data:`ENGINES` lists the engines; a new one is one module and one line there. Every engine passes the suite in
+:mod:`labelward.testing.engines`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from importlib import import_module
-from typing import cast
+from typing import Any, cast
 
 from labelward.errors import InputError, unknown_name
-from labelward.he.contract import (
+from labelward.he._validate import read_parameters
+from labelward.he.base import (
     CipherBlock,
+    CiphertextFormat,
     Counts,
     EncryptedRows,
     EncryptedSums,
     Engine,
+    EngineParameters,
     Groups,
     Integers,
+    KernelBenchmark,
     Layout,
     PrivateKey,
     PublicKey,
     PublicMaterial,
 )
+from labelward.he.null import NullEngine
 
 __all__ = [
     "ENGINES",
     "CipherBlock",
+    "CiphertextFormat",
     "Counts",
     "EncryptedRows",
     "EncryptedSums",
     "Engine",
+    "EngineParameters",
     "Groups",
     "Integers",
+    "KernelBenchmark",
     "Layout",
+    "NullEngine",
     "PrivateKey",
     "PublicKey",
     "PublicMaterial",
+    "check_engine",
     "engine",
+    "engine_class",
 ]
 
 #: Name in the job file → "module:class"; the module is imported when the engine is asked for.
@@ -47,22 +60,51 @@ ENGINES: dict[str, str] = {
 }
 
 
-def engine(name: str, *, workers: int = 1, background: bool = False, memory_limit: int | None = None) -> Engine:
-    """Make the engine of that name.
+def engine_class(name: str) -> type[Engine]:
+    """Return the class of the engine of that name; :class:`InputError` if there is none."""
+    if name not in ENGINES:
+        raise InputError(unknown_name("encryption engine", name, ENGINES), code="unknown", value=name)
+    module, _, constructor = ENGINES[name].partition(":")
+    return cast("type[Engine]", getattr(import_module(module), constructor))
+
+
+def check_engine(name: str, parameters: Mapping[str, Any], *, insecure: bool) -> EngineParameters:
+    """Return an engine's own parameters, with defaults, after checking that the engine may be used.
+
+    Raises:
+        InputError: no such engine, one that hides nothing without ``insecure``, or a wrong parameter.
+    """
+    cls = engine_class(name)
+    if not cls.secure and not insecure:
+        reason = f"{name!r} encrypts nothing; it needs insecure = true"
+        raise InputError(reason, code="insecure", field="[encryption] engine", value=name)
+    return read_parameters(cls, parameters)
+
+
+def engine(
+    name: str,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    workers: int = 1,
+    background: bool = False,
+    memory_limit: int | None = None,
+) -> Engine:
+    """Return a new engine of that name.
 
     Args:
         name: a key of :data:`ENGINES`.
+        parameters: the engine's own, as in the table ``[encryption.NAME]`` of a job file.
         workers, background, memory_limit: as in :class:`Engine`.
 
     Raises:
-        InputError: no such engine, fewer workers than one, or a negative limit.
+        InputError: no such engine, a parameter that the engine does not have or that is out of range, fewer workers
+            than one, or a negative limit.
     """
-    if name not in ENGINES:
-        raise InputError(unknown_name("encryption engine", name, ENGINES), code="unknown", value=name)
+    constructor = engine_class(name)
+    own = read_parameters(constructor, parameters or {})
     if workers < 1:
         raise InputError(f"workers must be at least 1 but got {workers}", code="range", value=workers)
     if memory_limit is not None and memory_limit < 0:
         raise InputError(f"memory_limit cannot be negative but is {memory_limit}", code="range", value=memory_limit)
-    module, _, constructor = ENGINES[name].partition(":")
-    made = getattr(import_module(module), constructor)
-    return cast("Engine", made(workers=workers, background=background, memory_limit=memory_limit))
+    given = {"parameters": own} if fields(own) else {}
+    return constructor(workers=workers, background=background, memory_limit=memory_limit, **given)

@@ -12,18 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
-from labelward.he._checks import (
+from labelward.he._validate import (
     check_block,
-    check_cells,
+    check_block_fits,
+    check_capacity,
     check_groups,
     check_material,
-    check_more,
-    check_number,
+    check_positions,
     check_sums,
     check_values,
 )
-from labelward.he.contract import (
+from labelward.he.base import (
     CipherBlock,
+    CiphertextFormat,
     Counts,
     EncryptedRows,
     EncryptedSums,
@@ -36,8 +37,6 @@ from labelward.he.contract import (
     PublicMaterial,
 )
 from labelward.rng import SecureRandom
-
-__all__ = ["PlainEngine"]
 
 _NAME = "plain"
 
@@ -61,8 +60,8 @@ class _Key(PublicKey):
         self.counts.encryptions += len(checked)
         return _Rows(self, checked.copy(), layout, fresh=True)
 
-    def collect(self, layout: Layout, n: int) -> EncryptedRows:
-        check_number(n, layout)
+    def allocate_rows(self, layout: Layout, n: int) -> EncryptedRows:
+        check_capacity(n, layout)
         return _Rows(self, np.zeros((n, len(layout.bounds)), dtype=np.int64), layout, fresh=False)
 
     def _open(self, block: CipherBlock, kinds: tuple[str, ...]) -> Integers:
@@ -108,7 +107,7 @@ class _Rows(EncryptedRows):
 
     def add(self, block: CipherBlock) -> None:
         values = self._key._open(block, ("rows",))
-        check_more(block, self.layout, self.n - self.have)
+        check_block_fits(block, self.layout, self.n - self.have)
         block.layout.check(values)
         self._values[self.have : self.have + len(values)] = values
         self.have += len(values)
@@ -119,7 +118,7 @@ class _Rows(EncryptedRows):
         return self._key._block(self._values, self.layout, (self.n,))
 
     def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
-        from labelward.he._plain_kernel import group_sums
+        from labelward.he._plain_loops import group_sums
 
         checked = check_groups(groups, start, self.have, n_groups)
         shape = (checked.shape[1], n_groups)
@@ -149,11 +148,11 @@ class _Sums(EncryptedSums):
         self._key.counts.additions += self.shape[0] * self.shape[1]
         return _Sums(self._key, self._values + other._values, self.layout)
 
-    def pick(self, cells: Integers) -> EncryptedSums:
-        chosen = check_cells(cells, self.shape[0] * self.shape[1])
+    def take(self, cells: Integers) -> EncryptedSums:
+        chosen = check_positions(cells, self.shape[0] * self.shape[1])
         return _Sums(self._key, self._values.reshape(-1, self._values.shape[2])[chosen][None], self.layout)
 
-    def seal(self) -> CipherBlock:
+    def rerandomize(self) -> CipherBlock:
         self._key.counts.logical_sums += self.shape[0] * self.shape[1] * self.layout.logical
         return self._key._block(self._values, self.layout, self.shape)
 
@@ -185,6 +184,14 @@ class PlainEngine(Engine):
     def security_level(self, bits: int) -> int:
         """Return 0."""
         return 0
+
+    def ciphertext_format(self, layout: Layout, bits: int) -> CiphertextFormat:
+        """Return one ciphertext of k·8 bytes for each row and each sum."""
+        return CiphertextFormat(size=8 * len(layout.bounds), fits=(1,))
+
+    def calibration_rows(self, bits: int) -> int:
+        """Return 512."""
+        return 512
 
     def describe(self) -> dict[str, Any]:
         """Return name and kernel."""

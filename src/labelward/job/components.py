@@ -61,12 +61,12 @@ class ComponentSpec:
             reason = "is the name of the component and cannot be a parameter"
             field = f"parameter 'kind' of {self.kind!r}"
             raise JobError(reason, code="duplicate", field=field, value=self.params["kind"])
-        frozen = {key: _freeze(f"{key} of {self.kind!r}", value) for key, value in self.params.items()}
+        frozen = {key: freeze(f"{key} of {self.kind!r}", value) for key, value in self.params.items()}
         object.__setattr__(self, "params", FrozenDict(frozen))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the form in a file: ``kind`` and the parameters in one dictionary."""
-        return {"kind": self.kind} | {key: _thaw(value) for key, value in self.params.items()}
+        return {"kind": self.kind} | {key: thaw(value) for key, value in self.params.items()}
 
     @property
     def slug(self) -> str:
@@ -158,9 +158,10 @@ def _combinations(entry: Mapping[str, Any]) -> list[ComponentSpec]:
     return [ComponentSpec(entry["kind"], dict(zip(params, values, strict=True))) for values in combinations]
 
 
-def _freeze(field: str, value: Any) -> Any:
+def freeze(field: str, value: Any) -> Any:
+    """Return a value of a job file with lists as tuples; refuse what is no number, text, boolean or list."""
     if isinstance(value, list | tuple):
-        return tuple(_freeze(field, each) for each in value)
+        return tuple(freeze(field, each) for each in value)
     if isinstance(value, float) and not math.isfinite(value):
         raise JobError(f"must be finite, not {value}", code="range", field=field, value=value)
     if value is not None and not isinstance(value, bool | int | float | str):
@@ -169,8 +170,9 @@ def _freeze(field: str, value: Any) -> Any:
     return value
 
 
-def _thaw(value: Any) -> Any:
-    return [_thaw(each) for each in value] if isinstance(value, tuple) else value
+def thaw(value: Any) -> Any:
+    """Return a frozen value as JSON has it."""
+    return [thaw(each) for each in value] if isinstance(value, tuple) else value
 
 
 def _word(value: Any) -> str:

@@ -105,8 +105,7 @@ class Job:
         Tables, columns, paths and addresses differ between parties; defenses and attacks concern the active party only.
         """
         shared: dict[str, Any] = {f"model.{key}": value for key, value in self.model.as_dict().items()}
-        for key in ("engine",) if self.encryption.engine == "none" else ("engine", "bits", "insecure", "precision"):
-            shared[f"encryption.{key}"] = getattr(self.encryption, key)
+        shared |= self.encryption.shared()
         shared["parties"] = [party.name for party in self.parties]
         return shared
 
@@ -120,8 +119,14 @@ class Job:
             columns = {party.name: party.share if party.columns is None else party.columns for party in self.parties}
             blocks.append(_toml.block("[parties]", columns))
         blocks.append(_toml.block("[model]", self.model.as_dict()))
-        encryption = {"engine": "none"} if self.encryption.engine == "none" else _set_values(self.encryption)
+        encryption = (
+            {"engine": "none"}
+            if self.encryption.engine == "none"
+            else _set_values(self.encryption, "engine_parameters")
+        )
         blocks.append(_toml.block("[encryption]", encryption))
+        if self.encryption.engine_parameters:
+            blocks.append(_toml.block(f"[encryption.{self.encryption.engine}]", self.encryption.engine_parameters))
         for variant in self.defenses:
             chain = variant.as_list()
             blocks.append(_toml.block("[[defense]]", chain[0] if len(chain) == 1 else {"chain": chain}))

@@ -83,7 +83,7 @@ def _job(tables: Mapping[str, Any], base: Path | None) -> Job:
         data=data,
         parties=tuple(_party(name, party, data, base) for name, party in parties.items()),
         model=_component("[model]", tables.get("model", {}), default="secureboost"),
-        encryption=_section(EncryptionSection, "[encryption]", tables.get("encryption", {}), base),
+        encryption=_encryption(tables.get("encryption", {})),
         defenses=tuple(_defenses(_entries("[[defense]]", tables.get("defense", [])))),
         attacks=tuple(_component(place, entry) for place, entry in _entries("[[attack]]", tables.get("attack", []))),
         leakage=_section(LeakageSection, "[leakage]", tables.get("leakage", {}), base),
@@ -116,6 +116,18 @@ def _section(section: type[_Section], place: str, table: Any, base: Path | None,
     if base is not None and isinstance(path, str) and is_table_path(path):
         values["table"] = os.path.abspath(base / path)
     return section(**given, **values)
+
+
+def _encryption(table: Any) -> EncryptionSection:
+    given = _table("[encryption]", table)
+    name = given.get("engine", EncryptionSection.engine)
+    values = {key: value for key, value in given.items() if key != name or not isinstance(value, Mapping)}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            reason = f"the engine is {name!r}; remove the parameters of {key!r}"
+            raise JobError(reason, code="unknown", field=f"[encryption.{key}]", value=key)
+    parameters = given[name] if len(values) < len(given) else {}
+    return _section(EncryptionSection, "[encryption]", values, None, engine_parameters=parameters)
 
 
 def _party(name: str, value: Any, data: DataSection, base: Path | None) -> PartySection:

@@ -8,7 +8,7 @@ A section is checked on construction, from a file or from Python, and raises
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
@@ -24,7 +24,7 @@ from labelward.job._validators import (
     parse_bytes,
     split_address,
 )
-from labelward.job.components import FrozenDict
+from labelward.job.components import FrozenDict, freeze, thaw
 from labelward.parameters import Parameters, PositiveFloat, Text
 
 _MIB = 1 << 20
@@ -247,21 +247,31 @@ class EncryptionSection(Parameters):
             "temporary file. Each party has its own limit; left out: none."
         ),
     ] = None
+    engine_parameters: Mapping[str, Any] = field(default_factory=dict)
+    """The engine's own, from the table ``[encryption.ENGINE]``; the engine checks them."""
 
     def check_parameters(self) -> None:
         """Refuse an engine or a key that protects nothing, unless that was asked for."""
         if self.memory_limit is not None:
             limit = parse_bytes("[encryption] memory_limit", self.memory_limit)
             object.__setattr__(self, "memory_limit", limit)
+        own = {key: freeze(f"[encryption.{self.engine}] {key}", value) for key, value in self.engine_parameters.items()}
+        object.__setattr__(self, "engine_parameters", FrozenDict(own))
         if self.engine == "none":
             for each in fields(self):
-                if each.name != "engine" and getattr(self, each.name) != each.default:
+                if each.name not in ("engine", "engine_parameters") and getattr(self, each.name) != each.default:
                     raise self.error(each.name, "is not supported with engine 'none'; remove it")
-        if self.engine == "plain" and not self.insecure:
-            raise self.error("engine", "'plain' encrypts nothing; it needs insecure = true", code="insecure")
         if self.bits < _LEAST_SECURE_BITS and not self.insecure:
             reason = f"must be at least {_LEAST_SECURE_BITS}, not {self.bits}; a shorter key needs insecure = true"
             raise self.error("bits", reason, code="insecure")
+
+    def shared(self) -> dict[str, Any]:
+        """Return what all parties must agree on, under names such as ``encryption.bits``."""
+        keys = ("engine",) if self.engine == "none" else ("engine", "bits", "insecure", "precision")
+        agreed: dict[str, Any] = {f"encryption.{key}": getattr(self, key) for key in keys}
+        return agreed | {
+            f"encryption.{self.engine}.{key}": thaw(value) for key, value in self.engine_parameters.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

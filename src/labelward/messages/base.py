@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import CodecError
-from labelward.he.contract import CipherBlock, Layout
+from labelward.he.base import CipherBlock, Layout
 
 __all__ = ["Array", "CipherDigest", "Message", "Observation", "RowMask", "ciphertexts", "redacted", "wire_name"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from labelward.he.contract import PublicMaterial
+from labelward.he.base import PublicMaterial
 from labelward.messages.base import Message, RowMask
 
 __all__ = ["Hello", "KeyOffer", "RowIdDigests", "RowSplit"]

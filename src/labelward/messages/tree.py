@@ -24,7 +24,7 @@ from typing import ClassVar
 
 import msgspec
 
-from labelward.he.contract import CipherBlock
+from labelward.he.base import CipherBlock
 from labelward.messages.base import Array, CipherDigest, Message, Observation, RowMask
 
 __all__ = [

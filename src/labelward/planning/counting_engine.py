@@ -1,7 +1,7 @@
 """Counting engine: the additions of another engine, counted on integers that nobody encrypts.
 
 The role programs of a protocol run on it unchanged. All else that the *priced* engine would do follows from the
-messages and :meth:`~labelward.he.contract.Engine.ciphertext_format`. It protects nothing and never leaves the planner.
+messages and :meth:`~labelward.he.base.Engine.ciphertext_format`. It protects nothing and never leaves the planner.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.he import CipherBlock, Engine, Layout, PublicKey
-from labelward.he.contract import Additions, EncryptedRows, EncryptedSums, Groups, Integers, PublicMaterial
+from labelward.he.base import Additions, EncryptedRows, EncryptedSums, Groups, Integers, PublicMaterial
 from labelward.he.plain import PlainEngine
 from labelward.rng import SecureRandom
 
@@ -55,8 +55,8 @@ class _Key(PublicKey):
     def encrypt(self, values: Integers, layout: Layout) -> EncryptedRows:
         return self._plain.encrypt(values, layout)
 
-    def collect(self, layout: Layout, n: int) -> EncryptedRows:
-        return _Rows(self._counting, self._plain.collect(layout, n))
+    def allocate_rows(self, layout: Layout, n: int) -> EncryptedRows:
+        return _Rows(self._counting, self._plain.allocate_rows(layout, n))
 
 
 class _Rows(EncryptedRows):
@@ -94,11 +94,11 @@ class _Sums(EncryptedSums):
         self._engine.count(Additions(cells, cells), since)
         return total
 
-    def pick(self, cells: Integers) -> EncryptedSums:
-        return self._plain.pick(cells)
+    def take(self, cells: Integers) -> EncryptedSums:
+        return self._plain.take(cells)
 
-    def seal(self) -> CipherBlock:
-        return self._plain.seal()
+    def rerandomize(self) -> CipherBlock:
+        return self._plain.rerandomize()
 
     def _filled(self) -> NDArray[np.bool_]:
         """Return bool [columns × groups]: which cells hold rows."""

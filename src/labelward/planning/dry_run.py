@@ -28,7 +28,7 @@ from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import LabelwardError
 from labelward.federation.simulation import key_bits, make_proposal
 from labelward.he import CipherBlock, Engine, Layout, PublicMaterial
-from labelward.he.contract import CiphertextFormat
+from labelward.he.base import CiphertextFormat
 from labelward.job import Job
 from labelward.messages.base import Message, RowMask, wire_name
 from labelward.messages.codec import encode

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from labelward.he import Engine, Layout
-from labelward.he.contract import CiphertextFormat
+from labelward.he.base import CiphertextFormat
 from labelward.planning.dry_run import DryRun, TrainingData
 from labelward.protocols.tree.params import TreeModel
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.he import Counts, Engine, Layout, PrivateKey
-from labelward.he.contract import CipherBlock, EncryptedSums
+from labelward.he.base import CipherBlock, EncryptedSums
 from labelward.messages.base import redacted
 from labelward.messages.codec import decode, encode
 from labelward.messages.tree import LevelHistograms
@@ -41,7 +41,7 @@ class UnitCosts:
         encrypt: a ciphertext, with the secret.
         prepare: a ciphertext, received, checked and made ready for sums.
         sum_message: sums by group, before any addition.
-        add: an addition, as :class:`~labelward.he.contract.Counts` has them, of rows to cells.
+        add: an addition, as :class:`~labelward.he.base.Counts` has them, of rows to cells.
         seal_message, seal: a message of sums, and each sum in it.
         open_message, decrypt: a message of sealed sums, and each ciphertext in it.
         travel: a byte between parties of one process: encoded, recorded and decoded.
@@ -131,8 +131,8 @@ def _measure(engine: Engine, sample: OperationShape, bits: int, insecure: bool) 
     parts = blocks[0].count / rows
     units["encrypt"] /= parts
     public = engine.public(private.public.material(), protection=protection, insecure=insecure)
-    units["prepare"] = _repeated(lambda: public.collect(sample.layout, rows).add(blocks[0]))[1] / (rows * parts)
-    held = public.collect(sample.layout, rows)
+    units["prepare"] = _repeated(lambda: public.allocate_rows(sample.layout, rows).add(blocks[0]))[1] / (rows * parts)
+    held = public.allocate_rows(sample.layout, rows)
     held.add(blocks[0])
     groups = _groups(rows, min(sample.columns, _COLUMNS), sample.bins)
     few = groups[:_FEW]
@@ -169,11 +169,11 @@ def _sealing(private: PrivateKey, sums: EncryptedSums, sample: OperationShape) -
     """Measure sealing and decrypting of messages of two sizes, the smaller one like a root's up to a limit."""
     cells = sums.shape[0] * sums.shape[1]
     least = max(1, min(sample.columns * sample.bins, _CELLS))
-    first = _timed(sums.pick(np.resize(np.arange(cells), least)).seal)[1]
+    first = _timed(sums.take(np.resize(np.arange(cells), least)).rerandomize)[1]
     seals, openings = [], []
     for size in (least, 3 * least):
-        picked = sums.pick(np.resize(np.arange(cells), size))
-        sealed, taken = _repeated(picked.seal)
+        picked = sums.take(np.resize(np.arange(cells), size))
+        sealed, taken = _repeated(picked.rerandomize)
         seals.append((size, taken))
         openings.append((sealed.count, _repeated(lambda sealed=sealed: private.decrypt(sealed))[1]))  # type: ignore[misc]
     (seal_message, seal), (open_message, decrypt) = _affine(seals), _affine(openings)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.clustering import Clustering
 from labelward.errors import InputError
-from labelward.he.contract import Layout
+from labelward.he.base import Layout
 from labelward.messages.base import CipherDigest, Message, Observation, RowMask, wire_name
 from labelward.messages.codec import encode_fields
 from labelward.messages.tree import LevelRequest, NodeSplit, OwnSplit, TrainingEnd, TreeStart

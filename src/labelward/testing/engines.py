@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labelward.errors import EncryptionError
-from labelward.he.contract import (
+from labelward.he.base import (
     CipherBlock,
     Engine,
     Integers,
@@ -83,7 +83,7 @@ class EngineContract:
     def test_sums_equal_integer_sums(self, private: PrivateKey, public: PublicKey, case: SumCase) -> None:
         """Owner encrypts, a peer sums, the owner decrypts; everything passes through bytes."""
         rows = public.rows(_travel(private.encrypt(case.values, case.layout).block()))
-        sealed = _travel(rows.group_sums(case.groups, case.n_groups).seal())
+        sealed = _travel(rows.group_sums(case.groups, case.n_groups).rerandomize())
         assert sealed.shape == (case.groups.shape[1], case.n_groups)
         decrypted = private.decrypt(sealed)
         assert decrypted.dtype == np.int64
@@ -109,7 +109,7 @@ class EngineContract:
             )
             for part in (slice(0, half), slice(half, None))
         ]
-        decrypted = private.decrypt((shards[0] + shards[1]).seal())
+        decrypted = private.decrypt((shards[0] + shards[1]).rerandomize())
         np.testing.assert_array_equal(decrypted, expected_sums(case))
 
     @given(case=sum_cases(), size=st.integers(1, 10), cut=st.integers(0, 9))
@@ -117,7 +117,7 @@ class EngineContract:
     def test_rows_in_blocks(self, private: PrivateKey, public: PublicKey, case: SumCase, size: int, cut: int) -> None:
         """Blocks one after the other, and the rows that have come summed before the others come."""
         n = len(case.values)
-        rows, start = public.collect(case.layout, n), min(cut, n)
+        rows, start = public.allocate_rows(case.layout, n), min(cut, n)
         sums, summed = (
             public.rows(private.encrypt(case.values[:0], case.layout).block()).group_sums(
                 case.groups[:0], case.n_groups
@@ -131,7 +131,7 @@ class EngineContract:
                 sums, summed = sums + rows.group_sums(case.groups[:start], case.n_groups), start
         assert rows.have == rows.n == n
         sums = sums + rows.group_sums(case.groups[summed:], case.n_groups, summed)
-        np.testing.assert_array_equal(private.decrypt(_travel(sums.seal())), expected_sums(case))
+        np.testing.assert_array_equal(private.decrypt(_travel(sums.rerandomize())), expected_sums(case))
 
     @given(case=sum_cases(), seed=st.integers(0, 2**32))
     @_GENERATED
@@ -140,7 +140,7 @@ class EngineContract:
         sums = public.rows(private.encrypt(case.values, case.layout).block()).group_sums(case.groups, case.n_groups)
         count = case.groups.shape[1] * case.n_groups
         cells = np.random.default_rng(seed).integers(0, count, size=seed % 8 if count else 0)
-        picked = _travel(sums.pick(cells).seal())
+        picked = _travel(sums.take(cells).rerandomize())
         assert picked.shape == (1, len(cells))
         flat = expected_sums(case).reshape(count, case.values.shape[1])
         np.testing.assert_array_equal(private.decrypt(picked), flat[cells][None])
@@ -155,7 +155,7 @@ class EngineContract:
             groups[:, -1] = np.minimum(groups[:, 0] + 1, n_groups - 1)  # two columns that hang together
             groups[rng.random(n) < 0.1] = -1
             expected = expected_sums(SumCase(layout, values, groups, n_groups))
-            np.testing.assert_array_equal(private.decrypt(rows.group_sums(groups, n_groups).seal()), expected)
+            np.testing.assert_array_equal(private.decrypt(rows.group_sums(groups, n_groups).rerandomize()), expected)
 
     @pytest.mark.parametrize("sign", [-1, 1])
     def test_all_rows_at_the_bound(self, private: PrivateKey, public: PublicKey, sign: int) -> None:
@@ -164,7 +164,7 @@ class EngineContract:
         values = np.tile(sign * np.array(layout.bounds, dtype=np.int64), (37, 1))
         groups = np.zeros((37, 1), dtype=np.int32)
         sums = public.rows(private.encrypt(values, layout).block()).group_sums(groups, 1)
-        assert private.decrypt(sums.seal()).tolist() == [[[37 * sign * bound for bound in layout.bounds]]]
+        assert private.decrypt(sums.rerandomize()).tolist() == [[[37 * sign * bound for bound in layout.bounds]]]
 
     def test_many_numbers_a_row(self, private: PrivateKey, public: PublicKey) -> None:
         """More numbers than one plaintext may hold."""
@@ -174,7 +174,7 @@ class EngineContract:
         groups = np.array([[0, 1], [1, -1], [0, 1], [0, 2], [2, -1], [0, 2]], dtype=np.int32)
         sums = public.rows(_travel(private.encrypt(values, layout).block())).group_sums(groups, 4)
         expected = expected_sums(SumCase(layout, values, groups, 4))
-        np.testing.assert_array_equal(private.decrypt(_travel(sums.seal())), expected)
+        np.testing.assert_array_equal(private.decrypt(_travel(sums.rerandomize())), expected)
 
     # -- what travels --------------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class EngineContract:
         values, layout = _few()
         fresh = private.encrypt(values[:1], layout).block()
         sums = public.rows(fresh).group_sums(np.zeros((1, 1), np.int32), 1)
-        first, second = sums.seal(), sums.seal()
+        first, second = sums.rerandomize(), sums.rerandomize()
         assert len({fresh.data, first.data, second.data}) == 3
         for block in (fresh, first, second):
             np.testing.assert_array_equal(private.decrypt(block), values[None, :1])
@@ -219,7 +219,7 @@ class EngineContract:
         counts = public.counts
         assert counts.additions > 0
         assert (counts.encryptions, counts.ciphertexts, counts.bytes, counts.logical_sums) == (0, 0, 0, 0)
-        sealed = sums.seal()
+        sealed = sums.rerandomize()
         assert (counts.ciphertexts, counts.bytes) == (sealed.count, len(sealed.data))
         assert counts.logical_sums == 2 * 3 * layout.logical
         earlier = counts.additions
@@ -231,11 +231,41 @@ class EngineContract:
         assert (did["bytes"], did["decryptions"]) == (len(fresh.data), sealed.count)
         assert did["additions"] == did["logical_sums"] == 0
 
+    # -- figures -------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("bounds", [(1,), (5, 7), (2**30, 2**30, 2**30), (2**40,) * 7, (1,) * 60], ids=len)
+    def test_the_ciphertext_format_is_that_of_real_blocks(
+        self, engine: Engine, private: PrivateKey, bounds: tuple[int, ...]
+    ) -> None:
+        """What a plan counts is what travels, of rows and of sums."""
+        layout = Layout(bounds, 3, 1)
+        form = engine.ciphertext_format(layout, self.bits)
+        fresh = private.encrypt(np.zeros((3, len(bounds)), np.int64), layout)
+        assert fresh.block().count == 3 * form.parts
+        assert len(fresh.block().data) == 3 * form.parts * form.size
+        sums = fresh.group_sums(np.zeros((3, 1), np.int32), 1)
+        for count in (0, 1, 2, 3, 7):
+            block = sums.take(np.zeros(count, np.int64)).rerandomize()
+            assert (block.count, len(block.data)) == (form.sealed(count), form.sealed(count) * form.size)
+        assert engine.prepared_row_bytes(layout, self.bits) >= form.parts * form.size
+
+    def test_the_work_of_sums_is_what_is_counted(self, engine: Engine, private: PrivateKey) -> None:
+        """Additions as a plan foresees them."""
+        groups = np.random.default_rng(0).integers(-1, 3, (40, 4)).astype(np.int32)
+        layout = Layout((1,), 40, 1)
+        rows = private.public.rows(private.encrypt(np.ones((40, 1), np.int64), layout).block())
+        before, parts = private.public.counts.additions, engine.ciphertext_format(layout, self.bits).parts
+        rows.group_sums(groups, 3)
+        work = engine.additions(groups, 3)
+        assert private.public.counts.additions - before == work.number * parts
+        assert work.effort >= work.number > 0
+
     # -- refusals --------------------------------------------------------------------------------------------------
 
     def test_weak_settings_need_the_flag(self, engine: Engine, private: PrivateKey) -> None:
         """No key below what is offered, and no engine that hides nothing, without ``insecure=True``."""
-        assert engine.secure == bool(engine.bits_offered)
+        assert bool(engine.insecure_reason(self.bits)) == self.insecure
+        assert engine.secure or not engine.bits_offered
         if self.insecure:
             with pytest.raises(EncryptionError):
                 engine.generate(self.bits, protection=SecureRandom())
@@ -276,13 +306,13 @@ class EngineContract:
         wrong: list[Any] = [np.array([6]), np.array([-1]), np.array([1], np.int32), np.zeros((1, 1), np.int64)]
         for cells in wrong:
             with pytest.raises(EncryptionError):
-                sums.pick(cells)
+                sums.take(cells)
 
     def test_rows_that_are_not_due(self, private: PrivateKey, public: PublicKey) -> None:
         """Too many of them, of another layout, or summed before they have come."""
         values, layout = _few()
         first, second = private.encrypt_blocks(values, layout, 3)
-        rows = public.collect(layout, 4)
+        rows = public.allocate_rows(layout, 4)
         rows.add(first)
         other = private.encrypt(values[:1], Layout(layout.bounds, 5, 2)).block()
         for block in (first, other):
@@ -295,10 +325,10 @@ class EngineContract:
         with pytest.raises(EncryptionError):
             rows.block()
         rows.add(second)
-        assert private.decrypt(rows.group_sums(np.zeros((2, 1), np.int32), 1, 2).seal()).tolist() == [[[-3, 10]]]
+        assert private.decrypt(rows.group_sums(np.zeros((2, 1), np.int32), 1, 2).rerandomize()).tolist() == [[[-3, 10]]]
         for n in (-1, 5):
             with pytest.raises(EncryptionError):
-                public.collect(layout, n)
+                public.allocate_rows(layout, n)
 
     def test_groups_of_a_wrong_kind(self, private: PrivateKey, public: PublicKey) -> None:
         """More rows than there are, another type, another number of axes."""
@@ -362,7 +392,7 @@ class EngineContract:
     def test_altered_data(self, private: PrivateKey, public: PublicKey) -> None:
         """Truncated or longer data are refused, of rows and of sums."""
         fresh = private.encrypt(*_few()).block()
-        sealed = public.rows(fresh).group_sums(np.zeros((4, 1), np.int32), 1).seal()
+        sealed = public.rows(fresh).group_sums(np.zeros((4, 1), np.int32), 1).rerandomize()
         for block in (fresh, sealed):
             for data in (block.data[:-1], block.data + b"\0", b""):
                 with pytest.raises(EncryptionError):
@@ -373,7 +403,7 @@ class EngineContract:
 
     def test_sums_are_no_rows(self, private: PrivateKey, public: PublicKey) -> None:
         """What was sealed goes to the owner, not into another sum."""
-        sealed = public.rows(private.encrypt(*_few()).block()).group_sums(np.zeros((4, 1), np.int32), 1).seal()
+        sealed = public.rows(private.encrypt(*_few()).block()).group_sums(np.zeros((4, 1), np.int32), 1).rerandomize()
         with pytest.raises(EncryptionError):
             public.rows(sealed)
 
@@ -382,7 +412,7 @@ class EngineContract:
         values, layout = np.full((4, 1), 5, np.int64), Layout((5,), 4, 1)
         sums = public.rows(private.encrypt(values, layout).block()).group_sums(np.zeros((4, 1), np.int32), 1)
         with pytest.raises(EncryptionError):
-            private.decrypt((sums + sums).seal())
+            private.decrypt((sums + sums).rerandomize())
 
 
 def _travel(block: CipherBlock) -> CipherBlock:

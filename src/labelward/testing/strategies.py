@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from labelward.he.contract import Groups, Integers, Layout
+from labelward.he.base import Groups, Integers, Layout
 
 __all__ = ["SumCase", "expected_sums", "sum_cases"]
 

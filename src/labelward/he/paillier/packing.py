@@ -15,17 +15,14 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from labelward.errors import EncryptionError
-from labelward.he.contract import Integers, Layout
-
-__all__ = ["Packing", "Part"]
-
+from labelward.he.base import Integers, Layout
 
 _WORD = (1 << 32) - 1
 _OUTSIDE = "a decrypted plaintext holds digits outside its slots"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class PackedPart:
     """Consecutive slots that share a ciphertext.
 
     Attributes:
@@ -104,7 +101,7 @@ def _digits(rows: NDArray[np.uint8], offset: int, width: int) -> Integers:
 class Packing:
     """How a layout lies in plaintexts of a key; both sides derive it, and it never travels."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PackedPart, ...]
 
     @classmethod
     def of(cls, layout: Layout, bits: int) -> Packing:
@@ -116,6 +113,6 @@ class Packing:
             while stop < len(widths) and sum(widths[start : stop + 1]) <= capacity:
                 stop += 1
             chosen = widths[start:stop]
-            parts.append(Part(start=start, widths=chosen, fit=capacity // sum(chosen)))
+            parts.append(PackedPart(start=start, widths=chosen, fit=capacity // sum(chosen)))
             start = stop
         return cls(parts=tuple(parts))

@@ -2,7 +2,7 @@
 
 Knowing the factors of p-1 is what makes the order of a base checkable. u and v have at least 85 bits for a 512-bit
 key and 128 bits or more from 768 bits on, p = 3 (mod 4), and gcd(p-1, q-1) = 2. These are strong primes in the
-sense of RSA; what :mod:`~labelward.he.paillier.kernels` does with their structure is told there.
+sense of RSA; what :mod:`~labelward.he.paillier.scheme` does with their structure is told there.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from gmpy2 import mpz
 
 from labelward.rng import SecureRandom
 
-__all__ = ["Prime", "draw_pair", "draw_prime", "full_order", "generator"]
-
 _COFACTOR_BITS = 128
 
 
@@ -26,18 +24,18 @@ class Prime(NamedTuple):
     factors: tuple[mpz, ...]
 
 
-def draw_pair(bits: int, protection: SecureRandom) -> tuple[Prime, Prime]:
+def generate_primes(bits: int, protection: SecureRandom) -> tuple[Prime, Prime]:
     """Return two different primes whose product has exactly ``bits`` bits (a multiple of 16)."""
-    first = draw_prime(bits // 2, protection)
+    first = generate_prime(bits // 2, protection)
     while True:
-        second = draw_prime(bits // 2, protection)
+        second = generate_prime(bits // 2, protection)
         shared = set(first.factors) & set(second.factors)
         n, phi = first.p * second.p, (first.p - 1) * (second.p - 1)
         if first.p != second.p and shared == {mpz(2)} and gmpy2.gcd(n, phi) == 1:
             return first, second
 
 
-def draw_prime(bits: int, protection: SecureRandom) -> Prime:
+def generate_prime(bits: int, protection: SecureRandom) -> Prime:
     """Return a random prime of ``bits`` bits, the two highest of them set, with a factored p-1."""
     cofactor = min(_COFACTOR_BITS, bits // 3)
     u = _between(mpz(3) << (bits - cofactor - 3), mpz(1) << (bits - cofactor - 1), protection)
@@ -49,7 +47,7 @@ def draw_prime(bits: int, protection: SecureRandom) -> Prime:
             return Prime(p, (mpz(2), u, v))
 
 
-def full_order(base: mpz, prime: Prime) -> bool:
+def has_full_order(base: mpz, prime: Prime) -> bool:
     """Whether ``base`` generates the subgroup of order p-1 modulo p², which is that of all p-th powers."""
     square = prime.p**2
     return gmpy2.powmod(base, prime.p - 1, square) == 1 and all(
@@ -57,12 +55,12 @@ def full_order(base: mpz, prime: Prime) -> bool:
     )
 
 
-def generator(prime: Prime, protection: SecureRandom) -> mpz:
+def subgroup_generator(prime: Prime, protection: SecureRandom) -> mpz:
     """Return a random generator of the subgroup of order p-1 modulo p²; its order is checked."""
     while True:
         root = 2 + protection.below(int(prime.p) - 2)
         base = gmpy2.powmod(root, prime.p, prime.p**2)
-        if full_order(base, prime):
+        if has_full_order(base, prime):
             return base
 
 

@@ -7,20 +7,18 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 
-__all__ = ["each", "threads_for"]
-
 _ENTRIES = 1 << 18  # that one thread has counted or sorted before another one is awake
 
 #: They only ever help: whoever has work does it too, so that nobody waits for one of them to be free.
 _HELPERS = ThreadPoolExecutor(4 * (os.cpu_count() or 1), "kernel")
 
 
-def threads_for(threads: int, entries: int) -> int:
+def worthwhile_threads(threads: int, entries: int) -> int:
     """Return how many threads counting or sorting so many entries is worth."""
     return threads if entries > _ENTRIES else 1
 
 
-def each(threads: int, work: Iterable[Callable[[], object]]) -> None:
+def run_in_threads(threads: int, work: Iterable[Callable[[], object]]) -> None:
     """Do all pieces of work, in this thread and others; after an error no further piece begins, and it is raised."""
     pieces, errors = deque(work), list[BaseException]()
 

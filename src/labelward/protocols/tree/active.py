@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import JobError
-from labelward.he.contract import PrivateKey
+from labelward.he.base import PrivateKey
 from labelward.kernels.objectives import evaluation_metric
 from labelward.messages.tree import TrainingEnd
 from labelward.party.context import Context

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 
 from labelward.errors import PeerError
-from labelward.he.contract import CipherBlock, EncryptedRows, Integers, Layout, PrivateKey, PublicKey
+from labelward.he.base import CipherBlock, EncryptedRows, Integers, Layout, PrivateKey, PublicKey
 from labelward.messages.base import wire_name
 from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows
 from labelward.party.context import Context
@@ -109,6 +109,6 @@ class Arriving:
             raise PeerError(ctx.active, reason, message=name, step=step, code="peer-message")
         with ctx.phase("prepare rows"), ctx.blaming(ctx.active, name, step):
             if self._rows is None:
-                self._rows = self._public.collect(block.layout, self.n)
+                self._rows = self._public.allocate_rows(block.layout, self.n)
             self._rows.add(block)
         self._part += 1

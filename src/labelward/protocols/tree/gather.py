@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import PeerError
-from labelward.he.contract import CipherBlock, Layout, PrivateKey
+from labelward.he.base import CipherBlock, Layout, PrivateKey
 from labelward.kernels.split_search import CATEGORICAL
 from labelward.messages.base import Array
 from labelward.messages.tree import DecryptedSums

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import numpy as np
 
-from labelward.he.contract import CipherBlock, Integers, PrivateKey
+from labelward.he.base import CipherBlock, Integers, PrivateKey
 from labelward.messages.base import RowMask
 from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows, TreeStart
 from labelward.party.context import Context

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import PeerError
-from labelward.he.contract import EncryptedRows, EncryptedSums, PublicKey
+from labelward.he.base import EncryptedRows, EncryptedSums, PublicKey
 from labelward.kernels.histogram import goes_left, groups
 from labelward.messages.base import RowMask
 from labelward.messages.tree import (
@@ -289,7 +289,7 @@ class _Own:
                 grouped = groups(chosen, slot, max(sizes), told.implied)
             sums = self._grouped(tree, grouped, slots * max(sizes))
             with ctx.phase("seal"):
-                sealed = sums.pick(told.sent).seal()
+                sealed = sums.take(told.sent).rerandomize()
             others = told.cells.size - len(told.sent)  # a protocol that packs nothing leaves nothing out either
             self.public.counts.add({"logical_sums": others * sums.layout.logical})
             kinds = codes.kinds[columns].tobytes() if codes.kinds[columns].any() else b""

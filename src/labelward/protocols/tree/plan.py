@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.contract import Layout, PrivateKey
+from labelward.he.base import Layout, PrivateKey
 from labelward.party.context import Context
 from labelward.protocols.tree.columns import TreeSplitter
 from labelward.protocols.tree.exposure import Exposure

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import HandshakeError, JobError
-from labelward.he.contract import Counts, Engine, PublicKey
+from labelward.he.base import Counts, Engine, PublicKey
 from labelward.messages.handshake import KeyOffer
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.contract import Layout
+from labelward.he.base import Layout
 from labelward.kernels.objectives import Objective
 from labelward.kernels.row_layout import FixedPointScales, RowLayout, choose_scales, encode_rows, number_bounds
 from labelward.protocols.tree.params import TreeModel
