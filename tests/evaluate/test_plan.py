@@ -164,10 +164,10 @@ def test_rows_beyond_those_looked_at_are_scaled(tmp_path: Path, monkeypatch: pyt
 def test_rows_in_many_blocks_and_stretches_are_foreseen_exactly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("protocols.tree.blocks", "evaluate.costs.work"):
+    for module in ("protocols.secureboost.row_encoding", "evaluate.costs.work"):
         monkeypatch.setattr(f"labelward.{module}.BLOCK_ROWS", 100)
-    for module in ("protocols.tree.blocks", "evaluate.costs.dry"):
-        monkeypatch.setattr(f"labelward.{module}.STRETCH_ROWS", 300)
+    for module in ("protocols.secureboost.row_blocks", "evaluate.costs.dry"):
+        monkeypatch.setattr(f"labelward.{module}.CHUNK_ROWS", 300)
     check_exactly(job_of(tmp_path, {"trees": 2, "depth": 3}, rows=1500), tmp_path / "out")
     forest = {"kind": "forest", "trees": 2, "depth": 2, "row_fraction": 0.3, "replace": True}
     for engine in (PAILLIER, {"engine": "plain", "insecure": True}):

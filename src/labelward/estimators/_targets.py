@@ -12,8 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from labelward.estimators._errors import InvalidInputError
 from labelward.estimators._trees import FederatedTrees
-from labelward.protocols.tree.params import TreeModel
-from labelward.protocols.tree.predict import expected
+from labelward.protocols.secureboost.params import TreeModel
+from labelward.protocols.secureboost.predict import to_predictions
 
 __all__ = ["ClassTargets", "FederatedClassifierMixin", "FederatedRegressorMixin", "RegressionTargets"]
 
@@ -79,7 +79,7 @@ class FederatedClassifierMixin(ClassifierMixin, ClassTargets, FederatedTrees):  
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class: float64 [rows, classes], in the order of ``classes_``."""
-        return expected(self._lead, self._ask(X))
+        return to_predictions(self._lead, self._ask(X))
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithm of :meth:`predict_proba`; -inf where it is 0."""
@@ -113,8 +113,8 @@ class FederatedRegressorMixin(RegressorMixin, RegressionTargets, FederatedTrees)
     idle: ClassVar[tuple[str, ...]] = ("scale_pos_weight", "multi_strategy")
 
     def predict(self, X: Any) -> Floats:
-        """Return the mean that is expected for each row: float64 [rows]."""
-        return expected(self._lead, self._ask(X))
+        """Return the mean that is to_predictions for each row: float64 [rows]."""
+        return to_predictions(self._lead, self._ask(X))
 
 
 def _labels(y: ArrayLike) -> NDArray[Any]:

@@ -19,7 +19,7 @@ from labelward.evaluate.costs.units import UnitCosts
 from labelward.federation.components import check_job, make_engine, make_policies, model_adapter, with_defaults
 from labelward.federation.train import defense_variant
 from labelward.job import Job
-from labelward.protocols.tree.params import TreeModel
+from labelward.protocols.secureboost.params import TreeModel
 from labelward.runs.short_names import variant_without_defaults
 
 __all__ = ["Plan", "plan"]

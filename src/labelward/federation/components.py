@@ -40,8 +40,8 @@ MODELS: Registry[Any] = Registry(
     "model",
     "labelward.protocols",
     [
-        "tree.params:SecureBoost",
-        "tree.params:FederatedForest",
+        "secureboost.params:SecureBoost",
+        "secureboost.params:FederatedForest",
         "splitnn.params:SplitNet",
     ],
 )

@@ -25,7 +25,7 @@ from labelward.federation.components import model_adapter
 from labelward.federation.leakage_monitor import with_monitor
 from labelward.job import Job
 from labelward.policy.base import Policy
-from labelward.protocols.tree.columns import Columns, Labels
+from labelward.protocols.secureboost.inputs import Columns, LabelVector
 
 __all__ = ["Brought", "Elsewhere", "bring"]
 
@@ -145,7 +145,7 @@ def _partly(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, .
             value=elsewhere.classes,
         )
     columns: dict[str, Columns] = {}
-    labels: Labels | None = None
+    labels: LabelVector | None = None
     split = _split(job, own, elsewhere)
     for name, table in own.items():  # the active party first: it draws the sides of the rows
         if name == job.active.name:
@@ -211,7 +211,7 @@ def _classes(job: Job, elsewhere: Elsewhere, rows: int) -> int:
     return given
 
 
-def _labels(x: NDArray[np.float64], classes: int, rng: np.random.Generator) -> Labels:
+def _labels(x: NDArray[np.float64], classes: int, rng: np.random.Generator) -> LabelVector:
     """Return labels that hang together with a few of the columns, and with chance; quantities are at least 0."""
     score = np.nan_to_num(x[:, :_TELLING]).sum(axis=1) + rng.normal(size=len(x))
     if classes:
@@ -219,4 +219,4 @@ def _labels(x: NDArray[np.float64], classes: int, rng: np.random.Generator) -> L
         score = np.searchsorted(edges, score).astype(np.float64)
     else:
         score -= score.min()
-    return Labels(values=score, weights=np.ones(len(x)), classes=tuple(f"class {each}" for each in range(classes)))
+    return LabelVector(values=score, weights=np.ones(len(x)), classes=tuple(f"class {each}" for each in range(classes)))

@@ -19,21 +19,19 @@ from numpy.typing import NDArray
 from labelward.evaluate.costs.units import Adding, Additions
 from labelward.kernels.binning import bin_columns
 from labelward.kernels.histogram import groups
+from labelward.kernels.node_rows import NodeRows, children, parent
 from labelward.messages.base import RowMask
 from labelward.messages.tree import NodeSplit
 from labelward.party.in_process import standalone_context
-from labelward.protocols.tree.active import train_active
-from labelward.protocols.tree.blocks import STRETCH_ROWS, stretches_of
-from labelward.protocols.tree.cells import Told
-from labelward.protocols.tree.columns import Columns, Labels, Splitter, TreeSplitter
-from labelward.protocols.tree.fit import class_weighted, fitted_objective
-from labelward.protocols.tree.gather import parts
-from labelward.protocols.tree.level import builds
-from labelward.protocols.tree.params import TreeModel
-from labelward.protocols.tree.partition import Partition, children, parent
-from labelward.protocols.tree.rows import draw_rows
-from labelward.protocols.tree.share import Records, TreeShape
-from labelward.protocols.tree.trained import Trained
+from labelward.protocols.secureboost.active import train_active
+from labelward.protocols.secureboost.column_binner import ColumnBinner, TreeBinner
+from labelward.protocols.secureboost.histogram_message import CellMask, nodes_to_sum, split_into_messages
+from labelward.protocols.secureboost.inputs import Columns, LabelVector
+from labelward.protocols.secureboost.params import TreeModel
+from labelward.protocols.secureboost.row_blocks import CHUNK_ROWS, chunks
+from labelward.protocols.secureboost.row_encoding import sample_rows
+from labelward.protocols.secureboost.share import Records, TrainingResult, TreeShape
+from labelward.protocols.secureboost.targets import class_weighted, fitted_objective
 from labelward.rng import PrivateSeed, learning
 
 __all__ = ["ANY_SEED", "Dry", "DryLevel", "DryTree", "Subject", "Sums", "dry_run", "may_own", "trees_of_a_round"]
@@ -53,7 +51,7 @@ class Subject:
     """What is trained on: columns of each party, the active one first, and labels; of training rows only."""
 
     columns: Mapping[str, Columns]
-    labels: Labels
+    labels: LabelVector
 
     @property
     def rows(self) -> int:
@@ -221,13 +219,13 @@ class _Replay:
         self.active, *self.passive = subject.parties
         self.together = trees_of_a_round(params, len(subject.labels.classes))
         self.able = [name for name in subject.parties if name != self.active or subject.columns[name].names]
-        self.splitters = {name: Splitter(name, subject.columns[name], params, seed) for name in self.passive}
+        self.splitters = {name: ColumnBinner(name, subject.columns[name], params, seed) for name in self.passive}
         self.taken_part = dict.fromkeys(self.passive, 0)
 
-    def tree(self, number: int, shape: TreeShape, trained: Trained) -> DryTree:
+    def tree(self, number: int, shape: TreeShape, trained: TrainingResult) -> DryTree:
         """Count the work of one tree; trees are to be asked for in order."""
         counts = self._counts(number)
-        partition = Partition(self.subject.rows, np.flatnonzero(counts))
+        partition = NodeRows(self.subject.rows, np.flatnonzero(counts))
         owners = [trained.owners[owner] for owner in shape.owners]
         sides = _sides(shape, trained, self.subject)
         numbers = {}
@@ -262,10 +260,10 @@ class _Replay:
             base = objective.start(labels.values, weights, params.base_score)
             g, _ = objective.gradients(np.tile(base, (len(sizes), 1)), labels.values)
             sizes, tree = np.abs(g).max(axis=1, initial=0.0) * weights, 0
-        return draw_rows(params, sizes, seed=self.seed, party=self.active, tree=tree, private=ANY_SEED).counts
+        return sample_rows(params, sizes, seed=self.seed, party=self.active, tree=tree, private=ANY_SEED).counts
 
 
-def _sides(shape: TreeShape, trained: Trained, subject: Subject) -> dict[int, NDArray[np.bool_]]:
+def _sides(shape: TreeShape, trained: TrainingResult, subject: Subject) -> dict[int, NDArray[np.bool_]]:
     """Return for each split of a tree bool [rows]: who goes left."""
     found = {}
     for node, owner, record in zip(shape.nodes, shape.owners, shape.records, strict=True):
@@ -285,7 +283,7 @@ class _Growing:
         replay: _Replay,
         number: int,
         counts: Integers,
-        partition: Partition,
+        partition: NodeRows,
         owners: Mapping[int, str],
         sides: Mapping[int, NDArray[np.bool_]],
     ) -> None:
@@ -345,24 +343,24 @@ class _Growing:
         above = {parent(node) for node in wanted if node}
         size = {node: self.partition.size(node) for each in above for node in children(each)}
         before = depth > 0 and may(name, self.number, depth - 1)
-        return builds(wanted, size, subtract=params.candidates != "node" and before)
+        return nodes_to_sum(wanted, size, subtract=params.candidates != "node" and before)
 
     def _split(self, node: int) -> NodeSplit:
         """Split a node, and return what tells it."""
         left = self.sides[node][self.partition.rows(node)]
-        self.partition.split(node, left, self.owners[node])
+        self.partition.split(node, left)
         return NodeSplit(node, RowMask.pack(left))
 
-    def _sums(self, splitter: TreeSplitter, build: tuple[int, ...]) -> Iterator[Sums]:
+    def _sums(self, splitter: TreeBinner, build: tuple[int, ...]) -> Iterator[Sums]:
         slot, slots = self.partition.slots(build), len(build)
         codes, counts = splitter.level(slot, slots), self.counts.astype(np.uint8)
-        for part, columns in enumerate(parts(codes.sizes, slots, int(np.count_nonzero(counts)))):
+        for part, columns in enumerate(split_into_messages(codes.sizes, slots, int(np.count_nonzero(counts)))):
             chosen, sizes = codes.codes[:, columns], tuple(codes.sizes[columns].tolist())
-            told = Told.of(chosen, slot, counts, slots, max(sizes))
+            told = CellMask.of(chosen, slot, counts, slots, max(sizes))
             grouped, drawn = groups(chosen, slot, max(sizes), told.implied), self.counts
             if self.replay.params.kind != "forest":  # whose parties have all rows, not those of the tree alone
                 grouped, drawn = grouped[drawn > 0], drawn[drawn > 0]
-            stretch = STRETCH_ROWS if build == (0,) and part == 0 and self._arriving() else len(grouped)
+            stretch = CHUNK_ROWS if build == (0,) and part == 0 and self._arriving() else len(grouped)
             added = self._added(grouped, drawn, slots * max(sizes), stretch)
             kinds = codes.kinds[columns].tobytes() if codes.kinds[columns].any() else b""
             yield Sums(columns=tuple(columns), sizes=sizes, kinds=kinds, sent=len(told.sent), added=added)
@@ -374,7 +372,7 @@ class _Growing:
     def _added(self, grouped: NDArray[np.int32], drawn: Integers, n_groups: int, stretch: int) -> Additions:
         """Return the additions of a message; rows that were drawn several times are summed as often."""
         adding, total, summed = self.replay.adding, Additions(0, 0.0), None
-        for start, stop in stretches_of(len(grouped), stretch):
+        for start, stop in chunks(len(grouped), stretch):
             often, held = drawn[start:stop], None
             for times in range(1, int(often.max(initial=1)) + 1):
                 again = np.where((often >= times)[:, None], grouped[start:stop], np.int32(-1))

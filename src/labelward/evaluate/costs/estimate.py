@@ -15,7 +15,7 @@ from labelward.evaluate.costs.dry import Dry
 from labelward.evaluate.costs.expected import Between, Estimate
 from labelward.evaluate.costs.units import UnitCosts
 from labelward.evaluate.costs.work import ROWS, PartyWork, Run
-from labelward.protocols.tree.blocks import BLOCK_ROWS
+from labelward.protocols.secureboost.row_encoding import BLOCK_ROWS
 
 __all__ = ["Line", "between", "estimate"]
 

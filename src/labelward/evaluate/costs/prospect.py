@@ -25,10 +25,10 @@ from labelward.he import Engine, Layout
 from labelward.job import EncryptionSection, Job
 from labelward.policy.base import Policy, Schedule
 from labelward.policy.chain import PolicyChain
-from labelward.protocols.tree.columns import Columns, Labels
-from labelward.protocols.tree.fit import class_weighted, fitted_objective
-from labelward.protocols.tree.params import TreeModel
-from labelward.protocols.tree.rows import Encoder, draw_rows
+from labelward.protocols.secureboost.inputs import Columns, LabelVector
+from labelward.protocols.secureboost.params import TreeModel
+from labelward.protocols.secureboost.row_encoding import GradientEncoder, sample_rows
+from labelward.protocols.secureboost.targets import class_weighted, fitted_objective
 
 __all__ = ["Prospect", "expected", "foresee", "subject_of"]
 
@@ -40,7 +40,7 @@ def subject_of(data: VerticalDataset) -> Subject:
     columns = {
         party.name: Columns(party.columns, party.train, party.categories, party.monotone) for party in data.parties
     }
-    labels = Labels(values=data.train_values.astype(np.float64), weights=data.train_weights, classes=data.classes)
+    labels = LabelVector(values=data.train_values.astype(np.float64), weights=data.train_weights, classes=data.classes)
     return Subject(columns=columns, labels=labels)
 
 
@@ -172,7 +172,7 @@ class Prospect:
         outputs = 1 if apart else objective.outputs
         base = objective.start(labels.values, weights, None if params.kind == "forest" else params.base_score)
         g, h = (each[:, :outputs] for each in objective.gradients(np.tile(base, (few.rows, 1)), labels.values))
-        encoder = Encoder(objective, flags, self.encryption.precision, weighted=weighted)
+        encoder = GradientEncoder(objective, flags, self.encryption.precision, weighted=weighted)
         layout = encoder.encode(g, h, weights, np.arange(few.rows), outputs).layout
         return Layout(bounds=layout.bounds, rows=self._drawn(), logical=layout.logical)
 
@@ -181,7 +181,7 @@ class Prospect:
         if self.params.kind == "forest":
             return self.subject.rows
         sizes = np.ones(self.subject.rows)
-        counts = draw_rows(self.params, sizes, seed=self.seed, party=self.active, tree=0, private=ANY_SEED).counts
+        counts = sample_rows(self.params, sizes, seed=self.seed, party=self.active, tree=0, private=ANY_SEED).counts
         return int(np.count_nonzero(counts))
 
     @cached_property

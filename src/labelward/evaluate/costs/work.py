@@ -29,7 +29,7 @@ from labelward.messages.tree import (
     WinningSplit,
     WinningSplits,
 )
-from labelward.protocols.tree.blocks import BLOCK_ROWS, blocks_of
+from labelward.protocols.secureboost.row_encoding import BLOCK_ROWS, block_count
 
 __all__ = ["ROWS", "Flow", "Form", "PartyWork", "Run", "work"]
 
@@ -212,9 +212,9 @@ def _rows(active: PartyWork, who: tuple[str, Run], rows: float, times: float) ->
     """Count the messages of encrypted rows to one party, so often."""
     (peer, run), form = who, who[1].form
     count, forest = round(rows), run.kind == "forest"
-    for part in range(blocks_of(count)):
+    for part in range(block_count(count)):
         block = _block(form, "rows", (min(BLOCK_ROWS, count - part * BLOCK_ROWS),))
-        place = (part, blocks_of(count))
+        place = (part, block_count(count))
         message = EncryptedForestRows(block, *place) if forest else EncryptedTreeRows(0, *place, block)
         size = _size(message, (part,) if forest else (0, part)) + _bin(block.count * form.size)
         active.sends(peer, type(message).__name__, size * times, times)
