@@ -23,9 +23,9 @@ from labelward.party.context import Context, Meter
 from labelward.party.handshake import Proposal, RowMasks, handshake_active, handshake_passive
 from labelward.party.in_process import run_parties
 from labelward.party.transcript import FORMAT, Header, Transcript
-from labelward.protocols.tree.columns import Columns, Labels
-from labelward.protocols.tree.params import TreeModel
-from labelward.protocols.tree.roles import ActiveOutcome, Held, PassiveOutcome, Task, run_active, run_passive
+from labelward.protocols.secureboost.inputs import Columns, LabelVector, PartyInputs, TrainingTask
+from labelward.protocols.secureboost.params import TreeModel
+from labelward.protocols.secureboost.session import ActiveOutcome, PassiveOutcome, run_active, run_passive
 from labelward.transport.base import Transport
 
 Floats = NDArray[np.float64]
@@ -45,7 +45,7 @@ def train(
     params: TreeModel,
     train_columns: Mapping[str, Columns],
     test_columns: Mapping[str, Floats],
-    labels: Labels,
+    labels: LabelVector,
     engine: Engine,
     bits: int,
     *,
@@ -79,13 +79,15 @@ def train(
 
         return make
 
-    held = {name: Held(train=columns, test=test_columns[name]) for name, columns in train_columns.items()}
+    held = {name: PartyInputs(train=columns, test=test_columns[name]) for name, columns in train_columns.items()}
 
     def program(ctx: Context) -> ActiveOutcome | PassiveOutcome:
         if ctx.party == active:
-            task = Task(params=params, agreed=handshake_active(ctx, offer, sides))
+            task = TrainingTask(params=params, agreed=handshake_active(ctx, offer, sides))
             return run_active(ctx, task, held[active], labels, engine)
-        return run_passive(ctx, Task(params=params, agreed=handshake_passive(ctx, offer)), held[ctx.party], engine)
+        return run_passive(
+            ctx, TrainingTask(params=params, agreed=handshake_passive(ctx, offer)), held[ctx.party], engine
+        )
 
     start = time.perf_counter()
     outcomes = run_parties({name: (context(name), program) for name in names})
@@ -101,10 +103,10 @@ def columns_of(parts: Mapping[str, Floats]) -> dict[str, Columns]:
     return {name: Columns(tuple(f"{name}{i}" for i in range(x.shape[1])), x) for name, x in parts.items()}
 
 
-def labels_of(y: NDArray[np.generic], classes: int = 2) -> Labels:
+def labels_of(y: NDArray[np.generic], classes: int = 2) -> LabelVector:
     """Return labels without weights; quantities where there are no classes."""
     names = tuple(str(number) for number in range(classes))
-    return Labels(values=y.astype(np.float64), weights=np.ones(len(y)), classes=names)
+    return LabelVector(values=y.astype(np.float64), weights=np.ones(len(y)), classes=names)
 
 
 def phases(run: Run) -> dict[str, dict[str, float]]:

@@ -56,9 +56,9 @@ from labelward.he.paillier import PaillierEngine, ciphertexts, column_merging
 from labelward.he.paillier.backends.base import BACKENDS, select_backend, unavailable_reason
 from labelward.he.paillier.column_merging import MergePlan
 from labelward.kernels.binning import bin_codes, bin_columns
-from labelward.protocols.tree import passive
-from labelward.protocols.tree.cells import Told
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.secureboost import passive
+from labelward.protocols.secureboost.histogram_message import CellMask
+from labelward.protocols.secureboost.params import SecureBoost
 
 Floats = NDArray[np.float64]
 BITS, WORKERS, TEST, ROUNDS = 2048, 2, 10_000, 7
@@ -177,7 +177,7 @@ def alone(job: Job, kernel: str) -> dict[str, Any]:
 
     for name in ("groups", "_summed"):
         setattr(passive, name, noted(getattr(passive, name)))
-    vars(passive)["Told"] = SimpleNamespace(of=noted(Told.of))
+    vars(passive)["CellMask"] = SimpleNamespace(of=noted(CellMask.of))
     paillier = PaillierEngine(workers=WORKERS, kernel=kernel)
     fit(job, *job.table(), paillier, BITS)
     price, plans, found = Price(kernel, BITS, 1 if kernel == "gmpy2" else WORKERS), watched(), list[NDArray[Any]]()

@@ -21,7 +21,7 @@ from sklearn.metrics import roc_auc_score
 
 from labelward.he import Layout, engine
 from labelward.he.paillier.packing import Packing
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.secureboost.params import SecureBoost
 
 Floats = NDArray[np.float64]
 PRECISIONS = (16, 18, 20, 22, 24, 26, 28, 30)

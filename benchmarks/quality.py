@@ -41,10 +41,11 @@ from labelward.he import engine
 from labelward.job import parse_job
 from labelward.kernels.binning import bin_codes, bin_columns, missing_code
 from labelward.metrics.utility import class_scores, quantity_scores
-from labelward.protocols.tree.columns import Columns, Splitter
-from labelward.protocols.tree.fit import fitted_objective
-from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
-from labelward.protocols.tree.rows import draw_rows
+from labelward.protocols.secureboost.column_binner import ColumnBinner
+from labelward.protocols.secureboost.inputs import Columns
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
+from labelward.protocols.secureboost.row_encoding import sample_rows
+from labelward.protocols.secureboost.targets import fitted_objective
 from labelward.rng import PrivateSeed
 
 Floats = NDArray[np.float64]
@@ -186,13 +187,13 @@ def _numbers(codes: NDArray[Any]) -> Floats:
 def bagged(params: TreeModel, table: Table) -> Side:
     """Grow scikit-learn's trees on the rows and columns that our forest draws; return the mean of their answers."""
     x, test, _ = table.joined()
-    splitters = [Splitter(name, columns.first(1), params, DRAWS) for name, columns in table.train.items()]
+    splitters = [ColumnBinner(name, columns.first(1), params, DRAWS) for name, columns in table.train.items()]
     starts = np.cumsum([0, *(len(columns.names) for columns in table.train.values())])
     answers = np.zeros((len(test), max(1, table.classes)))
     begun = time.perf_counter()
     for tree in range(params.trees):
         party, private = next(iter(table.train)), PrivateSeed(bytes(PrivateSeed.SIZE))
-        drawn = draw_rows(params, np.ones(len(x)), seed=DRAWS, party=party, tree=tree, private=private)
+        drawn = sample_rows(params, np.ones(len(x)), seed=DRAWS, party=party, tree=tree, private=private)
         rows = np.flatnonzero(drawn.counts)
         drawn_columns = [start + one.for_tree(tree).sample for start, one in zip(starts, splitters, strict=False)]
         columns = np.concatenate(drawn_columns)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import make_classification
 
 from labelward.he import engine
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.secureboost.params import SecureBoost
 
 Floats = NDArray[np.float64]
 

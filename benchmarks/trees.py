@@ -23,7 +23,7 @@ from sklearn.ensemble import RandomForestClassifier
 from training import halves, make, memory
 
 from labelward.he import engine
-from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
 
 Floats = NDArray[np.float64]
 

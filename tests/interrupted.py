@@ -23,8 +23,9 @@ from labelward.party.transcript import FILE_NAME, Transcript
 from labelward.party.view import View
 from labelward.policy.base import Policy, TrainingTargets
 from labelward.policy.chain import PolicyChain
-from labelward.protocols.tree.beginning import Beginning
-from labelward.protocols.tree.roles import Held, Task, run_active, run_passive
+from labelward.protocols.secureboost.inputs import PartyInputs, TrainingTask
+from labelward.protocols.secureboost.session import run_active, run_passive
+from labelward.protocols.secureboost.targets import FittedTargets
 from labelward.transport.base import Transport
 from wiring import Setting, header, offer
 
@@ -99,10 +100,10 @@ class Interrupted:
     def checkpoints(self, party: str) -> Checkpoints:
         return Checkpoints(self.folder / party / "checkpoint", run=RUN)
 
-    def fitted(self) -> Beginning:
+    def fitted(self) -> FittedTargets:
         """Return what the run drew once, from its checkpoint 0."""
         kept = self.checkpoints(self.setting.active)
-        return msgspec.msgpack.decode(kept.load(0, msgspec.Raw)[1]("beginning"), type=Beginning)  # type: ignore[type-var]
+        return msgspec.msgpack.decode(kept.load(0, msgspec.Raw)[1]("beginning"), type=FittedTargets)  # type: ignore[type-var]
 
     def _context(self, party: str, cut: Cut | None, passed: Counter[str], end: Transport) -> Context:
         setting = self.setting
@@ -118,20 +119,20 @@ class Interrupted:
         )
         return ctx
 
-    def _held(self, party: str) -> Held:
+    def _held(self, party: str) -> PartyInputs:
         setting = self.setting
-        return Held(train=setting.columns(party), test=setting.held_out[party], validation=setting.rows[1])
+        return PartyInputs(train=setting.columns(party), test=setting.held_out[party], validation=setting.rows[1])
 
     def _lead(self, engine: Any, ctx: Context) -> Any:
         setting = self.setting
         agreed = handshake_active(ctx, offer(setting, ctx.party), RowMasks.in_order(*setting.rows))
         share = (setting.shares or {}).get(ctx.party)
-        task = Task(params=setting.params, agreed=agreed)
+        task = TrainingTask(params=setting.params, agreed=agreed)
         return run_active(ctx, task, self._held(ctx.party), setting.targets(), engine, share=share)
 
     def _follow(self, engine: Any, ctx: Context) -> Any:
         setting = self.setting
-        task = Task(params=setting.params, agreed=handshake_passive(ctx, offer(setting, ctx.party)))
+        task = TrainingTask(params=setting.params, agreed=handshake_passive(ctx, offer(setting, ctx.party)))
         share = (setting.shares or {}).get(ctx.party)
         return run_passive(ctx, task, self._held(ctx.party), engine, share=share)
 

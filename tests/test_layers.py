@@ -48,7 +48,19 @@ ALLOWED: dict[str, set[str]] = {
     "estimators": {"protocols", "defenses", "data", "party", "policy", "he", "transport"} | BASE,
     "report": {"runs", "metrics", "leakage", "studies"} | BASE,
     "cli": PARTS | FEATURES | BASE | STUDIED | {"studies", "estimators", "report"},
-    "testing": {"attacks", "leakage", "metrics", "federation", "he", "kernels", "messages", "party", "policy", "transport"} | BASE,
+    "testing": {
+        "attacks",
+        "leakage",
+        "metrics",
+        "federation",
+        "he",
+        "kernels",
+        "messages",
+        "party",
+        "policy",
+        "transport",
+    }
+    | BASE,
     "__main__": {"cli"},
     "": set(),  # the package itself
 }

@@ -21,12 +21,11 @@ from labelward.party.transcript import Header, Transcript, ids_digest
 from labelward.party.view import View
 from labelward.policy.base import Policy
 from labelward.policy.chain import PolicyChain
-from labelward.protocols.tree.active import train_active
-from labelward.protocols.tree.columns import Columns, Labels
-from labelward.protocols.tree.params import SecureBoost, TreeModel
-from labelward.protocols.tree.roles import ActiveOutcome, Held, PassiveOutcome, Task, run_active, run_passive
-from labelward.protocols.tree.share import ModelShare
-from labelward.protocols.tree.trained import Trained
+from labelward.protocols.secureboost.active import train_active
+from labelward.protocols.secureboost.inputs import Columns, LabelVector, PartyInputs, TrainingTask
+from labelward.protocols.secureboost.params import SecureBoost, TreeModel
+from labelward.protocols.secureboost.session import ActiveOutcome, PassiveOutcome, run_active, run_passive
+from labelward.protocols.secureboost.share import ModelShare, TrainingResult
 from labelward.rng import SecureRandom
 from labelward.transport.base import Failure, Transport
 from labelward.transport.in_process import connect
@@ -148,7 +147,7 @@ class Setting:
         names = column_names(party, x)
         return Columns(names, x, dict(self.categories.get(party, {})), dict(self.monotone.get(party, {})))
 
-    def targets(self) -> Labels:
+    def targets(self) -> LabelVector:
         """Return what the active party knows of the rows."""
         train, validation, _ = self.rows
         values = [np.asarray(self.labels, dtype=np.float64)]
@@ -156,7 +155,7 @@ class Setting:
         if self.validation_labels is not None:
             values.append(np.asarray(self.validation_labels, dtype=np.float64))
             weights.append(np.ones(validation) if self.validation_weights is None else self.validation_weights)
-        return Labels(values=np.concatenate(values), weights=np.concatenate(weights), classes=self.classes)
+        return LabelVector(values=np.concatenate(values), weights=np.concatenate(weights), classes=self.classes)
 
 
 def column_names(party: str, x: Floats) -> tuple[str, ...]:
@@ -203,7 +202,7 @@ def _run(setting: Setting) -> Run:
     transcripts: dict[str, Transcript] = {}
     wires: dict[str, Wire] = {}
     held = {
-        party: Held(train=setting.columns(party), test=setting.held_out[party], validation=setting.rows[1])
+        party: PartyInputs(train=setting.columns(party), test=setting.held_out[party], validation=setting.rows[1])
         for party in names
     }
     shares = setting.shares or {}
@@ -228,12 +227,12 @@ def _run(setting: Setting) -> Run:
         return make
 
     def lead(ctx: Context) -> tuple[Any, Meter]:
-        task = Task(params=setting.params, agreed=handshake_active(ctx, offer(setting, active), sides))
+        task = TrainingTask(params=setting.params, agreed=handshake_active(ctx, offer(setting, active), sides))
         outcome = run_active(ctx, task, held[active], setting.targets(), engine, share=shares.get(active))
         return outcome, ctx.meter
 
     def follow(ctx: Context) -> tuple[Any, Meter]:
-        task = Task(params=setting.params, agreed=handshake_passive(ctx, offer(setting, ctx.party)))
+        task = TrainingTask(params=setting.params, agreed=handshake_passive(ctx, offer(setting, ctx.party)))
         return run_passive(ctx, task, held[ctx.party], engine, share=shares.get(ctx.party)), ctx.meter
 
     try:
@@ -255,7 +254,7 @@ def _renamed(outcome: Any) -> Any:
     return replace(outcome, share=msgspec.structs.replace(outcome.share, model="model"))
 
 
-def joined(setting: Setting) -> Trained:
+def joined(setting: Setting) -> TrainingResult:
     """Train on the joined table: the active party holds every block, and there is no peer."""
     blocks = {party: setting.columns(party) for party in setting.parts}
     alone = connect([setting.active])[setting.active]

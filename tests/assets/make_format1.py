@@ -17,7 +17,7 @@ sys.path.insert(0, str(HERE.parent))
 
 
 def main() -> None:
-    from labelward.protocols.tree.params import SecureBoost
+    from labelward.protocols.secureboost.params import SecureBoost
     from wiring import Setting, make_labels, make_parts
 
     target = HERE / "format1"

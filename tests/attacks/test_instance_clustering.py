@@ -8,7 +8,7 @@ from labelward.attacks.instance_clustering import InstanceClustering
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import InputError, JobError
 from labelward.metrics.leakage import cluster_chance, score_clusters
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.secureboost.params import SecureBoost
 from labelward.testing.attacks import AttackContract, planted_view
 from refusals import refused
 from wiring import Setting

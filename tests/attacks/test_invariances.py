@@ -10,7 +10,7 @@ from labelward.attacks.instance_spaces import observed_leaves
 from labelward.kernels.communities import communities, weighted_trees
 from labelward.kernels.information import joint_information
 from labelward.metrics.information import leakage_bounds
-from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
 from wiring import Setting, make_labels, make_parts, readable_content
 
 MODELS = {

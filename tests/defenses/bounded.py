@@ -11,7 +11,7 @@ import numpy as np
 from labelward.kernels.information import joint_information
 from labelward.messages.tree import LevelRequest, OwnSplit, TreeStart, WinningSplits
 from labelward.party.view import View
-from labelward.protocols.tree.params import TreeModel
+from labelward.protocols.secureboost.params import TreeModel
 from wiring import Run, Setting, make_labels, make_parts, make_targets, with_missing
 
 ROUNDING = 1e-12  # nats: the bound is a sum of a few logarithms, each exact to about 1e-16

@@ -16,7 +16,7 @@ from labelward.defenses.id_lmid import IdLmid
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import PolicyError
 from labelward.messages.tree import EncryptedForestRows, TreeStart
-from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
 from wiring import joined, readable_content
 
 KINDS: dict[str, Callable[[], TreeModel]] = {

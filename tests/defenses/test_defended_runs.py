@@ -17,7 +17,7 @@ from labelward.errors import PolicyError
 from labelward.messages.tree import LevelRequest, OwnSplit, TrainingEnd, TreeStart
 from labelward.policy.base import CandidateSplits, Policy, Schedule
 from labelward.policy.chain import TALLIES
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.secureboost.params import SecureBoost
 from wiring import Setting, joined, readable_content
 
 # -- ID-LMID ----------------------------------------------------------------------------------------------------------

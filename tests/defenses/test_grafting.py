@@ -19,10 +19,10 @@ from labelward.kernels.objectives import objective
 from labelward.party.in_process import standalone_context
 from labelward.policy.base import POINTS, FinishedTree, Policy, PolicyContext, TreeRepair
 from labelward.policy.chain import PolicyChain, check_hooks
-from labelward.protocols.tree import predict
-from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
-from labelward.protocols.tree.predict import leaves_of, predict_active
-from labelward.protocols.tree.rows import draw_rows
+from labelward.protocols.secureboost import predict
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
+from labelward.protocols.secureboost.predict import leaves_of, predict_active
+from labelward.protocols.secureboost.row_encoding import sample_rows
 from labelward.testing.policies import finished_trees
 from refusals import refused
 from wiring import Run, Setting, joined, make_labels, make_parts, make_targets, readable_content
@@ -204,7 +204,7 @@ def test_boosted_leaves_are_fitted_again_one_tree_after_the_other(classes: int, 
         if number % per_round == 0:
             g, h = fitted.gradients(margins, labels)
         into = slice(None) if tree.output < 0 else slice(tree.output, tree.output + 1)
-        drawn = draw_rows(params, np.ones(300), seed=1, party="active", tree=number, private=FIXED).counts > 0
+        drawn = sample_rows(params, np.ones(300), seed=1, party="active", tree=number, private=FIXED).counts > 0
         weights = np.reshape(tree.weights, (len(tree.leaves), -1))
         for position in range(len(tree.leaves)):
             held = (reached == position) & drawn

@@ -18,7 +18,7 @@ from labelward.defenses.purity_threshold import PurityThreshold
 from labelward.errors import JobError, PolicyError
 from labelward.policy.base import POINTS, LeafWeights, Policy, PolicyContext, TrainingTargets
 from labelward.policy.chain import check_hooks
-from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
 from labelward.rng import SecureRandom, learning
 from refusals import refused
 from wiring import Setting, make_labels, make_parts, make_targets, readable_content

@@ -28,7 +28,7 @@ from labelward.messages.tree import OwnSplit
 from labelward.party.view import View
 from labelward.policy.base import KnownInstanceSpaces, Policy
 from labelward.policy.chain import PolicyChain
-from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
 from refusals import refused
 from wiring import Run, Setting, make_targets
 

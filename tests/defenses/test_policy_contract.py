@@ -36,7 +36,7 @@ from labelward.policy.base import (
 )
 from labelward.policy.chain import PolicyChain, check_hooks
 from labelward.policy.net_points import ReturnedGradient
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.secureboost.params import SecureBoost
 from labelward.rng import SecureRandom
 from labelward.testing.policies import PolicyContract
 from refusals import refused

@@ -20,7 +20,7 @@ from labelward.errors import JobError, PolicyError
 from labelward.messages.tree import TreeStart
 from labelward.policy.base import CandidateSplits, PolicyContext
 from labelward.policy.chain import TALLIES
-from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
 from refusals import refused
 from wiring import Run, Setting, make_labels, make_parts, make_targets, readable_content
 

@@ -32,7 +32,7 @@ from labelward.estimators import (
 )
 from labelward.estimators._errors import InvalidInputError
 from labelward.messages.tree import OwnSplit
-from labelward.protocols.tree.params import FederatedForest, SecureBoost
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost
 from refusals import refused
 from wiring import Setting, joined
 

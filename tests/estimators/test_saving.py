@@ -17,7 +17,7 @@ from labelward.estimators._errors import InvalidInputError
 from labelward.federation.model import FederatedModel
 from labelward.federation.train import train_variant
 from labelward.job import parse_job
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.secureboost.share import ModelShare
 from refusals import refused
 
 Numbers = tuple[np.ndarray, np.ndarray]

@@ -20,7 +20,7 @@ from labelward.federation.explain import column_importance, explain_stored_model
 from labelward.federation.predict import predict_table
 from labelward.federation.train import train_variant
 from labelward.job import Job
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.secureboost.share import ModelShare
 from refusals import refused
 
 ROWS = 150

@@ -33,7 +33,7 @@ from labelward.federation.predict import predict_table
 from labelward.federation.train import train_variant
 from labelward.job import Job, load_job
 from labelward.party.view import View
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.secureboost.share import ModelShare
 from labelward.report.party_page import write_party_report
 from labelward.runs.party_record import PartyRecord, read_party_record, write_party_record
 from labelward.runs.short_names import variant_without_defaults

@@ -24,7 +24,7 @@ from labelward.job import ComponentSpec, Job
 from labelward.leakage.stored_views import attack_view, score_guess, write_guess
 from labelward.metrics.utility import utility_scores
 from labelward.party.view import View
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.secureboost.share import ModelShare
 from labelward.runs.schema import read_run
 from refusals import refused
 from standing import listed

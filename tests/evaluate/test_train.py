@@ -26,7 +26,7 @@ from labelward.federation.train import TrainedModel, train_variant
 from labelward.job import Job
 from labelward.metrics.utility import utility_scores
 from labelward.party.view import View
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.secureboost.share import ModelShare
 from labelward.runs.private_seeds import PRIVATE_FILE
 from refusals import refused
 

@@ -33,7 +33,7 @@ from labelward.federation.train import train_variant
 from labelward.job import Job, load_job
 from labelward.party.view import View
 from labelward.planning.cost_model import forecast
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.secureboost.params import SecureBoost
 from labelward.report.study import StudyReport, write_study
 from labelward.rng import SecureRandom
 from labelward.runs.short_names import variant_without_defaults

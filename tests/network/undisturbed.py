@@ -15,7 +15,7 @@ from labelward.defenses.label_dp import NoisyLabels
 from labelward.federation.train import train_variant
 from labelward.job import load_job
 from labelward.party.view import View
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.secureboost.share import ModelShare
 
 DRAWS = "draws"
 

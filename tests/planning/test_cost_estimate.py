@@ -155,8 +155,8 @@ def test_rows_beyond_the_sample_are_scaled(tmp_path: Path, monkeypatch: pytest.M
 def test_rows_in_many_blocks_and_stretches_are_estimated_exactly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("labelward.protocols.tree.blocks.BLOCK_ROWS", 100)
-    monkeypatch.setattr("labelward.protocols.tree.blocks.STRETCH_ROWS", 300)
+    monkeypatch.setattr("labelward.protocols.secureboost.row_encoding.BLOCK_ROWS", 100)
+    monkeypatch.setattr("labelward.protocols.secureboost.row_blocks.CHUNK_ROWS", 300)
     check_exactly(job_of(tmp_path, {"trees": 2, "depth": 3}, rows=1500), tmp_path / "out")
     forest = {"kind": "forest", "trees": 2, "depth": 2, "row_fraction": 0.3, "replace": True}
     for engine in (PAILLIER, {"engine": "plain", "insecure": True}):

@@ -14,7 +14,7 @@ from labelward.party.context import Context
 from labelward.party.in_process import run_parties
 from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
-from labelward.protocols.tree.share import EVERYTHING, ModelShare, Records, TreeShape
+from labelward.protocols.secureboost.share import EVERYTHING, ModelShare, Records, TreeShape
 from labelward.transport.base import Transport
 
 Floats = NDArray[np.float64]

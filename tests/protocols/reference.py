@@ -17,8 +17,8 @@ from reference_numbers import Bounds, Floats, Numbers, Sums, encode, first_direc
 from fixed_seeds import FIXED
 from labelward.kernels.binning import bin_columns, node_candidates
 from labelward.kernels.objectives import Objective, evaluation_metric, objective
-from labelward.protocols.tree.params import TreeModel
-from labelward.protocols.tree.share import EVERYTHING
+from labelward.protocols.secureboost.params import TreeModel
+from labelward.protocols.secureboost.share import EVERYTHING
 from labelward.rng import learning
 from wiring import Setting
 

@@ -12,7 +12,7 @@ from sklearn.datasets import make_classification
 from sklearn.metrics import roc_auc_score
 
 from labelward.kernels.binning import Binned, bin_codes, bin_columns, missing_code
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.secureboost.params import SecureBoost
 from wiring import Floats, Setting, make_parts, make_targets, with_missing
 
 ROWS = 30_000

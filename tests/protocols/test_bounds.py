@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import msgspec
 import numpy as np
 import pytest
-from lying import Change, Liar
+from malicious_peer import Change, Liar
 from random_models import converse, make_model
 
 import wiring
@@ -29,12 +29,17 @@ from labelward.messages.tree import (
     TreeStart,
 )
 from labelward.party.context import Context
-from labelward.protocols.tree import gather, predict
-from labelward.protocols.tree.blocks import Arriving
-from labelward.protocols.tree.gather import Asked, receive_sums
-from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
-from labelward.protocols.tree.passive import most_trees
-from labelward.protocols.tree.predict import predict_passive
+from labelward.protocols.secureboost import histogram_message, predict
+from labelward.protocols.secureboost.histogram_message import (
+    HistogramBlock,
+    HistogramRequest,
+    PartyHistograms,
+    receive_histograms,
+)
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
+from labelward.protocols.secureboost.passive import max_trees
+from labelward.protocols.secureboost.predict import predict_passive
+from labelward.protocols.secureboost.row_blocks import IncomingRows
 from labelward.rng import SecureRandom
 from wiring import Setting, make_labels, make_parts
 
@@ -74,12 +79,20 @@ def empty_sums(
     )  # fmt: skip
 
 
-def asked(*, nodes: int = 1, above: dict[int, tuple[int, int]] | None = None) -> Asked:
+def asked(*, nodes: int = 1, above: dict[int, tuple[int, int]] | None = None) -> HistogramRequest:
     totals = np.tile(np.array([[0, 0, 60 // nodes]]), (nodes, 1))
-    return Asked(
-        peer="left", tree=0, depth=0, nodes=tuple(range(nodes)), layout=LAYOUT, most_bins=32, above=above,
-        totals=totals, count=2,
+    return HistogramRequest(
+        peer="left", tree=0, depth=0, wanted=tuple(range(nodes)), nodes=tuple(range(nodes)), layout=LAYOUT, max_bins=32,
+        parents=None if above is None else parents(above), totals=totals, count=2,
     )  # fmt: skip
+
+
+def parents(described: dict[int, tuple[int, int]]) -> PartyHistograms:
+    """Return histograms of columns of these sizes and kinds, in a level of no node."""
+    sizes, kinds = zip(*described.values(), strict=True)
+    columns, none = np.array([*described]), np.zeros((len(described), 0, max(sizes), 3), dtype=np.int64)
+    block = HistogramBlock(columns, none, np.array(sizes, np.int32), np.array(kinds, np.int8))
+    return PartyHistograms((), (block,))
 
 
 def at_no_cost(call: Callable[[], Any], value: int | None = None, about: str = "") -> None:
@@ -97,28 +110,28 @@ def at_no_cost(call: Callable[[], Any], value: int | None = None, about: str = "
 def test_bins_that_no_column_has_are_never_unpacked(private: PrivateKey, kind: int) -> None:
     """A bitmap of 256 KiB would become 50 MB of sums."""
     message = empty_sums(private, (65_535,), kind, nodes=32)
-    at_no_cost(lambda: receive_sums(Fed(message), asked(nodes=32), private), 65_535, "bins")
+    at_no_cost(lambda: receive_histograms(Fed(message), asked(nodes=32), private), 65_535, "bins")
 
 
 def test_a_column_does_not_grow_between_levels(private: PrivateKey) -> None:
     """As wide as an ordered column may be, but not what the level above told; 4,096 nodes would make it 3 MB."""
     message = empty_sums(private, (32,), 0, nodes=4096)
     above = asked(nodes=4096, above={0: (4, 0)})
-    at_no_cost(lambda: receive_sums(Fed(message), above, private), about="other columns than before")
+    at_no_cost(lambda: receive_histograms(Fed(message), above, private), about="other columns than before")
 
 
 def test_columns_do_not_come_more_often_than_they_are(private: PrivateKey) -> None:
     """The second part repeats the first: its columns are known, but they are too many."""
     parts = [empty_sums(private, (4, 4), 0, part=part) for part in range(3)]
     with blamed("left", "peer-message", message="LevelSums", step=(0, 0, 1), value=4):
-        receive_sums(Fed(*parts), asked(above={0: (4, 0), 1: (4, 0)}), private)
+        receive_histograms(Fed(*parts), asked(above={0: (4, 0), 1: (4, 0)}), private)
 
 
 def test_columns_are_never_without_end(private: PrivateKey, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gather, "_MOST_COLUMNS", 5)
+    monkeypatch.setattr(histogram_message, "_MAX_COLUMNS", 5)
     parts = [empty_sums(private, (4, 4), 0, part=part) for part in range(3)]
     with blamed("left", "peer-message", message="LevelSums", step=(0, 0, 2), value=6):
-        receive_sums(Fed(*parts), asked(), private)
+        receive_histograms(Fed(*parts), asked(), private)
 
 
 def run_with(monkeypatch: pytest.MonkeyPatch, params: TreeModel, lie: tuple[str, type[Message], Change]) -> PeerError:
@@ -140,7 +153,7 @@ def test_all_values_are_no_more_than_the_rows(monkeypatch: pytest.MonkeyPatch) -
 
 def test_as_many_categories_as_a_table_may_have() -> None:
     """The bound is that of encoded tables, and a column with so many, most of them in no row, is trained on."""
-    assert gather._MOST_CATEGORIES == MAX_CATEGORIES
+    assert histogram_message._MAX_CATEGORIES == MAX_CATEGORIES
     parts = {"active": np.zeros((60, 1)), "left": (np.arange(60.0) % 5)[:, None]}
     names = tuple(map(str, range(MAX_CATEGORIES)))
     labels = (np.arange(60) % 5 > 2).astype(np.int64)
@@ -158,9 +171,9 @@ def test_numbers_that_the_bytes_have_no_room_for(private: PrivateKey, monkeypatc
         pytest.fail("room was made for the rows")
 
     monkeypatch.setattr(type(private.public), "allocate_rows", refuse_rows)
-    arriving = Arriving(Fed(EncryptedTreeRows(3, 0, 7, block)), private.public, EncryptedTreeRows, 3, n)
+    arriving = IncomingRows(Fed(EncryptedTreeRows(3, 0, 7, block)), private.public, EncryptedTreeRows, 3, n)
     with blamed("active", "peer-message", message="TreeRows", step=(3, 0), about="100000 numbers a row"):
-        next(arriving.stretches())
+        next(arriving.chunks())
 
 
 ALL_ROWS = RowMask.pack(np.ones(60, dtype=np.bool_))
@@ -200,7 +213,7 @@ def test_boosted_trees_grow_one_after_the_other(monkeypatch: pytest.MonkeyPatch)
 )
 def test_how_many_trees_a_job_has_at_most(params: TreeModel, most: int) -> None:
     """Of the classes a passive party knows that each is that of some row."""
-    assert most_trees(params, 100) == most
+    assert max_trees(params, 100) == most
 
 
 def test_as_many_classes_as_rows_allow(monkeypatch: pytest.MonkeyPatch) -> None:

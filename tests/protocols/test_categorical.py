@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lossless import as_reference, assert_lossless, rich_setting
+from equivalence import as_reference, assert_lossless, rich_setting
 
 from labelward.messages.tree import LevelHistograms, OwnSplit, WinningSplits
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.secureboost.params import SecureBoost
 from wiring import Setting
 
 NAN = math.nan

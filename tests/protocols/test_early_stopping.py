@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lossless import KINDS, NAMES, as_reference, assert_as_joined, assert_as_reference, assert_same, encrypted
+from equivalence import KINDS, NAMES, as_reference, assert_as_joined, assert_as_reference, assert_same, encrypted
 
 from labelward.errors import JobError
 from labelward.messages.tree import OwnSplit, PredictAnswers, TrainingEnd, TreeStart
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.secureboost.params import SecureBoost
 from refusals import refused
 from wiring import Setting, make_parts, make_targets, with_missing
 

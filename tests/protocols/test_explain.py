@@ -20,8 +20,8 @@ from labelward.errors import DataError
 from labelward.messages.explain import ColumnsRequest, RecordColumns
 from labelward.messages.tree import PredictRequest
 from labelward.party.context import Context
-from labelward.protocols.tree import predict
-from labelward.protocols.tree.explain import (
+from labelward.protocols.secureboost import predict
+from labelward.protocols.secureboost.explain import (
     Explanation,
     Feature,
     columns_active,
@@ -29,8 +29,8 @@ from labelward.protocols.tree.explain import (
     explain,
     importance,
 )
-from labelward.protocols.tree.export import export_active, export_passive
-from labelward.protocols.tree.predict import predict_passive
+from labelward.protocols.secureboost.export import export_active, export_passive
+from labelward.protocols.secureboost.predict import predict_passive
 from refusals import refused
 
 
@@ -216,7 +216,7 @@ def test_numbers_depend_on_the_grouping_only() -> None:
 )
 def test_columns_that_cannot_be(answer: RecordColumns) -> None:
     model = make_model(18, parties={"a": 0, "b": 2}, trees=1, depth=2, fill=1.0)
-    with blamed("b", "peer-message", message="RecordColumns", step=(), about="told"):
+    with blamed("b", "peer-message", message="RecordColumns", step=(), about="sent"):
         converse(
             model,
             lambda ctx: columns_active(ctx, model.active),

@@ -18,9 +18,9 @@ from random_models import Floats, Model, converse, make_model
 from blames import blamed, refused_about
 from labelward.errors import OutputError, PolicyError
 from labelward.messages.explain import ExportConsent, ExportDecision, ExportRecords, ExportRequest
-from labelward.protocols.tree.export import export_active, export_passive
-from labelward.protocols.tree.share import EVERYTHING
-from labelward.protocols.tree.xgboost_json import above
+from labelward.protocols.secureboost.export import export_active, export_passive
+from labelward.protocols.secureboost.share import EVERYTHING
+from labelward.protocols.secureboost.xgboost_json import above
 from refusals import refused
 
 
@@ -317,7 +317,7 @@ def test_records_that_cannot_be(change: dict[str, Any], tmp_path: Path) -> None:
 
     converse(model, lead, lambda ctx: follow(ctx, ExportRecords(**GOOD)))
     (tmp_path / "model.json").unlink()
-    with blamed("b", "peer-message", message="ExportRecords", step=(), about="told"):
+    with blamed("b", "peer-message", message="ExportRecords", step=(), about="sent"):
         converse(model, lead, lambda ctx: follow(ctx, ExportRecords(**{**GOOD, **change})))
     assert list(tmp_path.iterdir()) == []
 

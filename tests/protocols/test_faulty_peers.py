@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from lying import Change, Liar
+from malicious_peer import Change, Liar
 
 import wiring
 from blames import blamed
@@ -29,7 +29,7 @@ from labelward.messages.tree import (
     TreeStart,
     WinningSplits,
 )
-from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
 from wiring import Setting, make_labels, make_parts, with_missing
 
 replace = msgspec.structs.replace

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lossless import NAMES, as_reference, assert_lossless, assert_same, encrypted, rich_setting
+from equivalence import NAMES, as_reference, assert_lossless, assert_same, encrypted, rich_setting
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from labelward.messages.codec import decode
 from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows, TreeStart
-from labelward.protocols.tree.params import FederatedForest
+from labelward.protocols.secureboost.params import FederatedForest
 from wiring import Run, Setting, make_parts, make_targets
 
 

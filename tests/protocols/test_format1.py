@@ -10,8 +10,8 @@ import numpy as np
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.messages.tree import DecryptedSums, LevelHistograms, LevelRequest, OwnSplit, TreeStart
 from labelward.party.view import View
-from labelward.protocols.tree.predict import walk
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.secureboost.predict import leaves_reached
+from labelward.protocols.secureboost.share import ModelShare
 from wiring import make_parts
 
 STORED = Path(__file__).parent.parent / "assets" / "format1"
@@ -49,5 +49,5 @@ def test_shares_predict_what_they_predicted() -> None:
     active = shares["active"]
     margins = np.zeros((24, 1))
     for tree in active.trees:
-        margins += walk(tree, active.parties, answers, 24)
+        margins += tree.leaf_values()[leaves_reached(tree, active.parties, answers, 24)]
     assert margins.tobytes().hex() == EXPECTED["margins"]

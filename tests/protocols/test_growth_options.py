@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from equivalence import GOSS, NAMES, as_reference, assert_lossless, assert_same, encrypted, rich_setting
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lossless import GOSS, NAMES, as_reference, assert_lossless, assert_same, encrypted, rich_setting
 
 from labelward.errors import DataError
 from labelward.messages.tree import TreeStart
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.secureboost.params import SecureBoost
 from refusals import refused
 from wiring import Setting, make_labels, make_parts, make_targets, with_missing
 

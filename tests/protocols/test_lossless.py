@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from lossless import (
+from equivalence import (
     GOSS,
     KINDS,
     NAMES,
@@ -20,8 +18,10 @@ from lossless import (
     encrypted,
     rich_setting,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from labelward.protocols.tree.params import FederatedForest, SecureBoost
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost
 from wiring import Floats, Setting, make_labels, make_parts, make_targets, with_missing
 
 

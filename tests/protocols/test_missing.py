@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lossless import as_reference, assert_lossless, assert_same, encrypted, rich_setting
+from equivalence import as_reference, assert_lossless, assert_same, encrypted, rich_setting
 
 from labelward.errors import DataError, InputError
 from labelward.messages.tree import OwnSplit
-from labelward.protocols.tree.params import SecureBoost
-from labelward.protocols.tree.share import EVERYTHING
+from labelward.protocols.secureboost.params import SecureBoost
+from labelward.protocols.secureboost.share import EVERYTHING
 from wiring import Setting, make_labels, make_parts, with_missing
 
 NAN = math.nan

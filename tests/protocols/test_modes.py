@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lossless import NAMES, assert_lossless, assert_same, encrypted, rich_setting
+from equivalence import NAMES, assert_lossless, assert_same, encrypted, rich_setting
 
 from labelward.errors import JobError
 from labelward.messages.tree import LevelHistograms, LevelRequest, OwnSplit, TreeStart, WinningSplits
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.secureboost.params import SecureBoost
 from refusals import refused
 from wiring import Run, Setting, make_labels, make_parts
 

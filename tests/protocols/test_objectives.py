@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lossless import KINDS, assert_lossless, rich_setting
+from equivalence import KINDS, assert_lossless, rich_setting
 
 from labelward.errors import DataError, JobError
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.secureboost.params import SecureBoost
 from refusals import refused
 from wiring import Setting, make_parts, make_targets
 

@@ -16,9 +16,15 @@ from labelward.messages.base import RowMask, wire_name
 from labelward.messages.explain import PathAnswers, PathRequest
 from labelward.messages.tree import PredictAnswers, PredictRequest
 from labelward.party.context import Context
-from labelward.protocols.tree import predict
-from labelward.protocols.tree.predict import Mode, leaves_reached, predict_active, predict_leaves, predict_passive, walk
-from labelward.protocols.tree.share import TreeShape
+from labelward.protocols.secureboost import predict
+from labelward.protocols.secureboost.predict import (
+    Mode,
+    leaves_reached,
+    predict_active,
+    predict_leaves,
+    predict_passive,
+)
+from labelward.protocols.secureboost.share import TreeShape
 
 MODES: tuple[Mode, ...] = ("one-round", "levels")
 
@@ -83,7 +89,7 @@ def test_answers_held_at_a_time_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     model = make_model(4, trees=6)
     splits = sum(len(tree.nodes) for tree in model.active.trees)
     monkeypatch.setattr(predict, "ANSWERS", 16 * splits)
-    assert list(predict.batches(model.active, 0, 40)) == [(0, 16), (16, 32), (32, 40)]
+    assert list(predict.row_batches(model.active, 0, 40)) == [(0, 16), (16, 32), (32, 40)]
     _, views = outcome(model, model.table(np.random.default_rng(4), 40), "one-round")
     assert [message.rows for _, message in _received(views["bank"], "telco", PredictAnswers)] == [16, 16, 8]
 
@@ -139,16 +145,21 @@ def test_walk_with_vector_leaves() -> None:
         "a": np.array([[True, False, False]]),
         "b": np.array([[False, False, False], [True, True, False]]),
     }
-    assert walk(tree, ("a", "b"), answers, 3).tolist() == [[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]
+    assert tree.leaf_values()[leaves_reached(tree, ("a", "b"), answers, 3)].tolist() == [
+        [1.0, 10.0],
+        [2.0, 20.0],
+        [3.0, 30.0],
+    ]
     assert leaves_reached(tree, ("a", "b"), answers, 3).tolist() == [0, 1, 2]
-    assert walk(TreeShape((), (), (), (0,), (5.0,)), ("a",), {}, 2).tolist() == [[5.0], [5.0]]
+    single = TreeShape((), (), (), (0,), (5.0,))
+    assert single.leaf_values()[leaves_reached(single, ("a",), {}, 2)].tolist() == [[5.0], [5.0]]
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (2, 4)])
 def test_walk_names_who_answered_for_too_little(shape: tuple[int, int]) -> None:
     tree = TreeShape((0,), (1,), (1,), (1, 2), (1.0, 2.0))
     with blamed("b", "peer-message", message="PredictAnswers"):
-        walk(tree, ("a", "b"), {"b": np.ones(shape, np.bool_)}, 3)
+        leaves_reached(tree, ("a", "b"), {"b": np.ones(shape, np.bool_)}, 3)
 
 
 def test_an_unknown_mode() -> None:

@@ -23,7 +23,7 @@ from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import InputError, LabelwardError, OutputError, PolicyError
 from labelward.party.checkpoint import Checkpoints
 from labelward.policy.base import Policy, TrainingTargets
-from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
 from refusals import refused
 from wiring import Setting, make_parts, make_targets
 

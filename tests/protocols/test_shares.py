@@ -12,15 +12,15 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from equivalence import NAMES, rich_setting
 from hypothesis import given
 from hypothesis import strategies as st
-from lossless import NAMES, rich_setting
 
 from blames import blamed
 from labelward.errors import FileFormatError, OutputError
 from labelward.messages.tree import PredictAnswers
-from labelward.protocols.tree.predict import unpack_answers
-from labelward.protocols.tree.share import EVERYTHING, FILE_NAME, ModelShare, Records, TreeShape
+from labelward.protocols.secureboost.predict import unpack_answers
+from labelward.protocols.secureboost.share import EVERYTHING, FILE_NAME, ModelShare, Records, TreeShape
 from refusals import refused
 from wiring import Run, Setting
 
@@ -113,8 +113,8 @@ import numpy as np
 from labelward.party.context import Context
 from labelward.party.in_process import run_parties
 from labelward.party.transcript import Header, Transcript
-from labelward.protocols.tree.predict import predict_active, predict_passive
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.secureboost.predict import predict_active, predict_passive
+from labelward.protocols.secureboost.share import ModelShare
 
 root = Path(sys.argv[1])
 shares = {name: ModelShare.load(root / name) for name in ("active", "left", "right")}

@@ -10,11 +10,11 @@ import xgboost
 from random_models import Floats, Model, converse
 
 from labelward.party.context import Context
-from labelward.protocols.tree.draw import draw_text
-from labelward.protocols.tree.explain import Explanation, columns_active, columns_passive, explain, importance
-from labelward.protocols.tree.export import export_active, export_passive
-from labelward.protocols.tree.params import FederatedForest, SecureBoost, TreeModel
-from labelward.protocols.tree.predict import predict_active, predict_passive
+from labelward.protocols.secureboost.explain import Explanation, columns_active, columns_passive, explain, importance
+from labelward.protocols.secureboost.export import export_active, export_passive
+from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
+from labelward.protocols.secureboost.plot import draw_text
+from labelward.protocols.secureboost.predict import predict_active, predict_passive
 from wiring import Setting
 
 ROWS = 240

@@ -11,14 +11,14 @@ import msgspec.inspect as inspect
 import numpy as np
 import pytest
 import reference
-from lossless import GOSS, KINDS, NAMES, rich_setting
-from searching import floats_of, occurrences, patterns, windows
+from byte_search import floats_of, occurrences, patterns, windows
+from equivalence import GOSS, KINDS, NAMES, rich_setting
 
 from labelward.messages.base import Message, RowMask, wire_name
 from labelward.messages.codec import decode, schema
 from labelward.messages.tree import LevelHistograms, LevelRequest, OwnSplit, TreeStart
 from labelward.party.view import View
-from labelward.protocols.tree.share import EVERYTHING
+from labelward.protocols.secureboost.share import EVERYTHING
 from wiring import Run, Setting
 
 ROWS = 90

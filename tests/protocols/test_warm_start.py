@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from lossless import GOSS, KINDS, as_reference, rich_setting
+from equivalence import GOSS, KINDS, as_reference, rich_setting
 
 from labelward.errors import HandshakeError, JobError, LabelwardError
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.secureboost.share import ModelShare
 from wiring import Run, Setting
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {

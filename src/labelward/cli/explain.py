@@ -12,7 +12,7 @@ from labelward.cli._output import pluralize, print_json, print_table, warn
 from labelward.cli._table_options import model_parties, resolve_tables
 
 if TYPE_CHECKING:
-    from labelward.protocols.tree.explain import Importance
+    from labelward.protocols.secureboost.explain import Importance
 
 __all__ = ["explain", "export"]
 

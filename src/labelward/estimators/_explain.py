@@ -16,12 +16,12 @@ from labelward.errors import unknown_name
 from labelward.estimators._errors import InvalidInputError
 from labelward.estimators._federation import run_conversation
 from labelward.party.context import Context
-from labelward.protocols.tree.draw import draw_svg, draw_text
-from labelward.protocols.tree.explain import Explanation, columns_active, columns_passive
-from labelward.protocols.tree.explain import explain as shapley
-from labelward.protocols.tree.export import export_active, export_passive
-from labelward.protocols.tree.predict import predict_passive
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.secureboost.explain import Explanation, columns_active, columns_passive
+from labelward.protocols.secureboost.explain import explain as shapley
+from labelward.protocols.secureboost.export import export_active, export_passive
+from labelward.protocols.secureboost.plot import draw_svg, draw_text
+from labelward.protocols.secureboost.predict import predict_passive
+from labelward.protocols.secureboost.share import ModelShare
 
 __all__ = ["background_sample", "consenting_parties", "explain_predictions", "export_trees", "plot_tree"]
 

@@ -22,11 +22,11 @@ from labelward.party.transcript import FORMAT, Header, Transcript, ids_digest
 from labelward.party.view import View
 from labelward.policy.base import Policy
 from labelward.policy.chain import PolicyChain
-from labelward.protocols.tree.columns import Labels
-from labelward.protocols.tree.params import TreeModel
-from labelward.protocols.tree.predict import predict_active, predict_leaves, predict_passive
-from labelward.protocols.tree.roles import Held, Task, run_active, run_passive
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.secureboost.inputs import LabelVector, PartyInputs, TrainingTask
+from labelward.protocols.secureboost.params import TreeModel
+from labelward.protocols.secureboost.predict import predict_active, predict_leaves, predict_passive
+from labelward.protocols.secureboost.session import run_active, run_passive
+from labelward.protocols.secureboost.share import ModelShare
 from labelward.transport.base import Transport
 
 __all__ = ["TrainedTrees", "TreeTrainingPlan", "predict_trees", "run_conversation", "train_trees"]
@@ -84,8 +84,8 @@ class TrainedTrees:
 
 def train_trees(
     plan: TreeTrainingPlan,
-    held: Mapping[str, Held],
-    labels: Labels,
+    held: Mapping[str, PartyInputs],
+    labels: LabelVector,
     progress: Progress,
     before: Mapping[str, ModelShare] | None = None,
 ) -> TrainedTrees:
@@ -127,9 +127,9 @@ def train_trees(
     def run(ctx: Context) -> Any:
         share = None if before is None else before[ctx.party]
         if ctx.party == active:
-            task = Task(params=plan.params, agreed=handshake_active(ctx, offers[active], sides))
+            task = TrainingTask(params=plan.params, agreed=handshake_active(ctx, offers[active], sides))
             return run_active(ctx, task, held[active], labels, engine, share=share)
-        task = Task(params=plan.params, agreed=handshake_passive(ctx, offers[ctx.party]))
+        task = TrainingTask(params=plan.params, agreed=handshake_passive(ctx, offers[ctx.party]))
         return run_passive(ctx, task, held[ctx.party], engine, share=share)
 
     try:
@@ -199,7 +199,7 @@ def run_conversation(
     return cast("T", run_parties(dict.fromkeys(parties, (make, run)))[active])
 
 
-def _header(party: str, held: Held, offer: Proposal, engine: Engine) -> Header:
+def _header(party: str, held: PartyInputs, offer: Proposal, engine: Engine) -> Header:
     reason, rows = engine.insecure_reason(offer.bits), len(offer.ids) - held.validation
     return Header(
         format=FORMAT,

@@ -17,8 +17,8 @@ from labelward.estimators._columns import transform_columns
 from labelward.estimators._errors import InvalidInputError, value_errors
 from labelward.estimators._federation import predict_trees
 from labelward.estimators._model_mixins import FittedModelMixin
-from labelward.protocols.tree.explain import Explanation
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.secureboost.explain import Explanation
+from labelward.protocols.secureboost.share import ModelShare
 
 __all__ = ["FittedTreesMixin"]
 
@@ -48,7 +48,7 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
         """Return SHAP values: what each column adds to the margin of each row, compared with background rows.
 
         All parties are in this process and all answer, as ``labelward explain rows`` has it between companies; see
-        :mod:`labelward.protocols.tree.explain`. Costs rows x background x trees descents.
+        :mod:`labelward.protocols.secureboost.explain`. Costs rows x background x trees descents.
 
         Args:
             X: the rows that are explained, with the columns of the training.
@@ -96,7 +96,7 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
         """Write the joined model as XGBoost's JSON, with mode 0600; every party consents, since all are this user.
 
         Its columns are those of ``parties_``, one party after the other, and categories are codes as :meth:`held_by`
-        returns them; :mod:`labelward.protocols.tree.xgboost_json` says what differs from the federated model.
+        returns them; :mod:`labelward.protocols.secureboost.xgboost_json` says what differs from the federated model.
 
         Args:
             path: a file ending in ``.json``, in an existing folder.

@@ -15,7 +15,7 @@ import numpy as np
 
 from labelward.errors import FileFormatError, OutputError
 from labelward.estimators._errors import InvalidInputError
-from labelward.protocols.tree.share import FILE_NAME as TREE_SHARE
+from labelward.protocols.secureboost.share import FILE_NAME as TREE_SHARE
 
 __all__ = ["load_estimator", "save_estimator"]
 
@@ -50,7 +50,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def save_estimator(estimator: Any, folder: Path, *, overwrite: bool) -> Path:
-    """Write shares and file; see :meth:`Fitted.save`."""
+    """Write shares and file; see :meth:`FittedModelMixin.save`."""
     text = _text(estimator)
     target = folder.resolve()
     try:
@@ -161,7 +161,7 @@ def _is_of_a_run(folder: Path) -> bool:
 
 
 def load_estimator(cls: type[Any], folder: Path) -> Any:
-    """Read what :func:`save_estimator` wrote; see :meth:`Fitted.load`."""
+    """Read what :func:`save_estimator` wrote; see :meth:`FittedModelMixin.load`."""
     path = folder / FILE_NAME
     stored = _read(path)
     if stored.estimator != cls.__name__:

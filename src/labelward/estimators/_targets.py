@@ -12,8 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from labelward.estimators._errors import InvalidInputError
 from labelward.estimators._trees import FederatedTrees
-from labelward.protocols.tree.params import TreeModel
-from labelward.protocols.tree.predict import expected
+from labelward.protocols.secureboost.params import TreeModel
+from labelward.protocols.secureboost.predict import to_predictions
 
 Floats = NDArray[np.float64]
 
@@ -77,7 +77,7 @@ class FederatedClassifierMixin(ClassifierMixin, ClassTargets, FederatedTrees):  
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class: float64 [rows, classes], in the order of ``classes_``."""
-        return expected(self._lead, self._ask(X))
+        return to_predictions(self._lead, self._ask(X))
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithm of :meth:`predict_proba`; -inf where it is 0."""
@@ -112,7 +112,7 @@ class FederatedRegressorMixin(RegressorMixin, RegressionTargets, FederatedTrees)
 
     def predict(self, X: Any) -> Floats:
         """Return the predicted mean of each row: float64 [rows]."""
-        return expected(self._lead, self._ask(X))
+        return to_predictions(self._lead, self._ask(X))
 
 
 def _labels(y: ArrayLike) -> NDArray[Any]:

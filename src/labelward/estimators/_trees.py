@@ -24,10 +24,9 @@ from labelward.estimators._weights import check_class_weight, resolve_weights
 from labelward.he import check_engine
 from labelward.job import EncryptionSection
 from labelward.policy.base import Policy
-from labelward.protocols.tree.columns import Columns, Labels
-from labelward.protocols.tree.params import TreeModel
-from labelward.protocols.tree.roles import Held
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.secureboost.inputs import Columns, LabelVector, PartyInputs
+from labelward.protocols.secureboost.params import TreeModel
+from labelward.protocols.secureboost.share import ModelShare
 
 __all__ = [
     "FederatedTrees",
@@ -261,9 +260,10 @@ class FederatedTrees(FittedTreesMixin):
             held = {party: replace(own, x=np.concatenate([own.x, blocks[party]])) for party, own in held.items()}
             values, weights, count = np.concatenate([values, more]), np.concatenate([weights, their]), len(more)
         everyone = {
-            party: Held(train=own, test=np.empty((0, len(own.names))), validation=count) for party, own in held.items()
+            party: PartyInputs(train=own, test=np.empty((0, len(own.names))), validation=count)
+            for party, own in held.items()
         }
-        labels = Labels(values=values, weights=weights, classes=self._class_names())
+        labels = LabelVector(values=values, weights=weights, classes=self._class_names())
         with progress_bar(bool(self.verbose)) as progress:
             ended = train_trees(plan, everyone, labels, progress, before)
         self.shares_, self.views_ = ended.shares, ended.views

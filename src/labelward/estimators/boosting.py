@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from labelward.estimators._targets import FederatedClassifierMixin, FederatedRegressorMixin
 from labelward.estimators._trees import FederatedTrees, Parties
-from labelward.protocols.tree.params import SecureBoost
+from labelward.protocols.secureboost.params import SecureBoost
 
 __all__ = ["SecureBoostClassifier", "SecureBoostRegressor"]
 
@@ -206,7 +206,7 @@ class SecureBoostClassifier(FederatedClassifierMixin, _Boosted):
         n_estimators_: rounds that the model has.
         parties_: columns of each party, the active one first.
         train_rows_: positions in X of the rows that were trained on: those of positive weight.
-        shares_: each party's part of the model (:class:`~labelward.protocols.tree.share.ModelShare`).
+        shares_: each party's part of the model (:class:`~labelward.protocols.secureboost.share.ModelShare`).
         views_: what each party saw in training (:class:`~labelward.party.view.View`). Treat them as you treat the data.
         evals_result_: the metric of ``eval_set`` after each round, as XGBoost gives it.
         best_iteration_: the round of its best value, from 0.

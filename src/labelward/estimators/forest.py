@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from labelward.estimators._targets import FederatedClassifierMixin, FederatedRegressorMixin
 from labelward.estimators._trees import FederatedTrees, Parties
-from labelward.protocols.tree.params import FederatedForest
+from labelward.protocols.secureboost.params import FederatedForest
 
 __all__ = ["FederatedForestClassifier", "FederatedForestRegressor"]
 

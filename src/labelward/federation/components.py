@@ -25,8 +25,8 @@ MODELS: Registry[Any] = Registry(
     "model",
     "labelward.protocols",
     [
-        "tree.params:SecureBoost",
-        "tree.params:FederatedForest",
+        "secureboost.params:SecureBoost",
+        "secureboost.params:FederatedForest",
         "splitnn.params:SplitNet",
     ],
 )

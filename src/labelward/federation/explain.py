@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 from labelward.errors import DataError
 from labelward.federation.model import AlignedRows, FederatedModel, Warn, ignore_warning
 from labelward.party.context import Context
-from labelward.protocols.tree.draw import draw_svg, draw_text
-from labelward.protocols.tree.explain import (
+from labelward.protocols.secureboost.explain import (
     Explanation,
     Feature,
     Features,
@@ -28,9 +27,10 @@ from labelward.protocols.tree.explain import (
     explain,
     importance,
 )
-from labelward.protocols.tree.export import export_active, export_passive
-from labelward.protocols.tree.predict import predict_passive
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.secureboost.export import export_active, export_passive
+from labelward.protocols.secureboost.plot import draw_svg, draw_text
+from labelward.protocols.secureboost.predict import predict_passive
+from labelward.protocols.secureboost.share import ModelShare
 from labelward.runs.secure_files import atomic_write
 
 __all__ = ["BACKGROUND", "column_importance", "explain_stored_model", "export_model", "plot_stored_tree"]

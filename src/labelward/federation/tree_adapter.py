@@ -30,13 +30,14 @@ from labelward.party.in_process import standalone_context
 from labelward.party.view import View
 from labelward.policy.base import Policy
 from labelward.policy.chain import check_hooks
-from labelward.protocols.tree.active import VISITED, train_active
-from labelward.protocols.tree.columns import Columns, Labels
-from labelward.protocols.tree.fit import check_model, fitted_objective
-from labelward.protocols.tree.params import TreeModel
-from labelward.protocols.tree.predict import predict_active, predict_passive
-from labelward.protocols.tree.roles import Held, Task, run_active, run_passive, setup_of
-from labelward.protocols.tree.share import ModelShare
+from labelward.protocols.secureboost.active import train_active
+from labelward.protocols.secureboost.inputs import Columns, LabelVector, PartyInputs, TrainingTask
+from labelward.protocols.secureboost.params import TreeModel
+from labelward.protocols.secureboost.policy_hooks import VISITED
+from labelward.protocols.secureboost.predict import predict_active, predict_passive
+from labelward.protocols.secureboost.session import run_active, run_passive, setup_of
+from labelward.protocols.secureboost.share import ModelShare
+from labelward.protocols.secureboost.targets import check_model, fitted_objective
 from labelward.runs.schema import VisibilityCounts
 
 __all__ = ["TreeAdapter"]
@@ -227,8 +228,8 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         """See :meth:`ModelAdapter.predict_passive`."""
         predict_passive(ctx, share, x)
 
-    def _task(self, agreed: Agreement) -> Task:
-        return Task(params=self.params, agreed=agreed)
+    def _task(self, agreed: Agreement) -> TrainingTask:
+        return TrainingTask(params=self.params, agreed=agreed)
 
     def _watched(self, history: tuple[float, ...]) -> ValidationHistory | None:
         if not history:
@@ -262,16 +263,16 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         evaluation_metric(self.params.eval_metric, chosen, margins, data.train_values, data.train_weights)
 
 
-def _held(party: PartyDataset) -> Held:
+def _held(party: PartyDataset) -> PartyInputs:
     """Return a party's columns as its role takes them: training rows, then validation rows."""
     rows = np.concatenate([party.train, party.validation]) if len(party.validation) else party.train
     columns = Columns(party.columns, rows, party.categories, party.monotone)
-    return Held(train=columns, test=party.test, validation=len(party.validation))
+    return PartyInputs(train=columns, test=party.test, validation=len(party.validation))
 
 
-def _labels(data: VerticalDataset) -> Labels:
+def _labels(data: VerticalDataset) -> LabelVector:
     """Return what the active party knows of the rows: training rows, then validation rows."""
-    return Labels(
+    return LabelVector(
         values=np.concatenate([data.train_values, data.validation_values]),
         weights=np.concatenate([data.train_weights, data.validation_weights]),
         classes=data.classes,

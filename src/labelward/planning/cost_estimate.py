@@ -18,7 +18,7 @@ from labelward.planning.cost_model import CostModel
 from labelward.planning.estimate import NetworkLink
 from labelward.planning.unit_costs import UnitCosts
 from labelward.planning.workload import RemoteShape, load_workload
-from labelward.protocols.tree.params import TreeModel
+from labelward.protocols.secureboost.params import TreeModel
 from labelward.runs.estimate import Estimate
 from labelward.runs.short_names import variant_without_defaults
 

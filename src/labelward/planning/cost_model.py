@@ -23,8 +23,8 @@ from labelward.planning.monitor_cost import count_groups, monitor_seconds, readi
 from labelward.planning.operation_counts import OperationCounts, RunShape, count_operations, run_shape
 from labelward.planning.unit_costs import OperationShape, UnitCosts, measure_units
 from labelward.policy.base import Policy
-from labelward.protocols.tree.columns import Columns, Labels
-from labelward.protocols.tree.params import TreeModel
+from labelward.protocols.secureboost.inputs import Columns, LabelVector
+from labelward.protocols.secureboost.params import TreeModel
 from labelward.runs.estimate import Estimate
 
 
@@ -33,7 +33,7 @@ def training_data(data: VerticalDataset) -> TrainingData:
     columns = {
         party.name: Columns(party.columns, party.train, party.categories, party.monotone) for party in data.parties
     }
-    labels = Labels(values=data.train_values.astype(np.float64), weights=data.train_weights, classes=data.classes)
+    labels = LabelVector(values=data.train_values.astype(np.float64), weights=data.train_weights, classes=data.classes)
     return TrainingData(
         columns=columns, labels=labels, validation=len(data.validation_values), test=len(data.test_values)
     )

@@ -40,10 +40,10 @@ from labelward.party.transcript import Transcript
 from labelward.planning.counting_engine import CountingEngine
 from labelward.policy.base import KnownInstanceSpaces, Policy, Schedule
 from labelward.policy.chain import PolicyChain
-from labelward.protocols.tree.blocks import blocks_of
-from labelward.protocols.tree.columns import Columns, Labels
-from labelward.protocols.tree.params import TreeModel
-from labelward.protocols.tree.roles import Held, Task, run_active, run_passive
+from labelward.protocols.secureboost.inputs import Columns, LabelVector, PartyInputs, TrainingTask
+from labelward.protocols.secureboost.params import TreeModel
+from labelward.protocols.secureboost.row_encoding import block_count
+from labelward.protocols.secureboost.session import run_active, run_passive
 from labelward.rng import PrivateSeed, learning
 from labelward.transport.base import Transport
 
@@ -72,7 +72,7 @@ class TrainingData:
     """
 
     columns: Mapping[str, Columns]
-    labels: Labels
+    labels: LabelVector
     validation: int = 0
     test: int = 0
 
@@ -107,7 +107,7 @@ class TrainingData:
             test=round(self.test * rows / self.rows),
         )
 
-    def inputs(self, party: str) -> tuple[Held, Labels]:
+    def inputs(self, party: str) -> tuple[PartyInputs, LabelVector]:
         """Return a party's columns as its role program takes them, and all labels.
 
         Only the number of validation and test rows counts, so training rows stand in for them.
@@ -117,7 +117,7 @@ class TrainingData:
             rows = np.concatenate([every, np.resize(every, self.validation)])
             own = replace(own, x=own.x[rows])
             labels = replace(labels, values=labels.values[rows], weights=np.resize(labels.weights, len(rows)))
-        return Held(train=own, test=own.x[np.resize(every, self.test)], validation=self.validation), labels
+        return PartyInputs(train=own, test=own.x[np.resize(every, self.test)], validation=self.validation), labels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ class SentMessage:
             trees: trees of the job per tree of the dry run.
         """
         # more rows come in more blocks, and predictions hold an answer for each split of all trees
-        copies = blocks_of(round(self.rows * scale)) / self.parts if self.rows else 1.0
+        copies = block_count(round(self.rows * scale)) / self.parts if self.rows else 1.0
         more = scale / copies * (trees if self.once and self.type == "PredictAnswers" else 1.0)
         times = copies * (1.0 if self.once else trees)
         return times, times * (self.fixed + sum(_binary_size(int(each * more)) for each in self.per_row))
@@ -267,7 +267,7 @@ def _run(
         with baton, ctx.phase("other"):
             with ctx.phase("handshake"):
                 agreed = handshake_active(ctx, offer, sides) if name == parties[0] else handshake_passive(ctx, offer)
-            task = Task(params=params, agreed=replace(agreed, insecure=True))
+            task = TrainingTask(params=params, agreed=replace(agreed, insecure=True))
             if name == parties[0]:
                 active = run_active(ctx, task, held, labels, traces[name].engine)
                 return len(active.share.trees), active.counts.encryptions

@@ -14,7 +14,7 @@ from labelward.errors import JobError
 from labelward.planning.dry_run import DryRun
 from labelward.planning.operation_counts import ROW_MESSAGES, OperationCounts, RunShape
 from labelward.planning.unit_costs import UnitCosts
-from labelward.protocols.tree.blocks import BLOCK_ROWS
+from labelward.protocols.secureboost.row_encoding import BLOCK_ROWS
 from labelward.runs.estimate import DeploymentEstimate, Estimate
 
 _PROCESS = 180_000_000

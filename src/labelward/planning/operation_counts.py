@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from labelward.he import Engine, Layout
 from labelward.he.base import CiphertextFormat
 from labelward.planning.dry_run import DryRun, TrainingData
-from labelward.protocols.tree.params import TreeModel
+from labelward.protocols.secureboost.params import TreeModel
 
 ROW_MESSAGES = ("TreeRows", "ForestRows")
 """The messages that carry encrypted rows."""

@@ -25,7 +25,7 @@ from labelward.job import Job
 from labelward.planning.cost_model import training_data
 from labelward.planning.dry_run import ANY_SEED, TrainingData
 from labelward.policy.base import Policy
-from labelward.protocols.tree.columns import Columns, Labels
+from labelward.protocols.secureboost.inputs import Columns, LabelVector
 
 _INFORMATIVE = 8  # columns on which synthetic labels depend
 _MIN_ROWS = 10
@@ -125,7 +125,7 @@ def _partly_remote(
     _check_shape(job, remote, local, away)
     split = _synthetic_split(job, local, remote)
     columns: dict[str, Columns] = {}
-    labels: Labels | None = None
+    labels: LabelVector | None = None
     for name, table in local.items():  # the active party first: it draws the split
         if name == job.active.name:
             active = load_active(job, table, seed, ANY_SEED)
@@ -207,7 +207,7 @@ def _class_count(job: Job, remote: RemoteShape, rows: int) -> int:
     return given
 
 
-def _synthetic_labels(x: NDArray[np.float64], classes: int, rng: np.random.Generator) -> Labels:
+def _synthetic_labels(x: NDArray[np.float64], classes: int, rng: np.random.Generator) -> LabelVector:
     """Return labels that depend on a few of the columns and on chance; regression targets are at least 0."""
     score = np.nan_to_num(x[:, :_INFORMATIVE]).sum(axis=1) + rng.normal(size=len(x))
     if classes:
@@ -215,4 +215,4 @@ def _synthetic_labels(x: NDArray[np.float64], classes: int, rng: np.random.Gener
         score = np.searchsorted(edges, score).astype(np.float64)
     else:
         score -= score.min()
-    return Labels(values=score, weights=np.ones(len(x)), classes=tuple(f"class {each}" for each in range(classes)))
+    return LabelVector(values=score, weights=np.ones(len(x)), classes=tuple(f"class {each}" for each in range(classes)))

@@ -13,7 +13,7 @@ TREE_SIDE = (
     "labelward.defenses",
     "labelward.attacks",
     "labelward.messages.codec",
-    "labelward.protocols.tree.roles",
+    "labelward.protocols.secureboost.session",
     "labelward.protocols.splitnn.params",
 )
 

@@ -1,0 +1,88 @@
+"""Node numbers of a binary tree, and the rows of each node (its instance space) while the tree grows.
+
+The root is node 0; the children of node i are 2i + 1 (left) and 2i + 2 (right).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["NodeRows", "children", "depth_of", "is_below", "parent", "sibling"]
+
+Rows = NDArray[np.int32]
+
+
+def children(node: int) -> tuple[int, int]:
+    """Return the left and the right child of a node."""
+    return 2 * node + 1, 2 * node + 2
+
+
+def depth_of(node: int) -> int:
+    """Return the number of splits above a node."""
+    return (node + 1).bit_length() - 1
+
+
+def parent(node: int) -> int:
+    """Return the parent of a node; -1 for the root."""
+    return (node - 1) // 2
+
+
+def sibling(node: int) -> int:
+    """Return the other child of a node's parent."""
+    return node + 1 if node % 2 else node - 1
+
+
+def is_below(node: int, other: int) -> bool:
+    """Return whether ``other`` is a proper ancestor of ``node``."""
+    while node > other:
+        node = parent(node)
+        if node == other:
+            return True
+    return False
+
+
+class NodeRows:
+    """Rows of each current leaf, in ascending order.
+
+    Args:
+        total: number of training rows.
+        sample: int64: the rows on which the tree grows.
+    """
+
+    def __init__(self, total: int, sample: NDArray[np.int64]) -> None:
+        self.total = total
+        self._rows: dict[int, Rows] = {0: sample.astype(np.int32)}
+
+    def __contains__(self, node: int) -> bool:
+        """Return whether the node is a leaf of the tree so far."""
+        return node in self._rows
+
+    def rows(self, node: int) -> Rows:
+        """Return int32: the rows of a leaf."""
+        return self._rows[node]
+
+    def size(self, node: int) -> int:
+        """Return the number of rows of a leaf."""
+        return len(self._rows[node])
+
+    def split(self, node: int, left: NDArray[np.bool_]) -> None:
+        """Replace a leaf by its two children; ``left`` is a mask over the leaf's rows."""
+        rows = self._rows.pop(node)
+        for child, mask in zip(children(node), (left, ~left), strict=True):
+            self._rows[child] = rows[mask]
+
+    def merge(self, node: int) -> None:
+        """Undo all splits at and below a node, so that it is a leaf again."""
+        below = [other for other in self._rows if is_below(other, node)]
+        if below:
+            self._rows[node] = np.sort(np.concatenate([self._rows.pop(other) for other in below]))
+
+    def slots(self, nodes: Sequence[int]) -> NDArray[np.int32]:
+        """Return int32 [total]: the position in ``nodes`` of each row's leaf, -1 for a row in none of them."""
+        slot = np.full(self.total, -1, dtype=np.int32)
+        for position, node in enumerate(nodes):
+            slot[self._rows[node]] = position
+        return slot

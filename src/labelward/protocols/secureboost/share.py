@@ -1,0 +1,262 @@
+"""Model shares: each party's part of a trained model, in memory and on disk.
+
+The active party keeps shape, leaf weights and the owner of each split; every party keeps column and threshold of its
+own splits under record numbers. No share alone is a model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.errors import FileFormatError, OutputError
+from labelward.kernels.node_rows import children
+from labelward.protocols.secureboost.inputs import Columns
+from labelward.protocols.secureboost.params import Kind
+
+Floats = NDArray[np.float64]
+Branches = NDArray[np.int32]
+
+FORMAT = 1
+EVERYTHING = sys.float_info.max
+"""Threshold of a split that sends every known value left."""
+
+FILE_NAME = "share.json"
+
+
+class TreeShape(msgspec.Struct, frozen=True):
+    """One tree as the active party keeps it.
+
+    Attributes:
+        nodes: numbers of the split nodes, ascending.
+        owners: for each split the position of its owner in ``ModelShare.parties``.
+        records: for each split the owner's record number.
+        leaves: numbers of the leaves, ascending.
+        weights: for each leaf its weights, learning rate included: one for each of the tree's outputs, leaf by leaf.
+        output: the one output that the tree adds to; -1: all of them.
+        gains: for each split its gain.
+        covers: sum of hessians (in a forest: of row weights) of each split, then of each leaf.
+    """
+
+    nodes: tuple[int, ...]
+    owners: tuple[int, ...]
+    records: tuple[int, ...]
+    leaves: tuple[int, ...]
+    weights: tuple[float, ...]
+    output: int = -1
+    gains: tuple[float, ...] = ()
+    covers: tuple[float, ...] = ()
+
+    def leaf_values(self) -> Floats:
+        """Return the weights as float64 [leaves, outputs of the tree]."""
+        return np.array(self.weights, dtype=np.float64).reshape(len(self.leaves), -1)
+
+    def branches(self) -> tuple[Branches, Branches]:
+        """Return for each split its left and its right successor: a split's position, or -1 - a leaf's position."""
+        place = {node: position for position, node in enumerate(self.nodes)}
+        place |= {leaf: -1 - position for position, leaf in enumerate(self.leaves)}
+        pairs = [[place[child] for child in children(node)] for node in self.nodes]
+        both = np.array(pairs, dtype=np.int32).reshape(-1, 2)
+        return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
+
+
+class Records(msgspec.Struct, frozen=True):
+    """A party's own splits by record number.
+
+    Attributes:
+        columns: position of each split's column.
+        thresholds: a row goes left where x ≤ threshold; :data:`EVERYTHING` where all known values go left; 0 and
+            unused for a set of categories.
+        missing_left: the records that send missing values (NaN) and unseen categories left; the others send them
+            right.
+        categories: for the records of categorical columns the codes that go left.
+    """
+
+    columns: tuple[int, ...] = ()
+    thresholds: tuple[float, ...] = ()
+    missing_left: tuple[int, ...] = ()
+    categories: dict[int, tuple[int, ...]] = {}
+
+    def answers(self, x: Floats) -> NDArray[np.bool_]:
+        """Return bool [records, rows]: whether each row goes left.
+
+        Args:
+            x: float64 [rows, columns]; codes of categories, -1 for an unseen category, NaN for missing.
+        """
+        left = np.empty((len(self.columns), len(x)), dtype=np.bool_)
+        missing_left = frozenset(self.missing_left)
+        for record, (column, out) in enumerate(zip(self.columns, left, strict=True)):
+            values, chosen = x[:, column], self.categories.get(record)
+            if chosen is None:
+                np.less_equal(values, self.thresholds[record], out=out)
+            else:
+                out[:] = np.isin(values, chosen)
+            if record in missing_left:
+                out |= np.isnan(values) if chosen is None else ~(values >= 0)
+        return left
+
+    def first(self, count: int) -> Records:
+        """Return the first ``count`` records."""
+        return Records(
+            self.columns[:count],
+            self.thresholds[:count],
+            tuple(record for record in self.missing_left if record < count),
+            {record: codes for record, codes in self.categories.items() if record < count},
+        )
+
+
+class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
+    """One party's part of a model. What is marked (active) is empty or at its default in a passive party's share.
+
+    Attributes:
+        model: random identifier of the training; shares of different trainings do not fit together.
+        parties: all parties in party order, the active one first.
+        columns: names of the party's columns, in the order in which prediction expects them.
+        trees: (active) shapes and leaf weights.
+        classes: (active) class names; empty for regression.
+        objective: (active) such as ``"binary:logistic"``; ``"gini"`` or ``"variance"`` in a forest.
+        base: (active) margin of each output before any tree.
+        categories: for each of the party's categorical columns its categories, by code.
+        grown: number of trees in which the party took part; a warm start continues from there.
+        records: (active) only where trees were repaired: for each party the number of splits that the trees had of it
+            before. Some are no longer in use, and no party learns which.
+    """
+
+    format: int = FORMAT
+    kind: Literal["secureboost", "forest"] = "secureboost"
+    model: str
+    party: str
+    parties: tuple[str, ...]
+    columns: tuple[str, ...]
+    own: Records
+    trees: tuple[TreeShape, ...] = ()
+    classes: tuple[str, ...] = ()
+    objective: str = "binary:logistic"
+    base: tuple[float, ...] = (0.0,)
+    categories: dict[str, tuple[str, ...]] = {}
+    grown: int = 0
+    records: dict[str, int] = {}
+
+    @property
+    def outputs(self) -> int:
+        """Margins of a row."""
+        return len(self.base)
+
+    def records_of(self, party: str) -> int:
+        """Return the number of a party's splits, according to the active party's share."""
+        if self.records:
+            return self.records[party]
+        owner = self.parties.index(party)
+        return sum(tree.owners.count(owner) for tree in self.trees)
+
+    def save(self, folder: Path) -> Path:
+        """Write the share with a checksum; the folder gets mode 0700, the file 0600."""
+        body = msgspec.json.encode(self)
+        text = msgspec.json.encode(_File(hashlib.sha256(body).hexdigest(), msgspec.Raw(body)))
+        path = folder / FILE_NAME
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            partial = folder / f".{FILE_NAME}"
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(text)
+            partial.replace(path)
+        except OSError as error:
+            reason = f"a model share cannot be written to {folder}: {error.strerror}"
+            raise OutputError(reason, code="unwritable", value=folder) from error
+        return path
+
+    @classmethod
+    def load(cls, folder: Path) -> ModelShare:
+        """Read a share; :class:`FileFormatError` where it is missing, damaged or of another format version."""
+        path = folder / FILE_NAME if folder.is_dir() else folder
+        try:
+            stored = msgspec.json.decode(path.read_bytes(), type=_File)
+            version = msgspec.json.decode(stored.share, type=_Version).format
+            if version != FORMAT:
+                reason = f"a model share of format {version}; this version of labelward reads format {FORMAT}"
+                raise FileFormatError(reason, code="format-version", field=str(path), value=version)
+            if hashlib.sha256(bytes(stored.share)).hexdigest() != stored.sha256:
+                reason = "a damaged model share: its checksum does not match"
+                raise FileFormatError(reason, code="damaged", field=str(path))
+            return msgspec.json.decode(stored.share, type=cls)
+        except OSError as error:
+            reason = f"no model share can be read at {path}: {error.strerror}"
+            raise FileFormatError(reason, code="unreadable", value=path) from error
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise FileFormatError(f"a damaged model share: {error}", code="damaged", field=str(path)) from error
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What training returns at the active party.
+
+    Attributes:
+        trees: shapes and leaf weights.
+        owners: party names in the order of ``TreeShape.owners``.
+        own: for each block of own columns the records of its splits.
+        tally: how often policies acted: candidates refused, splits hidden, splits given up.
+        objective: name of the fitted objective.
+        base: margin of each output before any tree.
+        grown: number of trees in which the first block took part.
+        history: validation metric after each round; empty without validation rows.
+        records: see :class:`ModelShare`.
+    """
+
+    trees: tuple[TreeShape, ...]
+    owners: tuple[str, ...]
+    own: dict[str, Records]
+    tally: dict[str, int]
+    objective: str
+    base: tuple[float, ...]
+    grown: int
+    history: tuple[float, ...]
+    records: dict[str, int]
+
+    def share(self, kind: Kind, columns: Columns, classes: tuple[str, ...], *, model: str = "") -> ModelShare:
+        """Return the active party's share.
+
+        Args:
+            columns: the first block of own columns.
+            classes: names of the classes; empty for regression.
+            model: identifier of the training; empty where there is no other party.
+        """
+        return ModelShare(
+            kind=kind,
+            model=model,
+            party=self.owners[0],
+            parties=self.owners,
+            columns=columns.names,
+            own=self.own[self.owners[0]],
+            trees=self.trees,
+            classes=classes,
+            objective=self.objective,
+            base=self.base,
+            categories=columns.category_names(),
+            grown=self.grown,
+            records=self.records,
+        )
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """An earlier training to continue: the active party's share, and its margins of all rows: float64 [rows, K]."""
+
+    share: ModelShare
+    margins: Floats
+
+
+class _File(msgspec.Struct, frozen=True):
+    sha256: str
+    share: msgspec.Raw
+
+
+class _Version(msgspec.Struct, frozen=True):
+    format: int
