@@ -34,23 +34,23 @@ Jobs = Callable[..., Job]
 PREDICT = """
 import sys
 from pathlib import Path
-from labelward.federation.predict import predict
+from labelward.federation.predict import predict_table
 run, active, telco, out = map(Path, sys.argv[1:])
-predict(run, {"active": active, "telco": telco}, out)
+predict_table(run, {"active": active, "telco": telco}, out)
 """
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from labelward.federation.train import train
+from labelward.federation.train import train_variant
 from labelward.job import load_job
 
 def watch(event, done, total, detail):
     if done == 2:
         os.kill(os.getpid(), signal.SIGKILL)
 
-train(load_job(sys.argv[1]), Path(sys.argv[2]), seed=1, watch=watch)
+train_variant(load_job(sys.argv[1]), Path(sys.argv[2]), seed=1, watch=watch)
 """
 
 

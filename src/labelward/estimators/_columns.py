@@ -15,16 +15,6 @@ from labelward.errors import unknown_name
 from labelward.estimators._errors import InvalidInputError
 from labelward.job import PartySection
 
-__all__ = [
-    "EncodedColumns",
-    "assign_positions",
-    "column_names",
-    "fit_columns",
-    "position_of",
-    "read_columns",
-    "transform_columns",
-]
-
 Floats = NDArray[np.float64]
 
 

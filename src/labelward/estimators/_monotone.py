@@ -11,8 +11,6 @@ import numpy as np
 from labelward.estimators._columns import EncodedColumns, position_of
 from labelward.estimators._errors import InvalidInputError
 
-__all__ = ["parse_monotone"]
-
 _TEXT = re.compile(r"\(\s*([+-]?\d+(?:\s*,\s*[+-]?\d+)*)\s*,?\s*\)")
 _NAME = "monotone_constraints"
 

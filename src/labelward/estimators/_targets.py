@@ -15,8 +15,6 @@ from labelward.estimators._trees import FederatedTrees
 from labelward.protocols.tree.params import TreeModel
 from labelward.protocols.tree.predict import expected
 
-__all__ = ["ClassTargets", "FederatedClassifierMixin", "FederatedRegressorMixin", "RegressionTargets"]
-
 Floats = NDArray[np.float64]
 
 

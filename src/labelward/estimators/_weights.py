@@ -10,8 +10,6 @@ from sklearn.utils import check_array
 
 from labelward.estimators._errors import InvalidInputError
 
-__all__ = ["check_class_weight", "resolve_weights"]
-
 Floats = NDArray[np.float64]
 
 _WIDEST = 1e9  # encrypted numbers have 30 binary digits: beyond this, rows of the least weight count for nothing

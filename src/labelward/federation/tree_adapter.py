@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,9 @@ from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
 from labelward.federation.adapter import (
+    LabelVector,
     ModelAdapter,
+    PartyInputs,
     PredictMode,
     RoleResult,
     ValidationHistory,
@@ -39,17 +41,19 @@ from labelward.protocols.tree.roles import Held, Task, run_active, run_passive, 
 from labelward.protocols.tree.share import ModelShare
 from labelward.runs.schema import VisibilityCounts
 
-__all__ = ["TreeAdapter"]
-
 Floats = NDArray[np.float64]
 
 
 class TreeAdapter(ModelAdapter[ModelShare]):
     """SecureBoost and the federated forest."""
 
+    points: ClassVar[Mapping[str, frozenset[str]]] = {"active": VISITED, "passive": frozenset()}
+
     params: TreeModel
 
-    def check(self, data: VerticalDataset, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
+    def check(
+        self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None
+    ) -> None:
         """See :meth:`ModelAdapter.check`."""
         active, *others = data.parties
         try:
@@ -63,7 +67,8 @@ class TreeAdapter(ModelAdapter[ModelShare]):
             active_columns=len(active.columns),
             passive=tuple(party.name for party in others) if passive is None else tuple(passive),
         )
-        check_hooks(policies, VISITED, setup)
+        alone = setup_of(self.params, classes=0, active_columns=0, passive=setup.passive)
+        self.check_policies(policies, active.name, {"active": setup, "passive": alone})
 
     def _check_idle(self, data: VerticalDataset) -> None:
         """Refuse what would mean nothing for these labels and rows."""
@@ -132,11 +137,15 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         powers = {"count:poisson": 1.0, "reg:tweedie": self.params.tweedie_variance_power}
         return powers.get(self.params.objective)
 
-    def active(
-        self, ctx: Context, agreed: Agreement, data: VerticalDataset, engine: Engine, *, share: ModelShare | None = None
-    ) -> RoleResult[ModelShare]:
-        """See :meth:`ModelAdapter.active`."""
-        ended = run_active(ctx, self._task(agreed), _held(data.parties[0]), _labels(data), engine, share=share)
+    def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[ModelShare]:
+        """See :meth:`ModelAdapter.program`."""
+        task, held = Task(params=self.params, agreed=agreed), _held(inputs.data)
+        if inputs.labels is None:
+            setup = setup_of(self.params, classes=0, active_columns=0, passive=(ctx.party,))
+            check_hooks(ctx.policies.policies, self.points["passive"], setup, elsewhere=self.points)
+            joined = run_passive(ctx, task, held, engine, share=inputs.share)
+            return RoleResult(share=joined.share, counts=joined.counts, fingerprint=joined.fingerprint)
+        ended = run_active(ctx, task, held, _labels(inputs.labels), engine, share=inputs.share)
         return RoleResult(
             share=ended.share,
             counts=ended.counts,
@@ -144,20 +153,6 @@ class TreeAdapter(ModelAdapter[ModelShare]):
             fingerprint=ended.fingerprint,
             watched=self._watched(ended.history),
         )
-
-    def passive(
-        self,
-        ctx: Context,
-        agreed: Agreement,
-        data: PartyDataset,
-        engine: Engine,
-        *,
-        share: ModelShare | None = None,
-        behavior: Mapping[str, Any] | None = None,
-    ) -> RoleResult[ModelShare]:
-        """See :meth:`ModelAdapter.passive`."""
-        ended = run_passive(ctx, self._task(agreed), _held(data), engine, share=share)
-        return RoleResult(share=ended.share, counts=ended.counts, fingerprint=ended.fingerprint)
 
     def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
         """See :meth:`ModelAdapter.pooled`."""
@@ -168,7 +163,7 @@ class TreeAdapter(ModelAdapter[ModelShare]):
             ctx,
             self.params,
             {name: each.train for name, each in held.items()},
-            _labels(data),
+            _labels(LabelVector.of(data)),
             None,
             validation=len(data.validation_values),
             precision=precision,
@@ -227,9 +222,6 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         """See :meth:`ModelAdapter.predict_passive`."""
         predict_passive(ctx, share, x)
 
-    def _task(self, agreed: Agreement) -> Task:
-        return Task(params=self.params, agreed=agreed)
-
     def _watched(self, history: tuple[float, ...]) -> ValidationHistory | None:
         if not history:
             return None
@@ -269,10 +261,5 @@ def _held(party: PartyDataset) -> Held:
     return Held(train=columns, test=party.test, validation=len(party.validation))
 
 
-def _labels(data: VerticalDataset) -> Labels:
-    """Return what the active party knows of the rows: training rows, then validation rows."""
-    return Labels(
-        values=np.concatenate([data.train_values, data.validation_values]),
-        weights=np.concatenate([data.train_weights, data.validation_weights]),
-        classes=data.classes,
-    )
+def _labels(labels: LabelVector) -> Labels:
+    return Labels(values=labels.values, weights=labels.weights, classes=labels.classes)

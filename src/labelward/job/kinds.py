@@ -50,6 +50,10 @@ class Kind:
         """Return the form that a file holds: ``kind`` and the parameters in one dictionary."""
         return {"kind": self.kind} | {key: _thaw(value) for key, value in self.params.items()}
 
+    def without(self, parameter: str) -> Kind:
+        """Return the same without a parameter, if it is there."""
+        return Kind(self.kind, {key: value for key, value in self.params.items() if key != parameter})
+
     @property
     def slug(self) -> str:
         """The name with its parameters in alphabetical order, of characters that every file system takes."""
@@ -75,6 +79,10 @@ class Variant:
 
     chain: tuple[Kind, ...] = ()
     entry: int = field(default=0, compare=False)
+
+    def part(self, party: str | None) -> Variant:
+        """Return the defenses that are given to a party (its key ``party``); None: those that name no party."""
+        return Variant(tuple(kind for kind in self.chain if kind.params.get("party") == party), self.entry)
 
     @property
     def slug(self) -> str:

@@ -116,7 +116,7 @@ def bring(job: Job, seed: int, elsewhere: Elsewhere, policies: tuple[Policy, ...
             )
     data = load_dataset(job, seed, load_tables(job), private={party.name: ANY_SEED for party in job.parties})
     chain = with_monitor(job, data, policies, seed=seed)
-    model_adapter(job.model).check(data, chain)
+    model_adapter(job.model).check(data, {data.parties[0].name: chain})
     return Brought(
         dataset=data.name,
         subject=subject_of(data),
