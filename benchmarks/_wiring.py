@@ -10,23 +10,21 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.federation.session import FederationSession, Participant, run_session
 from labelward.he.base import Engine
 from labelward.he.paillier.backends.base import select_backend
 from labelward.party.context import Context, Meter
-from labelward.party.handshake import Proposal, RowMasks, handshake_active, handshake_passive
-from labelward.party.in_process import run_parties
-from labelward.party.transcript import FORMAT, Header, Transcript
-from labelward.protocols.secureboost.inputs import Columns, LabelVector, PartyInputs, TrainingTask
+from labelward.party.handshake import Agreement, RowMasks
+from labelward.protocols.common import LabelVector
+from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.session import ActiveOutcome, PassiveOutcome, run_active, run_passive
-from labelward.transport.base import Transport
 
 Floats = NDArray[np.float64]
 
@@ -52,50 +50,34 @@ def train(
     precision: int = 30,
 ) -> Run:
     """Train and predict; the first party is the active one."""
-    names = tuple(train_columns)
-    active, n = names[0], len(labels.values)
-    rows = (n, len(test_columns[active]))
+    names, rows = tuple(train_columns), (len(labels.values), len(next(iter(test_columns.values()))))
     insecure = not engine.secure
-    offer = Proposal(
+    session = FederationSession(
         parties=names,
-        job={},
         ids=[str(i) for i in range(sum(rows))],
+        masks=RowMasks.in_order(rows[0], 0, rows[1]),
+        engine=engine.name,
         bits=bits,
         precision=precision,
         insecure=insecure,
+        reasons=("plain engine",) if insecure else (),
+        seed=1,
     )
-    sides = RowMasks.in_order(n, 0, rows[1])
-    meters: dict[str, Meter] = {}
+    held = {name: TreeInputs(train=columns, test=test_columns[name]) for name, columns in train_columns.items()}
 
-    def context(name: str) -> Callable[[Transport], Context]:
-        def make(end: Transport) -> Context:
-            peers = tuple(other for other in names if other != name)
-            role: Any = "active" if name == active else "passive"
-            reasons = ("plain engine",) if insecure else ()
-            header = Header(FORMAT, version("labelward"), name, role, peers, rows, engine.name, bits, reasons, {})
-            ctx = Context(end, active=active, peers=peers, transcript=Transcript(header), seed=1)
-            meters[name] = ctx.meter
-            return ctx
-
-        return make
-
-    held = {name: PartyInputs(train=columns, test=test_columns[name]) for name, columns in train_columns.items()}
-
-    def program(ctx: Context) -> ActiveOutcome | PassiveOutcome:
-        if ctx.party == active:
-            task = TrainingTask(params=params, agreed=handshake_active(ctx, offer, sides))
-            return run_active(ctx, task, held[active], labels, engine)
-        return run_passive(
-            ctx, TrainingTask(params=params, agreed=handshake_passive(ctx, offer)), held[ctx.party], engine
-        )
+    def program(ctx: Context, agreed: Agreement) -> ActiveOutcome | PassiveOutcome:
+        task = TrainingTask(params=params, agreed=agreed)
+        if ctx.party == session.active:
+            return run_active(ctx, task, held[ctx.party], labels, engine)
+        return run_passive(ctx, task, held[ctx.party], engine)
 
     start = time.perf_counter()
-    outcomes = run_parties({name: (context(name), program) for name in names})
+    outcomes = run_session(session, {name: Participant(program=program) for name in names})
     seconds = time.perf_counter() - start
-    first = outcomes[active]
+    first = outcomes[session.active].result
     assert isinstance(first, ActiveOutcome)
-    passive = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, PassiveOutcome)}
-    return Run(seconds, first, passive, meters)
+    passive = {name: each.result for name, each in outcomes.items() if isinstance(each.result, PassiveOutcome)}
+    return Run(seconds, first, passive, {name: each.meter for name, each in outcomes.items()})
 
 
 def columns_of(parts: Mapping[str, Floats]) -> dict[str, Columns]:

@@ -16,7 +16,7 @@ import argparse
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,9 @@ import torch
 from _wiring import even_slices, interleaved, median, report
 from numpy.typing import NDArray
 
-from labelward.party.context import Context
+from labelward.federation.session import FederationSession, Participant, run_session
+from labelward.party.context import Context, no_progress
 from labelward.party.handshake import Agreement, RowMasks
-from labelward.party.in_process import run_parties
-from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.protocols.splitnn.active import combine_outputs
 from labelward.protocols.splitnn.bottom_model import batches, epoch_order, make_bottom, torch_generator
 from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
@@ -38,7 +37,6 @@ from labelward.protocols.splitnn.models.presets import ModelSpec, build
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.session import NetTask, run_active_net, run_passive_net
 from labelward.protocols.splitnn.thread_limits import share_threads
-from labelward.transport.base import Transport
 
 Rows = NDArray[Any]
 PARTIES = ("bank", "telco")
@@ -63,47 +61,26 @@ class Clock:
 def split(params: SplitNet, parts: Mapping[str, Rows], labels: NetLabels, losses: list[float]) -> float:
     """Train with two parties, views on disk; return the seconds of the epochs after the first."""
     clock, rows = Clock(), len(labels.values)
-    agreed = Agreement(
-        parties=PARTIES,
-        job={},
-        sides=RowMasks.in_order(rows, 0, 1),
-        rows=(rows, 1),
-        bits=0,
-        precision=30,
-        insecure=True,
-        resume=None,
-    )
-    task = NetTask(params=params, agreed=agreed)
+    session = FederationSession(parties=PARTIES, masks=RowMasks.in_order(rows, 0, 1), seed=SEED, compared=False)
     held = {party: NetInputs(train=x, test=x[:1]) for party, x in parts.items()}
-    with tempfile.TemporaryDirectory() as folder:
 
-        def context(party: str) -> Callable[[Transport], Context]:
-            def make(end: Transport) -> Context:
-                peers = tuple(other for other in PARTIES if other != party)
-                role: Any = "active" if party == PARTIES[0] else "passive"
-                header = Header(FORMAT, "", party, role, peers, (rows, 1), "none", 0, (), {})
-                ctx = Context(
-                    end,
-                    active=PARTIES[0],
-                    peers=peers,
-                    transcript=Transcript(header, Path(folder) / party),
-                    seed=SEED,
-                )
-                if role == "active":
-                    ctx.progress = clock
-                return ctx
-
-            return make
-
-        def lead(ctx: Context) -> Any:
+    def program(ctx: Context, agreed: Agreement) -> Any:
+        task = NetTask(params=params, agreed=agreed)
+        if ctx.party == PARTIES[0]:
             return run_active_net(ctx, task, held[ctx.party], labels)
+        return run_passive_net(ctx, task, held[ctx.party])
 
-        def follow(ctx: Context) -> Any:
-            return run_passive_net(ctx, task, held[ctx.party])
-
-        with share_threads(len(PARTIES)):
-            out = run_parties({party: (context(party), lead if party == PARTIES[0] else follow) for party in PARTIES})
-    losses.append(out[PARTIES[0]].history[-1].train.loss)
+    with tempfile.TemporaryDirectory() as folder, share_threads(len(PARTIES)):
+        participants = {
+            party: Participant(
+                program=program,
+                folder=Path(folder) / party,
+                progress=clock if party == PARTIES[0] else no_progress,
+            )
+            for party in PARTIES
+        }
+        out = run_session(session, participants)
+    losses.append(out[PARTIES[0]].result.history[-1].train.loss)
     return clock.seconds
 
 

@@ -17,17 +17,14 @@ from labelward.he import engine as make_engine
 from labelward.messages.base import Array
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
-from labelward.party.handshake import RowMasks, handshake_active, handshake_passive
 from labelward.party.in_process import run_parties
 from labelward.party.transcript import FILE_NAME, Transcript
 from labelward.party.view import View
 from labelward.policy.base import Policy, TrainingTargets
 from labelward.policy.chain import PolicyChain
-from labelward.protocols.secureboost.inputs import PartyInputs, TrainingTask
-from labelward.protocols.secureboost.session import run_active, run_passive
 from labelward.protocols.secureboost.targets import FittedTargets
 from labelward.transport.base import Transport
-from wiring import Setting, header, offer
+from wiring import Setting, header, program, session
 
 RUN = {"run": "1"}
 
@@ -78,13 +75,12 @@ class Interrupted:
         """Run until the cut, or to the end: outcomes by party, and the messages that each passed; None: cut off."""
         setting, passed = self.setting, Counter[str]()
         engine = make_engine(setting.engine)
-        programs = {
-            party: (
-                partial(self._context, party, cut, passed),
-                partial(self._lead if party == setting.active else self._follow, engine),
-            )
-            for party in setting.parts
-        }
+        whole, run = session(setting), program(setting, engine)
+
+        def live(ctx: Context) -> Any:
+            return run(ctx, whole.handshake(ctx))
+
+        programs = {party: (partial(self._context, party, cut, passed), live) for party in setting.parts}
         try:
             outcomes = run_parties(programs)
         except Killed:
@@ -107,34 +103,14 @@ class Interrupted:
 
     def _context(self, party: str, cut: Cut | None, passed: Counter[str], end: Transport) -> Context:
         setting = self.setting
-        ctx = self.contexts[party] = Context(
+        ctx = self.contexts[party] = session(setting).context(
             CutEnd(end, cut.at if cut and cut.party == party else None, passed),
-            active=setting.active,
-            peers=tuple(other for other in setting.parts if other != party),
-            transcript=Transcript(header(setting, party), self.folder / party / "view", resume=True, finished=True),
-            seed=setting.seed,
+            Transcript(header(setting, party), self.folder / party / "view", resume=True, finished=True),
             policies=PolicyChain(self.policies() if party == setting.active else ()),
             timeout=setting.timeout,
             checkpoints=self.checkpoints(party),
         )
         return ctx
-
-    def _held(self, party: str) -> PartyInputs:
-        setting = self.setting
-        return PartyInputs(train=setting.columns(party), test=setting.held_out[party], validation=setting.rows[1])
-
-    def _lead(self, engine: Any, ctx: Context) -> Any:
-        setting = self.setting
-        agreed = handshake_active(ctx, offer(setting, ctx.party), RowMasks.in_order(*setting.rows))
-        share = (setting.shares or {}).get(ctx.party)
-        task = TrainingTask(params=setting.params, agreed=agreed)
-        return run_active(ctx, task, self._held(ctx.party), setting.targets(), engine, share=share)
-
-    def _follow(self, engine: Any, ctx: Context) -> Any:
-        setting = self.setting
-        task = TrainingTask(params=setting.params, agreed=handshake_passive(ctx, offer(setting, ctx.party)))
-        share = (setting.shares or {}).get(ctx.party)
-        return run_passive(ctx, task, self._held(ctx.party), engine, share=share)
 
 
 def _renamed(outcome: Any) -> Any:

@@ -45,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "planning": RUNTIME | PARTS | FEATURES | BASE,
     "auditing": RUNTIME | {"leakage", "planning"} | PARTS | FEATURES | BASE,
     "studies": STUDIED | PARTS | FEATURES | BASE,
-    "estimators": {"protocols", "defenses", "data", "party", "policy", "he", "transport"} | BASE,
+    "estimators": {"federation", "protocols", "defenses", "data", "party", "policy"} | BASE,
     "report": {"runs", "metrics", "leakage", "studies"} | BASE,
     "cli": PARTS | FEATURES | BASE | STUDIED | {"studies", "estimators", "report"},
     "testing": {

@@ -12,17 +12,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.federation.session import FederationSession, Participant, run_session
+from labelward.he import Engine
 from labelward.he import engine as make_engine
 from labelward.messages.base import CipherDigest
 from labelward.party.context import Context, Meter
-from labelward.party.handshake import Proposal, RowMasks, continued_model, handshake_active, handshake_passive
-from labelward.party.in_process import run_parties
-from labelward.party.transcript import Header, Transcript, ids_digest
+from labelward.party.handshake import Agreement, RowMasks
+from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
 from labelward.policy.base import Policy
-from labelward.policy.chain import PolicyChain
+from labelward.protocols.common import LabelVector
 from labelward.protocols.secureboost.active import train_active
-from labelward.protocols.secureboost.inputs import Columns, LabelVector, PartyInputs, TrainingTask
+from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import SecureBoost, TreeModel
 from labelward.protocols.secureboost.session import ActiveOutcome, PassiveOutcome, run_active, run_passive
 from labelward.protocols.secureboost.share import ModelShare, TrainingResult
@@ -166,87 +167,73 @@ def shared_job(setting: Setting) -> dict[str, str]:
     return {"model.kind": f'"{setting.params.kind}"'} | dict(setting.job)
 
 
-def offer(setting: Setting, party: str) -> Proposal:
-    """Return what a party brings to the greeting."""
-    share = (setting.shares or {}).get(party)
-    return Proposal(
+def session(setting: Setting) -> FederationSession:
+    """Return what the parties agree on."""
+    return FederationSession(
         parties=tuple(setting.parts),
-        job=shared_job(setting) | continued_model(None if share is None else share.model),
+        job=shared_job(setting),
         ids=[str(row) for row in range(sum(setting.rows))],
+        masks=RowMasks.in_order(*setting.rows),
+        engine=setting.engine,
         bits=setting.bits,
         precision=30,
         insecure=setting.insecure,
+        reasons=("test",),
+        seed=setting.seed,
+        shares=setting.shares or {},
     )
 
 
 def header(setting: Setting, party: str) -> Header:
-    return Header(
-        format=1,
-        version="test",
-        party=party,
-        role="active" if party == setting.active else "passive",
-        peers=tuple(other for other in setting.parts if other != party),
-        rows=(setting.rows[0], setting.rows[2]),
-        engine=setting.engine,
-        bits=setting.bits,
-        insecure=("test",),
-        job=shared_job(setting),
-        columns=column_names(party, setting.parts[party]),
-        ids=ids_digest(map(str, range(len(setting.labels)))),
-    )
+    return session(setting).header(party, columns=column_names(party, setting.parts[party]))
+
+
+def program(setting: Setting, engine: Engine) -> Callable[[Context, Agreement], Any]:
+    """Return the program of any of the parties, after the handshake."""
+
+    def run(ctx: Context, agreed: Agreement) -> Any:
+        party, share = ctx.party, (setting.shares or {}).get(ctx.party)
+        held = TreeInputs(train=setting.columns(party), test=setting.held_out[party], validation=setting.rows[1])
+        task = TrainingTask(params=setting.params, agreed=agreed)
+        if party == setting.active:
+            return run_active(ctx, task, held, setting.targets(), engine, share=share)
+        return run_passive(ctx, task, held, engine, share=share)
+
+    return run
 
 
 def _run(setting: Setting) -> Run:
-    names, active = tuple(setting.parts), setting.active
-    sides = RowMasks.in_order(*setting.rows)
-    transcripts: dict[str, Transcript] = {}
     wires: dict[str, Wire] = {}
-    held = {
-        party: PartyInputs(train=setting.columns(party), test=setting.held_out[party], validation=setting.rows[1])
-        for party in names
-    }
-    shares = setting.shares or {}
     engine = make_engine(setting.engine)
 
-    def maker(party: str) -> Callable[[Transport], Context]:
-        def make(end: Transport) -> Context:
-            folder = None if setting.folder is None else setting.folder / party
-            transcripts[party] = Transcript(header(setting, party), folder)
+    def participant(party: str) -> Participant[Any]:
+        def wrap(end: Transport) -> Transport:
             wires[party] = Wire(end, setting.nap)
-            return Context(
-                wires[party],
-                active=active,
-                peers=tuple(other for other in names if other != party),
-                transcript=transcripts[party],
-                seed=setting.seed,
-                protection=SecureRandom(setting.noise),
-                policies=PolicyChain(setting.policies if party == active else ()),
-                timeout=setting.timeout,
-            )
+            return wires[party]
 
-        return make
-
-    def lead(ctx: Context) -> tuple[Any, Meter]:
-        task = TrainingTask(params=setting.params, agreed=handshake_active(ctx, offer(setting, active), sides))
-        outcome = run_active(ctx, task, held[active], setting.targets(), engine, share=shares.get(active))
-        return outcome, ctx.meter
-
-    def follow(ctx: Context) -> tuple[Any, Meter]:
-        task = TrainingTask(params=setting.params, agreed=handshake_passive(ctx, offer(setting, ctx.party)))
-        return run_passive(ctx, task, held[ctx.party], engine, share=shares.get(ctx.party)), ctx.meter
+        return Participant(
+            program=program(setting, engine),
+            columns=column_names(party, setting.parts[party]),
+            policies=tuple(setting.policies) if party == setting.active else (),
+            folder=None if setting.folder is None else setting.folder / party,
+            protection=SecureRandom(setting.noise),
+            timeout=setting.timeout,
+            wrap=wrap,
+        )
 
     try:
-        out = run_parties({party: (maker(party), lead if party == active else follow) for party in names})
+        out = run_session(session(setting), {party: participant(party) for party in setting.parts})
     finally:
         engine.close()
     if setting.folder is None:
-        views = {party: View(transcripts[party].header, transcripts[party].entries) for party in names}
+        views = {party: each.view for party, each in out.items()}
     else:
-        views = {party: View.load(setting.folder / party) for party in names}
-    assert len({out[party][0].share.model for party in names}) == 1
-    ended = {party: _renamed(out[party][0]) for party in names}
-    passive = {party: ended[party] for party in names[1:]}
-    return Run(ended[active], passive, views, wires, {party: out[party][1] for party in names})
+        views = {party: View.load(setting.folder / party) for party in out}
+    assert len({each.result.share.model for each in out.values()}) == 1
+    active, *passive = setting.parts
+    ended = {party: _renamed(each.result) for party, each in out.items()}
+    meters = {party: each.meter for party, each in out.items()}
+    return Run(ended[active], {party: ended[party] for party in passive}, views, wires, meters)
 
 
 def _renamed(outcome: Any) -> Any:

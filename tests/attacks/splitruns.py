@@ -17,19 +17,16 @@ from numpy.typing import NDArray
 
 from labelward import rng
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.federation.session import FederationSession, Participant, run_session
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement, RowMasks
-from labelward.party.in_process import run_parties
-from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
 from labelward.policy.base import Policy
-from labelward.policy.chain import PolicyChain
 from labelward.protocols.splitnn.behavior import Behavior
 from labelward.protocols.splitnn.bottom_model import make_bottom
 from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.session import NetTask, run_active_net, run_passive_net
-from labelward.transport.base import Transport
 
 torch.set_num_threads(1)
 
@@ -68,36 +65,31 @@ def trained(
         for party, x in parts.items()
     }
     active, attacker, *_ = parts
-    task = NetTask(params=params, agreed=_agreed(tuple(parts), (len(train), len(outside))))
     told = NetLabels(values=labels[train].astype(np.float64), weights=np.ones(len(train)), classes=classes)
-    transcripts: dict[str, Transcript] = {}
+    session = FederationSession(
+        parties=tuple(parts),
+        job={f"model.{name}": json.dumps(value) for name, value in params.parameters().items()},
+        ids=[str(row) for row in range(len(labels))],
+        masks=RowMasks.in_order(len(train), 0, len(outside)),
+        precision=30,
+        insecure=True,
+        reasons=("test",),
+        seed=seed,
+        compared=False,
+    )
 
-    def context(party: str) -> Any:
-        def make(end: Transport) -> Context:
-            peers = tuple(other for other in parts if other != party)
-            role = "active" if party == active else "passive"
-            job = {f"model.{name}": json.dumps(value) for name, value in params.parameters().items()}
-            header = Header(1, "test", party, role, peers, (len(train), len(outside)), "none", 0, ("test",), job)
-            transcripts[party] = Transcript(header, None)
-            return Context(
-                end,
-                active=active,
-                peers=peers,
-                transcript=transcripts[party],
-                seed=seed,
-                policies=PolicyChain(policies if party == active else ()),
-                timeout=600.0,
-            )
-
-        return make
-
-    def lead(ctx: Context) -> Any:
-        return run_active_net(ctx, task, held[ctx.party], told)
-
-    def follow(ctx: Context) -> Any:
+    def program(ctx: Context, agreed: Agreement) -> Any:
+        task = NetTask(params=params, agreed=agreed)
+        if ctx.party == active:
+            return run_active_net(ctx, task, held[ctx.party], told)
         return run_passive_net(ctx, task, held[ctx.party], behavior=behavior if ctx.party == attacker else None)
 
-    ended = run_parties({party: (context(party), lead if party == active else follow) for party in parts})
+    participants = {
+        party: Participant(program=program, policies=policies if party == active else (), timeout=600.0)
+        for party in parts
+    }
+    outcomes = run_session(session, participants)
+    ended = {party: each.result for party, each in outcomes.items()}
     share, mine = ended[attacker].share, held[attacker]
     own = AttackerData(
         features=mine.train,
@@ -107,21 +99,7 @@ def trained(
         outside=mine.test,
     )
     right = ended[active].outputs.argmax(1) == labels[outside] if len(outside) else np.array([np.nan])
-    view = View(transcripts[attacker].header, transcripts[attacker].entries)
-    return Trained(view, own, labels[train], labels[outside], float(right.mean()))
-
-
-def _agreed(parties: tuple[str, ...], rows: tuple[int, int]) -> Agreement:
-    return Agreement(
-        parties=parties,
-        job={},
-        sides=RowMasks.in_order(rows[0], 0, rows[1]),
-        rows=rows,
-        bits=0,
-        precision=30,
-        insecure=True,
-        resume=None,
-    )
+    return Trained(outcomes[attacker].view, own, labels[train], labels[outside], float(right.mean()))
 
 
 def known_of(labels: NDArray[np.int64], count: int, seed: int) -> AuxiliaryKnowledge:

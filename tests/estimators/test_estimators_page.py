@@ -42,7 +42,7 @@ def test_the_table_has_every_parameter_with_its_default_and_key() -> None:
         defaults = {name: one.default for name, one in inspect.signature(cls).parameters.items()}
         assert all(known.setdefault(name, default) == default for name, default in defaults.items())
         assert defaults == {name: written[name] for name in defaults}
-        assert {name: keys[name] for name in cls.names.values()} == {name: key for key, name in cls.names.items()}
+        assert {name: keys[name] for name in cls.names().values()} == {name: key for key, name in cls.names().items()}
     assert written.keys() == known.keys()
 
 
@@ -51,9 +51,9 @@ def test_defaults_are_those_of_a_job_but_where_the_page_says_otherwise() -> None
     for cls in (SecureBoostClassifier, FederatedForestClassifier):
         model, given = cls.model(), cls().get_params()
         differ = {
-            name for key, name in cls.names.items() if given[name] is not None and given[name] != getattr(model, key)
+            name for key, name in cls.names().items() if given[name] is not None and given[name] != getattr(model, key)
         }
-        assert differ == {name for name in cls.names.values() if "in a job file" in remarks[name]}
+        assert differ == {name for name in cls.names().values() if "in a job file" in remarks[name]}
 
 
 def test_the_checks_that_fail_are_those_of_the_tests() -> None:

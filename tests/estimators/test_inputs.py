@@ -148,7 +148,7 @@ def test_three_parties_and_columns_of_none(numbers: Numbers) -> None:
         ({"objective": "reg:squarederror"}, "choice", "objective", "reg:squarederror", "'binary:logistic'"),
         ({"key_bits": 512, "engine": "paillier", "insecure": False}, "insecure", "key_bits", 512, "2048"),
         ({"insecure": False}, "insecure", "engine", "plain", ""),
-        ({"engine": "rot13"}, "unknown", "", "rot13", ""),
+        ({"engine": "rot13"}, "unknown", "engine", "rot13", ""),
         ({"defenses": {"kind": "id-lmid"}}, "type", "defenses", {"kind": "id-lmid"}, ""),
         ({"defenses": [{"kind": "id-lmid"}]}, "missing", "xi", None, ""),
         ({"defenses": [{"kind": "id-lmi", "xi": 1.0}]}, "unknown", "", "id-lmi", "'id-lmid'?"),

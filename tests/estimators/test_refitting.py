@@ -61,7 +61,7 @@ def test_an_interrupted_fit_leaves_the_earlier_model(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_trees, "train_trees", interrupted)
+        patch.setattr(_trees, "train_parties", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, y if warm else np.where(y == 1, "yes", "no"))
     assert state(model) == before

@@ -49,6 +49,6 @@ def test_the_active_party_checks_for_peers_whose_data_it_has_not(job: Job) -> No
         load_active(job, load_party_table(job, "bank"), 1, PrivateSeed(bytes(32))),
         model_adapter(job.model),
     )
-    programs.check(data, (), passive=["telco"])
+    programs.check(data, {}, passive=["telco"])
     with refused(PolicyError, "inapplicable", field="defense 'local-trees'"):
-        programs.check(data, (LocalTrees(count=1),), passive=["telco"])
+        programs.check(data, {data.parties[0].name: (LocalTrees(count=1),)}, passive=["telco"])

@@ -16,7 +16,8 @@ import xgboost
 from numpy.typing import NDArray
 
 from labelward.errors import DataError, FileFormatError, PolicyError
-from labelward.federation.explain import column_importance, explain_stored_model, export_model, plot_stored_tree
+from labelward.federation.explain import explain_stored_model
+from labelward.federation.model import FederatedModel
 from labelward.federation.predict import predict_table
 from labelward.federation.train import train_variant
 from labelward.job import Job
@@ -121,7 +122,7 @@ class TestWhatPredictWrites:
     ) -> None:
         """Also at the thresholds, which are values of the table and no float32 as XGBoost reads them."""
         run = trained(label, **model)
-        export_model(run, tmp_path / "model.json", consent=["telco", "shop"], names=["telco", "shop"])
+        FederatedModel.load(run).export(tmp_path / "model.json", consent=["telco", "shop"], names=["telco", "shop"])
         predict_table(run, all_from(table), tmp_path / "predicted.parquet")
         predicted = pq.read_table(tmp_path / "predicted.parquet")
         booster = xgboost.Booster(model_file=str(tmp_path / "model.json"))
@@ -144,7 +145,7 @@ class TestWhatPredictWrites:
 class TestNames:
     def test_importance_counts_the_splits_on_each_column(self, trained: Train) -> None:
         run = trained("two")
-        found = column_importance(run, names=["telco", "shop"])
+        found = FederatedModel.load(run).importance(names=["telco", "shop"])
         splits: Counter[tuple[str, str]] = Counter()
         for party in PARTIES:
             share = ModelShare.load(run / party / "model")
@@ -162,9 +163,9 @@ class TestNames:
         secret = {name for party in PARTIES if party not in (*told, "active") for name in PARTIES[party]}
         explain_stored_model(run, all_from(table), out, most=3, names=told)
         columns = [name for name in pq.read_table(out).column_names if "." in name]
-        used = [one.feature for one in column_importance(run, names=told)]
+        used = [one.feature for one in FederatedModel.load(run).importance(names=told)]
         assert {f"{one.party}.{one.name or one.number}" for one in used} == set(columns)
-        drawn = "".join(text for tree in range(3) for text in plot_stored_tree(run, tree, names=told))
+        drawn = "".join(text for tree in range(3) for text in FederatedModel.load(run).draw(tree, names=told))
         for name in secret:
             assert name not in drawn
         for feature in used:
@@ -174,7 +175,9 @@ class TestNames:
     def test_columns_without_names_are_called_by_their_owner_in_an_exported_model(
         self, trained: Train, tmp_path: Path
     ) -> None:
-        path = export_model(trained("two"), tmp_path / "model.json", consent=["telco", "shop"], names=["shop"])
+        path = FederatedModel.load(trained("two")).export(
+            tmp_path / "model.json", consent=["telco", "shop"], names=["shop"]
+        )
         names = xgboost.Booster(model_file=str(path)).feature_names
         assert names == ["age", "telco.f0", "telco.f1", "bill", "visits"]
 
@@ -185,7 +188,7 @@ class TestConsent:
         self, trained: Train, tmp_path: Path, given: tuple[str, ...], missing: tuple[str, ...]
     ) -> None:
         with refused(PolicyError, "missing", value=missing):
-            export_model(trained("two"), tmp_path / "model.json", consent=given, names=["telco", "shop"])
+            FederatedModel.load(trained("two")).export(tmp_path / "model.json", consent=given, names=["telco", "shop"])
         assert [*tmp_path.iterdir()] == []
 
 
@@ -216,12 +219,12 @@ class TestBackground:
     def test_a_model_that_does_not_split(self, trained: Train, table: Path, tmp_path: Path) -> None:
         run, out = trained("two", gamma=1e6), tmp_path / "shap.parquet"
         explain_stored_model(run, all_from(table), out)
-        assert column_importance(run) == ()
+        assert FederatedModel.load(run).importance() == ()
         found = pq.read_table(out)
         assert found.column_names == ["id", "margin", "expected"]
         margin = found["margin"].to_numpy()
         np.testing.assert_allclose(margin, found["expected"].to_numpy(), rtol=1e-12)  # sums in another order
-        text, picture = plot_stored_tree(run, 0)
+        text, picture = FederatedModel.load(run).draw(0)
         assert text.startswith("tree 0\nleaf ")
         assert picture.startswith("<svg")
 
@@ -230,12 +233,12 @@ class TestRefusals:
     def test_names_that_no_party_has(self, trained: Train, table: Path, tmp_path: Path) -> None:
         run, out = trained("two"), tmp_path / "out.json"
         calls: list[Callable[[], object]] = [
-            lambda: column_importance(run, names=["tleco"]),
-            lambda: plot_stored_tree(run, 0, names=["tleco"]),
+            lambda: FederatedModel.load(run).importance(names=["tleco"]),
+            lambda: FederatedModel.load(run).draw(0, names=["tleco"]),
             lambda: explain_stored_model(run, all_from(table), out, names=["tleco"]),
             lambda: explain_stored_model(run, {**all_from(table), "tleco": table}, out),
-            lambda: export_model(run, out, consent=["tleco"]),
-            lambda: export_model(run, out, consent=["telco", "shop"], names=["tleco"]),
+            lambda: FederatedModel.load(run).export(out, consent=["tleco"]),
+            lambda: FederatedModel.load(run).export(out, consent=["telco", "shop"], names=["tleco"]),
         ]
         for one in calls:
             with refused(DataError, "unknown", value="tleco") as caught:
@@ -255,9 +258,9 @@ class TestRefusals:
         with refused(DataError, "range", field="background", value=0):
             explain_stored_model(run, all_from(table), out, most=0)
         with refused(DataError, "range", field="tree", value=3):
-            plot_stored_tree(run, 3)
+            FederatedModel.load(run).draw(3)
         assert not out.exists()
 
     def test_a_folder_of_something_else(self, tmp_path: Path) -> None:
         with refused(FileFormatError, "foreign", field=str(tmp_path)):
-            column_importance(tmp_path)
+            FederatedModel.load(tmp_path).importance()

@@ -20,8 +20,8 @@ import torch
 from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.errors import Code, DataError, JobError, PolicyError
 from labelward.federation.components import check_job, model_adapter, with_defaults
-from labelward.federation.explain import column_importance
 from labelward.federation.leakage_monitor import with_monitor
+from labelward.federation.model import FederatedModel
 from labelward.federation.predict import predict_table
 from labelward.federation.train import train_variant
 from labelward.job import Job
@@ -115,7 +115,7 @@ def test_data_and_parameters_are_compared_before_anything_starts(
 ) -> None:
     made = with_defaults(net(model=model))
     with refused(JobError, code, field=field, value=value) as caught:
-        model_adapter(made.model).check(data_of(made), ())
+        model_adapter(made.model).check(data_of(made), {})
     assert about in caught.value.reason
 
 
@@ -196,7 +196,7 @@ def test_categories_quantities_and_missing_values_are_predicted_in_a_new_table(
 def test_what_is_for_trees_alone(net: Callable[..., Job], tmp_path: Path) -> None:
     train_variant(net(), tmp_path / "out", seed=1)
     with refused(DataError, "unsupported", value="splitnn"):
-        column_importance(tmp_path / "out")
+        FederatedModel.load(tmp_path / "out").importance()
     with refused(JobError, "unsupported", field="[model] kind", value="splitnn"):
         train_variant(net(), tmp_path / "more", seed=1, earlier=tmp_path / "out")
     tables = dict.fromkeys(("active", "telco", "shop"), tmp_path / "no.csv")

@@ -82,7 +82,7 @@ def test_what_does_not_fit_is_refused_before_training(tmp_path_factory: pytest.T
 
     def check(model: dict[str, object]) -> None:
         job = _job(path, model, 2)
-        model_adapter(job.model).check(load_dataset(job, 1), [])
+        model_adapter(job.model).check(load_dataset(job, 1), {})
 
     with refused(JobError, "missing", field="[model] height"):
         check({"bottom": "resnet-20"})

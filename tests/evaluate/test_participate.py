@@ -376,7 +376,7 @@ def test_ids_that_differ_are_counted(company: Path) -> None:
     ("changes", "error", "code", "field", "value", "about"),
     [
         ({"party": "tleco"}, JobError, "unknown", "--as", "tleco", "'telco'?"),
-        ({"party": "telco", "variant": "none"}, JobError, "conflict", "--defense", "telco", "'bank'"),
+        ({"party": "telco", "variant": "none"}, JobError, "conflict", "--defense", "telco", "'telco'"),
         ({"party": "bank", "variant": "nothing"}, JobError, "unknown", "", "nothing", "none"),
         ({"party": "bank"}, JobError, "missing", "", None, "none, id-lmid-xi-0.5"),
     ],

@@ -34,9 +34,9 @@ Jobs = Callable[..., Job]
 PREDICT = """
 import sys
 from pathlib import Path
-from labelward.federation.predict import predict_table as predict
+from labelward.federation.predict import predict_table
 run, active, telco, out = map(Path, sys.argv[1:])
-predict(run, {"active": active, "telco": telco}, out)
+predict_table(run, {"active": active, "telco": telco}, out)
 """
 
 

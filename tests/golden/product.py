@@ -24,11 +24,11 @@ from labelward.auditing.audit import audit
 from labelward.cli.app import app
 from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.errors import LabelwardError, PeerError
-from labelward.federation.components import make_engine, make_policies, with_defaults
+from labelward.federation.components import make_engine, with_defaults
 from labelward.federation.party_prediction import predict_as_party
 from labelward.federation.party_training import train_as_party
 from labelward.federation.predict import predict_table
-from labelward.federation.simulation import simulate
+from labelward.federation.simulation import simulate_job
 from labelward.federation.train import train_variant
 from labelward.job import Job, load_job
 from labelward.party.view import View
@@ -128,10 +128,10 @@ def run_rehearsal(job: Path, folder: Path, *, seed: int, variant: str) -> Rehear
     data = _prepared(whole, seed)
     engine = make_engine(whole.encryption)
     try:
-        ended = simulate(
+        ended = simulate_job(
             whole,
             data,
-            make_policies(chosen),
+            chosen,
             engine,
             folder,
             seed=seed,

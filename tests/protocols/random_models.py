@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.federation.session import FederationSession, Participant, run_session
 from labelward.party.context import Context
-from labelward.party.in_process import run_parties
-from labelward.party.transcript import Header, Transcript
+from labelward.party.handshake import Agreement, RowMasks
 from labelward.party.view import View
 from labelward.protocols.secureboost.share import EVERYTHING, ModelShare, Records, TreeShape
-from labelward.transport.base import Transport
 
 Floats = NDArray[np.float64]
 
@@ -172,19 +170,11 @@ def converse(
     model: Model, lead: Callable[[Context], Any], follow: Callable[[Context], Any]
 ) -> tuple[dict[str, Any], dict[str, View]]:
     """Run the active party's program against the passive parties'; returns what each returned, and the views."""
-    transcripts: dict[str, Transcript] = {}
-    lock = threading.Lock()
+    session = FederationSession(parties=model.parties, masks=RowMasks.in_order(0, 0, 0), engine="plain", compared=False)
 
-    def make(end: Transport) -> Context:
-        peers = tuple(party for party in model.parties if party != end.party)
-        role = "active" if end.party == model.parties[0] else "passive"
-        header = Header(1, "test", end.party, role, peers, (0, 0), "plain", 0, (), {})
-        with lock:
-            transcripts[end.party] = Transcript(header)
-        return Context(
-            end, active=model.parties[0], peers=peers, transcript=transcripts[end.party], seed=0, timeout=30.0
-        )
+    def program(ctx: Context, agreed: Agreement) -> Any:
+        return (lead if ctx.party == session.active else follow)(ctx)
 
-    programs = {party: (make, lead if party == model.parties[0] else follow) for party in model.parties}
-    out = run_parties(programs)
-    return out, {party: View(each.header, each.entries) for party, each in transcripts.items()}
+    sides = {party: Participant(program=program, timeout=30.0) for party in model.parties}
+    out = run_session(session, sides)
+    return {party: each.result for party, each in out.items()}, {party: each.view for party, each in out.items()}

@@ -125,14 +125,18 @@ def leaves(info: inspect.Type, path: str) -> dict[str, str]:
     """Return each readable value of a type, by class and field, and its kind."""
     match info:
         case inspect.StructType(cls=cls, fields=fields):
-            return {k: v for field in fields for k, v in leaves(field.type, f"{cls.__name__}.{field.name}").items()}
+            return {
+                k: v
+                for field in fields
+                for k, v in leaves(field.type, f"{cls.__struct_config__.tag or cls.__name__}.{field.name}").items()
+            }
         case inspect.UnionType(types=types) | inspect.TupleType(item_types=types):
             return {k: v for each in types for k, v in leaves(each, path).items()}
         case inspect.VarTupleType(item_type=item):
             return leaves(item, path)
         case inspect.DictType(key_type=key, value_type=value):
             return leaves(key, f"{path}.key") | leaves(value, f"{path}.value")
-    return {path: wire_name(type(info)).removesuffix("Type").lower()}
+    return {path: type(info).__name__.removesuffix("Type").lower()}
 
 
 def test_messages_to_a_passive_party_can_hold_no_real_number() -> None:

@@ -28,11 +28,10 @@ from labelward.federation.components import (
     check_job,
     make_attack,
     make_engine,
-    make_policies,
     model_adapter,
     with_defaults,
 )
-from labelward.federation.leakage_monitor import readings_of, with_monitor
+from labelward.federation.leakage_monitor import monitored_chains, readings_of
 from labelward.federation.progress import Watch, no_log
 from labelward.federation.simulation import (
     MODEL,
@@ -42,7 +41,7 @@ from labelward.federation.simulation import (
     insecure_reasons,
     key_bits,
     key_info,
-    simulate,
+    simulate_job,
 )
 from labelward.he import Engine
 from labelward.job import ComponentSpec, Job, Variant
@@ -157,7 +156,7 @@ def _check_begun(out: Path) -> None:
 def _check_data(job: Job, data: VerticalDataset) -> None:
     programs = model_adapter(job.model)
     for variant in job.variants():
-        programs.check(data, with_monitor(job, data, make_policies(variant), seed=job.run.seeds[0]))
+        programs.check(data, monitored_chains(job, data, variant, seed=job.run.seeds[0]))
     for number, attack in enumerate(job.attacks, 1):
         made = make_attack(attack)
         made.check_class_counts(len(data.ids), len(data.classes))
@@ -342,11 +341,12 @@ class _Audit:
         for parent in (folder.parent.parent, folder.parent):
             private_folder(parent)
         detail = _label(variant, at.seed, deviation)
-        estimate = estimate_or_none(at.prospect, with_monitor(self.job, at.data, make_policies(variant), seed=at.seed))
-        ended = simulate(
+        policies = monitored_chains(self.job, at.data, variant, seed=at.seed)[self.job.active.name]
+        estimate = estimate_or_none(at.prospect, policies)
+        ended = simulate_job(
             self.job,
             at.data,
-            make_policies(variant),
+            variant,
             self.engine,
             folder,
             seed=at.seed,
@@ -414,7 +414,7 @@ class _Audit:
     def _details(self, run: _Run, accounts: list[AttackAccount]) -> RunDetails:
         at, ended, views = run.at, run.ended, run.views
         active = at.data.parties[0].name
-        applied = [each for each in views[active].applied() if each["stage"] == "end"]
+        applied = [(party, each) for party in views for each in views[party].applied() if each["stage"] == "end"]
         off = run.deviation
         return RunDetails(
             seed=at.seed,
@@ -425,12 +425,16 @@ class _Audit:
             phases={party: dict(meter.seconds) for party, meter in ended.meters.items()},
             key=key_info(self.engine, self.job.encryption, ended.fingerprint),
             seen=self._seen(at, views),
-            applied=tuple(_account(each) for each in applied if each["kind"] != LeakageMeter.kind),
+            applied=tuple(
+                ({} if party == active else {"party": party}) | _account(each)
+                for party, each in applied
+                if each["kind"] != LeakageMeter.kind
+            ),
             processor=processor(),
             duration=ended.cost.seconds,
             test_rows=len(at.data.test_labels),
             attacks=tuple(accounts),
-            meter={party: read for each in applied for party, read in readings_of(each).items()},
+            meter={party: read for _, each in applied for party, read in readings_of(each).items()},
             deviation=None if off is None else {"party": off.party, **off.behavior.as_dict()},
             estimate=run.estimate,
         )

@@ -34,9 +34,9 @@ def show_importance(
 ) -> None:
     """Print how often the model splits on each column, and what these splits gained."""
     model_parties(run_dir)
-    from labelward.federation.explain import column_importance
+    from labelward.federation.model import FederatedModel
 
-    found = column_importance(run_dir, names=names or ())
+    found = FederatedModel.load(run_dir).importance(names or ())
     if json:
         print_json({"importance": [_entry(each) for each in found]})
     elif not found:
@@ -69,10 +69,10 @@ def show_tree(
     model_parties(run_dir)
     if svg is not None:
         check_output_file(svg, force=force, ending=".svg")
-    from labelward.federation.explain import plot_stored_tree
+    from labelward.federation.model import FederatedModel
     from labelward.runs.secure_files import atomic_write
 
-    text, picture = plot_stored_tree(run_dir, number, names=names or ())
+    text, picture = FederatedModel.load(run_dir).draw(number, names or ())
     typer.echo(text, nl=False)
     if svg is not None:
         with atomic_write(svg) as file:
@@ -125,9 +125,9 @@ def export(
     """Write the joined model for XGBoost, if every party consents."""
     check_output_file(out, force=force, ending=".json")
     model_parties(run_dir)
-    from labelward.federation.explain import export_model
+    from labelward.federation.model import FederatedModel
 
-    export_model(run_dir, out, consent=consent or (), names=names or ())
+    FederatedModel.load(run_dir).export(out, consent=consent or (), names=names or ())
     typer.echo(f"wrote {out}")
 
 

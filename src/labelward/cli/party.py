@@ -33,7 +33,7 @@ def party_command(
         int | None, typer.Option(min=0, max=LARGEST_SEED, help="The same at all parties; the job's first.")
     ] = None,
     defense: Annotated[
-        str | None, typer.Option(help="At the active party: which variant, where the job has several.")
+        str | None, typer.Option(help="Which variant to apply this party's defenses of, where it has several.")
     ] = None,
     repeat: Repeat = None,
     force: Annotated[bool, typer.Option("--force", help="Throw away what another run left there.")] = False,

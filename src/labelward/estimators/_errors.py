@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 from labelward.errors import DependencyError, EncryptionError, InputError, PolicyError
 
-__all__ = ["InvalidInputError", "value_errors"]
-
 _KEY = re.compile(r"\[(?:model|encryption)\] (\w+)")
 
 

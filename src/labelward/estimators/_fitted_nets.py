@@ -1,4 +1,4 @@
-"""What can be asked of a fitted split network: predictions, bottom models."""
+"""Fitted split networks: predictions, bottom models."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from labelward.errors import unknown_name
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._columns import transform_columns
 from labelward.estimators._errors import InvalidInputError, value_errors
+from labelward.estimators._federation import resolve_policies
 from labelward.estimators._model_mixins import FittedModelMixin
 
 if TYPE_CHECKING:
+    from labelward.federation.model import FederatedModel
     from labelward.party.view import View
     from labelward.protocols.splitnn.share import NetShare
-
-__all__ = ["FittedNetsMixin"]
 
 Floats = NDArray[np.float64]
 
@@ -36,6 +36,7 @@ class FittedNetsMixin(FittedModelMixin["NetShare"]):
 
     bottom: Any
     top_model: Any
+    defenses: Any
     n_features_in_: int
     views_: dict[str, View]
     _names: dict[str, tuple[str, ...]]
@@ -127,19 +128,27 @@ class FittedNetsMixin(FittedModelMixin["NetShare"]):
             )
         return transform_columns(self._names[party], self._places[party], coded[party], x)
 
+    @property
+    def _model(self) -> FederatedModel:
+        from labelward.federation.model import FederatedModel
+        from labelward.federation.splitnn_adapter import SplitNetAdapter
+
+        return FederatedModel(
+            programs=SplitNetAdapter(modules=self._modules()),
+            shares=self.shares_,
+            policies=lambda: resolve_policies(self.defenses, tuple(self.shares_)),
+        )
+
     def _ask(self, X: Any) -> Floats:
         check_is_fitted(self)
-        from labelward.estimators._nets import predict_nets
-
         with value_errors({}):
             x, _ = self._given(X, reset=False)
             coded = self._coded()
-            return predict_nets(
-                self.shares_, {party: self._block(x, party, coded) for party in self.shares_}, self._modules()
-            )
+            from labelward.federation.model import AlignedRows
+
+            rows = AlignedRows(columns={party: self._block(x, party, coded) for party in self.shares_})
+            return self._model.predict(rows)
 
     def _expected(self, X: Any) -> Floats:
-        outputs = self._ask(X)
-        from labelward.protocols.splitnn.predict import to_predictions
-
-        return to_predictions(self._lead, outputs)
+        margins = self._ask(X)
+        return self._model.programs.predicted(margins, self._lead.classes)

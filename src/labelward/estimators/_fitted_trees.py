@@ -1,4 +1,4 @@
-"""What can be asked of fitted trees: leaves, importances, explanations, drawings, exports."""
+"""Fitted tree models: leaves, importances, explanations, drawings, exports."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from labelward.errors import OutputError
-from labelward.estimators import _explain
+from labelward.errors import OutputError, unknown_name
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._columns import transform_columns
 from labelward.estimators._errors import InvalidInputError, value_errors
-from labelward.estimators._federation import predict_trees
 from labelward.estimators._model_mixins import FittedModelMixin
+from labelward.federation.model import AlignedRows, FederatedModel
+from labelward.federation.tree_adapter import TreeAdapter
 from labelward.protocols.secureboost.explain import Explanation
 from labelward.protocols.secureboost.share import ModelShare
-
-__all__ = ["FittedTreesMixin"]
 
 Floats = NDArray[np.float64]
 
@@ -35,7 +33,9 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
 
         The root is 0; the children of node i are 2i + 1 (left) and 2i + 2 (right).
         """
-        reached = self._ask(X, "leaves")
+        check_is_fitted(self)
+        with value_errors({}):
+            reached = self._model.leaves(self._rows(X))
         leaves = [np.asarray(tree.leaves, dtype=np.int64) for tree in self._lead.trees]
         return np.stack([leaves[number][reached[:, number]] for number in range(len(leaves))], axis=1)
 
@@ -66,10 +66,14 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
         """
         check_is_fitted(self)
         with value_errors({}):
-            told = _explain.consenting_parties(self.shares_, names)
-            rows = self._blocks(X)
-            behind = _explain.background_sample(rows if background is None else self._blocks(background), most)
-            return _explain.explain_predictions(self.shares_, rows, behind, told)
+            named = self._consenting(names)
+            rows = self._rows(X)
+            if isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 1:
+                raise InvalidInputError(
+                    f"must be a whole number of at least 1 but got {most!r}", code="range", field="most", value=most
+                )
+            behind = (rows if background is None else self._rows(background)).sample(int(most))
+            return self._model.explain(rows, behind, named)
 
     def draw_tree(self, number: int, *, svg: bool = False, names: Collection[str] | None = None) -> str:
         """Return a tree as the active party can draw it: its own splits in words, the others by owner and column.
@@ -88,9 +92,7 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
                 raise InvalidInputError(
                     f"must be a whole number but got {number!r}", code="type", field="number", value=number
                 )
-            return _explain.plot_tree(
-                self.shares_, int(number), _explain.consenting_parties(self.shares_, names), svg=svg
-            )
+            return self._model.draw(int(number), self._consenting(names))[svg]
 
     def export(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the joined model as XGBoost's JSON, with mode 0600; every party consents, since all are this user.
@@ -109,7 +111,8 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
         path = Path(path)
         if path.exists() and not overwrite:
             raise OutputError("exists already; overwrite=True replaces it", code="exists", field=str(path))
-        return _explain.export_trees(self.shares_, path)
+        everyone = tuple(self.shares_)
+        return self._model.export(path, consent=everyone, names=everyone, purpose="an estimator's export")
 
     @staticmethod
     def _load_share(folder: Path) -> ModelShare:
@@ -138,11 +141,30 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
         share = self.shares_[party]
         return transform_columns(share.columns, self._places[party], share.categories, given)
 
-    def _blocks(self, X: Any) -> dict[str, Floats]:
+    def _rows(self, X: Any) -> AlignedRows:
         given = read(self, X, reset=False)
-        return {party: self._block(given, party) for party in self.shares_}
+        return AlignedRows(columns={party: self._block(given, party) for party in self.shares_})
 
-    def _ask(self, X: Any, what: str = "margins") -> NDArray[Any]:
+    def _consenting(self, names: Collection[str] | None) -> Collection[str]:
+        """Return the parties that tell the names of their columns: all of them for None."""
+        if names is None:
+            return tuple(self.shares_)
+        if isinstance(names, str) or not isinstance(names, Collection):
+            raise InvalidInputError(
+                f"must be a list of parties but got {names!r}", code="type", field="names", value=names
+            )
+        for name in names:
+            if name not in self.shares_:
+                raise InvalidInputError(
+                    unknown_name("party", str(name), self.shares_), code="unknown", field="names", value=name
+                )
+        return names
+
+    @property
+    def _model(self) -> FederatedModel:
+        return FederatedModel(programs=TreeAdapter(), shares=self.shares_)
+
+    def _ask(self, X: Any) -> Floats:
         check_is_fitted(self)
         with value_errors({}):
-            return predict_trees(self.shares_, self._blocks(X), what)
+            return self._model.predict(self._rows(X))

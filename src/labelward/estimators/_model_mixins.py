@@ -1,4 +1,4 @@
-"""What every fitted estimator has: each party's share and columns, and files."""
+"""Common base of fitted estimators: each party's share and columns, saving and loading."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from labelward.estimators import _persistence
 from labelward.estimators._errors import InvalidInputError, value_errors
-
-__all__ = ["FittedModelMixin"]
 
 Share = TypeVar("Share")
 

@@ -17,8 +17,6 @@ from labelward.errors import FileFormatError, OutputError
 from labelward.estimators._errors import InvalidInputError
 from labelward.protocols.secureboost.share import FILE_NAME as TREE_SHARE
 
-__all__ = ["load_estimator", "save_estimator"]
-
 FILE_NAME = "estimator.json"
 _FORMAT = 1
 _JOB_NAME, _JOB_MARK = "job.toml", b"# Written by labelward "

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from labelward.party.context import Progress, no_progress
 
-__all__ = ["progress_bar"]
-
 
 @contextmanager
 def progress_bar(verbose: bool) -> Iterator[Progress]:

@@ -1,63 +1,60 @@
-"""What the four estimators have in common: how they are fitted."""
+"""Fitting of the tree estimators, and argument checks that all estimators share."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 
-from labelward.defenses import DEFENSES
+from labelward.data import PartyDataset
 from labelward.estimators._columns import EncodedColumns, assign_positions, fit_columns, transform_columns
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._errors import InvalidInputError, value_errors
-from labelward.estimators._federation import TreeTrainingPlan, train_trees
+from labelward.estimators._federation import TrainingPlan, resolve_policies, train_parties
 from labelward.estimators._fitted_trees import FittedTreesMixin
 from labelward.estimators._monotone import parse_monotone
 from labelward.estimators._progress import progress_bar
 from labelward.estimators._weights import check_class_weight, resolve_weights
+from labelward.federation.tree_adapter import TreeAdapter
 from labelward.he import check_engine
 from labelward.job import EncryptionSection
-from labelward.policy.base import Policy
-from labelward.protocols.secureboost.inputs import Columns, LabelVector, PartyInputs
+from labelward.protocols.common import LabelVector
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.share import ModelShare
 
-__all__ = [
-    "FederatedTrees",
-    "Parties",
-    "resolve_policies",
-    "resolve_seed",
-    "rollback_on_error",
-    "to_python_scalar",
-    "validation_pair",
-]
-
 Floats = NDArray[np.float64]
 Parties = Mapping[str, Iterable[str | int]]
+Defenses = Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Mapping[str, Any]]]
 
 _ENGINE = {"engine": "engine", "bits": "key_bits", "insecure": "insecure", "workers": "workers"}
 
 
 class FederatedTrees(FittedTreesMixin):
-    """A federated tree model; subclasses have a constructor, targets and predictions.
+    """A federated tree model; subclasses have parameters (they are dataclasses), targets and predictions.
 
     Attributes:
-        model: the class of its parameters.
-        names: for each key of a job's ``[model]`` the estimator's parameter.
+        model: the class of the model's parameters.
+        renamed: for some keys of a job's ``[model]`` the estimator's parameter, where it is called otherwise.
         objectives: those that fit the targets, ``"auto"`` first.
         idle: parameters that mean nothing for the targets.
     """
 
     model: ClassVar[type[TreeModel]]
-    names: ClassVar[Mapping[str, str]]
+    renamed: ClassVar[Mapping[str, str]]
     objectives: ClassVar[tuple[str, ...]]
     idle: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def names(cls) -> dict[str, str]:
+        """Return for each key of a job's ``[model]`` the estimator's parameter, where it has one."""
+        own, keys = {each.name for each in fields(cls)}, {each.name: each.name for each in fields(cls.model)}
+        return {key: name for key, name in (keys | dict(cls.renamed)).items() if name in own}
 
     def fit(
         self,
@@ -102,7 +99,7 @@ class FederatedTrees(FittedTreesMixin):
             rows = np.flatnonzero(weights)
             check_consistent_length(given, y)
             labels = self._learn_targets(y, rows), weights[rows]
-            check_class_weight(plan.params.scale_pos_weight, *labels)
+            check_class_weight(plan.programs.params.scale_pos_weight, *labels)
             columns = fit_columns(self, given, rows)
             named = hasattr(self, "feature_names_in_")
             wanted = (self.parties, self.active) if parties is None else (parties, None)
@@ -110,9 +107,9 @@ class FederatedTrees(FittedTreesMixin):
             directions = parse_monotone(self.monotone_constraints, columns, named=named)
             self._check_directions(directions, places, plan)
             self._check_parties(places, before)
-            held = {party: _columns(columns, own, directions) for party, own in places.items()}
+            held = [_party_data(party, columns, own, directions) for party, own in places.items()]
             validation = self._validation(eval_set, eval_sample_weight, held, places)
-            self._train(plan, held, (*labels, validation), before)
+            self._train(plan, held, labels, validation, before)
             self._places, self.train_rows_ = places, rows
         return self
 
@@ -133,7 +130,7 @@ class FederatedTrees(FittedTreesMixin):
         return ()
 
     def _keys(self) -> dict[str, str]:
-        return {**self.names, **_ENGINE}
+        return {**self.names(), **_ENGINE}
 
     def _encryption(self) -> EncryptionSection:
         """Return engine and key; ``engine`` is a name, or a dictionary with ``kind`` and the engine's parameters."""
@@ -145,20 +142,20 @@ class FederatedTrees(FittedTreesMixin):
         checked = check_engine(section.engine, section.engine_parameters, insecure=section.insecure)
         return replace(section, engine_parameters=checked.parameters())
 
-    def _plan(self) -> TreeTrainingPlan:
+    def _plan(self) -> TrainingPlan:
         """Check all parameters before anything else."""
         for name in ("warm_start", "verbose"):
             if not isinstance(value := to_python_scalar(getattr(self, name)), int) or value not in (0, 1):
                 raise InvalidInputError(
                     f"must be True or False but got {value!r}", code="type", field=name, value=value
                 )
-        values = {key: to_python_scalar(getattr(self, name)) for key, name in self.names.items()}
+        values = {key: to_python_scalar(getattr(self, name)) for key, name in self.names().items()}
         section = self._encryption()
         params = self.model(**{key: value for key, value in values.items() if value is not None})
         if params.objective not in self.objectives:
-            told = ", ".join(map(repr, self.objectives[1:]))
+            choices = ", ".join(map(repr, self.objectives[1:]))
             raise InvalidInputError(
-                f"{type(self).__name__} takes {told} but got {params.objective!r}",
+                f"{type(self).__name__} takes {choices} but got {params.objective!r}",
                 code="choice",
                 field="objective",
                 value=params.objective,
@@ -172,21 +169,27 @@ class FederatedTrees(FittedTreesMixin):
                     field=name,
                     value=getattr(self, name),
                 )
-        policies, seed = resolve_policies(self.defenses), resolve_seed(self.random_state)
-        return TreeTrainingPlan(params=params, encryption=section, policies=policies, seed=seed)
+        resolve_policies(self.defenses)
+        return TrainingPlan(
+            programs=TreeAdapter(params),
+            encryption=section,
+            defenses=self.defenses,
+            seed=resolve_seed(self.random_state),
+        )
 
-    def _going_on(self, plan: TreeTrainingPlan) -> tuple[TreeTrainingPlan, Mapping[str, ModelShare] | None]:
-        """Return what is still to be trained, and the shares that it goes on from, if any."""
+    def _going_on(self, plan: TrainingPlan) -> tuple[TrainingPlan, Mapping[str, ModelShare] | None]:
+        """Return what is still to be trained, and the shares of the model that is continued, if any."""
         if not self.warm_start or not self.__sklearn_is_fitted__():
             return plan, None
-        wanted, done = plan.params.trees, self.n_estimators_
+        params, done = plan.programs.params, self.n_estimators_
+        wanted = params.trees
         if wanted <= done:
-            told = f"with warm_start it counts the {done} that there are, so it must be larger but got {wanted}"
-            raise InvalidInputError(told, code="range", field="n_estimators", value=wanted)
-        return replace(plan, params=replace(plan.params, trees=wanted - done)), self.shares_
+            reason = f"counts all trees with warm_start, so it must exceed the {done} of the model but got {wanted}"
+            raise InvalidInputError(reason, code="range", field="n_estimators", value=wanted)
+        return replace(plan, programs=TreeAdapter(replace(params, trees=wanted - done))), self.shares_
 
     def _check_directions(
-        self, directions: Mapping[int, int], places: Mapping[str, Sequence[int]], plan: TreeTrainingPlan
+        self, directions: Mapping[int, int], places: Mapping[str, Sequence[int]], plan: TrainingPlan
     ) -> None:
         """Refuse monotone constraints on columns of no party, and where no single output could follow them."""
         held = {place for own in places.values() for place in own}
@@ -197,9 +200,9 @@ class FederatedTrees(FittedTreesMixin):
                 raise InvalidInputError(
                     f"column {column!r} is held by no party", code="columns", field="monotone_constraints", value=column
                 )
-            if reason := self._several_outputs(plan.params):
-                told = f"column {column!r} cannot have one, since they need a model of one output, and {reason}"
-                raise InvalidInputError(told, code="unsupported", field="monotone_constraints", value=column)
+            if reason := self._several_outputs(plan.programs.params):
+                reason = f"column {column!r} cannot have one: constraints need a model of one output, and {reason}"
+                raise InvalidInputError(reason, code="unsupported", field="monotone_constraints", value=column)
 
     def _several_outputs(self, params: TreeModel) -> str:
         """Return why the model has more outputs than one; empty if it has not."""
@@ -225,7 +228,7 @@ class FederatedTrees(FittedTreesMixin):
             )
 
     def _validation(
-        self, eval_set: Any, weight: Any, held: Mapping[str, Columns], places: Mapping[str, Sequence[int]]
+        self, eval_set: Any, weight: Any, held: Sequence[PartyDataset], places: Mapping[str, Sequence[int]]
     ) -> tuple[dict[str, Floats], Floats, Floats] | None:
         """Return the validation rows: each party's columns, labels, weights."""
         stops = bool(getattr(self, "early_stopping_rounds", None))
@@ -235,8 +238,7 @@ class FederatedTrees(FittedTreesMixin):
         given = read(self, pair[0], reset=False)
         check_consistent_length(given, pair[1])
         blocks = {
-            party: transform_columns(own.names, places[party], own.category_names(), given)
-            for party, own in held.items()
+            own.name: transform_columns(own.columns, places[own.name], _category_names(own), given) for own in held
         }
         values, weights = self._targets(pair[1]), resolve_weights(pair[2], len(given), "eval_sample_weight")
         self._check_validation(values[weights > 0])
@@ -247,27 +249,24 @@ class FederatedTrees(FittedTreesMixin):
 
     def _train(
         self,
-        plan: TreeTrainingPlan,
-        held: Mapping[str, Columns],
-        told: tuple[Floats, Floats, tuple[dict[str, Floats], Floats, Floats] | None],
+        plan: TrainingPlan,
+        held: Sequence[PartyDataset],
+        labels: tuple[Floats, Floats],
+        validation: tuple[dict[str, Floats], Floats, Floats] | None,
         before: Mapping[str, ModelShare] | None,
     ) -> None:
-        """Train on labels, weights and validation rows."""
-        values, weights, validation = told
-        count = 0
+        """Train on labels and weights, and on validation rows (each party's columns, labels, weights)."""
+        values, weights = labels
         if validation is not None:
-            blocks, more, their = validation
-            held = {party: replace(own, x=np.concatenate([own.x, blocks[party]])) for party, own in held.items()}
-            values, weights, count = np.concatenate([values, more]), np.concatenate([weights, their]), len(more)
-        everyone = {
-            party: PartyInputs(train=own, test=np.empty((0, len(own.names))), validation=count)
-            for party, own in held.items()
-        }
-        labels = LabelVector(values=values, weights=weights, classes=self._class_names())
+            blocks, *theirs = validation
+            held = [replace(own, validation=blocks[own.name]) for own in held]
+            values, weights = (np.concatenate(pair) for pair in zip(labels, theirs, strict=True))
+        vector = LabelVector(values=values, weights=weights, classes=self._class_names())
         with progress_bar(bool(self.verbose)) as progress:
-            ended = train_trees(plan, everyone, labels, progress, before)
-        self.shares_, self.views_ = ended.shares, ended.views
-        self._learn_history(ended.history)
+            ended = train_parties(plan, held, vector, progress, before)
+        self.shares_ = ended.shares
+        self.views_ = {party: outcome.view for party, outcome in ended.outcomes.items()}
+        self._learn_history(() if ended.watched is None else ended.watched.values)
 
     def _learn_history(self, history: tuple[float, ...]) -> None:
         """Keep what the validation rows said of each round."""
@@ -285,12 +284,25 @@ def rollback_on_error(attributes: dict[str, Any]) -> Iterator[None]:
         raise
 
 
-def _columns(columns: EncodedColumns, places: Sequence[int], directions: Mapping[int, int]) -> Columns:
-    """Return a party's columns."""
+def _party_data(
+    party: str, columns: EncodedColumns, places: Sequence[int], directions: Mapping[int, int]
+) -> PartyDataset:
+    """Return a party's columns of the training rows."""
     names = tuple(columns.names[place] for place in places)
-    categories = {at: columns.categories[name] for at, name in enumerate(names) if name in columns.categories}
-    monotone = {at: directions[place] for at, place in enumerate(places) if place in directions}
-    return Columns(names, np.ascontiguousarray(columns.x[:, list(places)]), categories, monotone)
+    x = np.ascontiguousarray(columns.x[:, list(places)])
+    return PartyDataset(
+        name=party,
+        columns=names,
+        train=x,
+        validation=x[:0],
+        test=x[:0],
+        categories={at: columns.categories[name] for at, name in enumerate(names) if name in columns.categories},
+        monotone={at: directions[place] for at, place in enumerate(places) if place in directions},
+    )
+
+
+def _category_names(party: PartyDataset) -> dict[str, tuple[str, ...]]:
+    return {party.columns[at]: names for at, names in party.categories.items()}
 
 
 def to_python_scalar(value: Any) -> Any:
@@ -308,16 +320,6 @@ def resolve_seed(random_state: Any) -> int:
             )
         return number
     return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def resolve_policies(defenses: Any) -> tuple[Policy, ...]:
-    """Return the policies of a list of dictionaries with ``kind`` and parameters, new ones on each call."""
-    chain = defenses or ()
-    if isinstance(chain, str | Mapping) or not all(isinstance(one, Mapping) and "kind" in one for one in chain):
-        raise InvalidInputError(
-            f"must be a list of dictionaries with a kind but got {chain!r}", code="type", field="defenses", value=chain
-        )
-    return tuple(DEFENSES.make(one["kind"], {key: one[key] for key in one if key != "kind"}) for one in chain)
 
 
 def validation_pair(eval_set: Any, weight: Any, stopping: str, stops: bool) -> tuple[Any, Any, Any] | None:

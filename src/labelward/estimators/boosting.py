@@ -3,132 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.estimators._targets import FederatedClassifierMixin, FederatedRegressorMixin
-from labelward.estimators._trees import FederatedTrees, Parties
+from labelward.estimators._trees import Defenses, FederatedTrees, Parties
 from labelward.protocols.secureboost.params import SecureBoost
 
-__all__ = ["SecureBoostClassifier", "SecureBoostRegressor"]
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class _Boosted(FederatedTrees):
     """The parameters of both; they are described in :class:`SecureBoostClassifier`."""
 
     model = SecureBoost
-    names: ClassVar[Mapping[str, str]] = {
+    renamed: ClassVar[Mapping[str, str]] = {
         "trees": "n_estimators",
         "depth": "max_depth",
-        "learning_rate": "learning_rate",
         "row_fraction": "subsample",
         "feature_fraction": "colsample_bytree",
         "bins": "max_bin",
-        "candidates": "candidates",
-        "reg_lambda": "reg_lambda",
-        "gamma": "gamma",
-        "min_rows": "min_rows",
-        "min_child_weight": "min_child_weight",
-        "max_leaves": "max_leaves",
-        "max_delta_step": "max_delta_step",
-        "objective": "objective",
-        "base_score": "base_score",
-        "scale_pos_weight": "scale_pos_weight",
-        "tweedie_variance_power": "tweedie_variance_power",
-        "multi_strategy": "multi_strategy",
-        "max_cat_to_onehot": "max_cat_to_onehot",
-        "max_cat_threshold": "max_cat_threshold",
         "sampling": "sampling_method",
-        "top_rate": "top_rate",
-        "other_rate": "other_rate",
-        "early_stopping_rounds": "early_stopping_rounds",
-        "eval_metric": "eval_metric",
-        "mode": "mode",
-        "passive_depth": "passive_depth",
     }
 
-    def __init__(
-        self,
-        *,
-        parties: Parties | None = None,
-        active: str | None = None,
-        n_estimators: int = 20,
-        max_depth: int = 6,
-        learning_rate: float = 0.3,
-        subsample: float = 1.0,
-        colsample_bytree: float = 1.0,
-        max_bin: int = 32,
-        candidates: Literal["global", "node", "all"] = "global",
-        reg_lambda: float = 1.0,
-        gamma: float = 0.0,
-        min_rows: int = 1,
-        min_child_weight: float = 0.0,
-        max_leaves: int = 0,
-        max_delta_step: float | None = None,
-        objective: str | None = None,
-        base_score: float | None = None,
-        scale_pos_weight: float = 1.0,
-        tweedie_variance_power: float = 1.5,
-        multi_strategy: Literal["multi_output_tree", "one_output_per_tree"] = "multi_output_tree",
-        max_cat_to_onehot: int = 4,
-        max_cat_threshold: int = 64,
-        monotone_constraints: Mapping[str | int, int] | Sequence[int] | str | None = None,
-        sampling_method: Literal["uniform", "goss"] = "uniform",
-        top_rate: float = 0.2,
-        other_rate: float = 0.1,
-        early_stopping_rounds: int | None = None,
-        eval_metric: str | None = None,
-        mode: Literal["standard", "mixed", "layered"] = "standard",
-        passive_depth: int = 2,
-        warm_start: bool = False,
-        random_state: Any = None,
-        engine: str | Mapping[str, Any] = "paillier",
-        key_bits: int = 2048,
-        insecure: bool = False,
-        workers: int = 0,
-        defenses: Sequence[Mapping[str, Any]] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.parties = parties
-        self.active = active
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.learning_rate = learning_rate
-        self.subsample = subsample
-        self.colsample_bytree = colsample_bytree
-        self.max_bin = max_bin
-        self.candidates = candidates
-        self.reg_lambda = reg_lambda
-        self.gamma = gamma
-        self.min_rows = min_rows
-        self.min_child_weight = min_child_weight
-        self.max_leaves = max_leaves
-        self.max_delta_step = max_delta_step
-        self.objective = objective
-        self.base_score = base_score
-        self.scale_pos_weight = scale_pos_weight
-        self.tweedie_variance_power = tweedie_variance_power
-        self.multi_strategy = multi_strategy
-        self.max_cat_to_onehot = max_cat_to_onehot
-        self.max_cat_threshold = max_cat_threshold
-        self.monotone_constraints = monotone_constraints
-        self.sampling_method = sampling_method
-        self.top_rate = top_rate
-        self.other_rate = other_rate
-        self.early_stopping_rounds = early_stopping_rounds
-        self.eval_metric = eval_metric
-        self.mode = mode
-        self.passive_depth = passive_depth
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.engine = engine
-        self.key_bits = key_bits
-        self.insecure = insecure
-        self.workers = workers
-        self.defenses = defenses
-        self.verbose = verbose
+    parties: Parties | None = None
+    active: str | None = None
+    n_estimators: int = 20
+    max_depth: int = 6
+    learning_rate: float = 0.3
+    subsample: float = 1.0
+    colsample_bytree: float = 1.0
+    max_bin: int = 32
+    candidates: Literal["global", "node", "all"] = "global"
+    reg_lambda: float = 1.0
+    gamma: float = 0.0
+    min_rows: int = 1
+    min_child_weight: float = 0.0
+    max_leaves: int = 0
+    max_delta_step: float | None = None
+    objective: str | None = None
+    base_score: float | None = None
+    scale_pos_weight: float = 1.0
+    tweedie_variance_power: float = 1.5
+    multi_strategy: Literal["multi_output_tree", "one_output_per_tree"] = "multi_output_tree"
+    max_cat_to_onehot: int = 4
+    max_cat_threshold: int = 64
+    monotone_constraints: Mapping[str | int, int] | Sequence[int] | str | None = None
+    sampling_method: Literal["uniform", "goss"] = "uniform"
+    top_rate: float = 0.2
+    other_rate: float = 0.1
+    early_stopping_rounds: int | None = None
+    eval_metric: str | None = None
+    mode: Literal["standard", "mixed", "layered"] = "standard"
+    passive_depth: int = 2
+    warm_start: bool = False
+    random_state: Any = None
+    engine: str | Mapping[str, Any] = "paillier"
+    key_bits: int = 2048
+    insecure: bool = False
+    workers: int = 0
+    defenses: Defenses | None = None
+    verbose: bool = False
 
     def _learn_history(self, history: tuple[float, ...]) -> None:
         for name in ("evals_result_", "best_iteration_", "best_score_"):
@@ -194,7 +131,7 @@ class SecureBoostClassifier(FederatedClassifierMixin, _Boosted):
         insecure: whether a training that protects nothing is wanted.
         workers: processes for encryption; 0: as many as there are cores.
         defenses: what decides what leaves the active party: dictionaries with ``kind`` and parameters, as in a job
-            file, composed in this order.
+            file, composed in this order; or such a list for each party that has one, by its name.
         verbose: whether a bar on stderr shows the progress.
 
     Attributes:

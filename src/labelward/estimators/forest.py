@@ -3,93 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from labelward.estimators._targets import FederatedClassifierMixin, FederatedRegressorMixin
-from labelward.estimators._trees import FederatedTrees, Parties
+from labelward.estimators._trees import Defenses, FederatedTrees, Parties
 from labelward.protocols.secureboost.params import FederatedForest
 
-__all__ = ["FederatedForestClassifier", "FederatedForestRegressor"]
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class _Forest(FederatedTrees):
     """The parameters of both; they are described in :class:`FederatedForestClassifier`."""
 
     model = FederatedForest
-    names: ClassVar[Mapping[str, str]] = {
+    renamed: ClassVar[Mapping[str, str]] = {
         "trees": "n_estimators",
         "depth": "max_depth",
         "row_fraction": "max_samples",
         "replace": "bootstrap",
         "feature_fraction": "colsample_bytree",
         "bins": "max_bin",
-        "candidates": "candidates",
-        "gamma": "gamma",
-        "min_rows": "min_rows",
-        "min_child_weight": "min_child_weight",
-        "max_leaves": "max_leaves",
-        "scale_pos_weight": "scale_pos_weight",
-        "max_cat_to_onehot": "max_cat_to_onehot",
-        "max_cat_threshold": "max_cat_threshold",
-        "trees_at_once": "trees_at_once",
     }
 
-    def __init__(
-        self,
-        *,
-        parties: Parties | None = None,
-        active: str | None = None,
-        n_estimators: int = 20,
-        max_depth: int = 6,
-        max_samples: float = 1.0,
-        bootstrap: bool = True,
-        colsample_bytree: float = 1.0,
-        max_bin: int = 32,
-        candidates: Literal["global", "node", "all"] = "global",
-        gamma: float = 0.0,
-        min_rows: int = 1,
-        min_child_weight: float = 0.0,
-        max_leaves: int = 0,
-        scale_pos_weight: float = 1.0,
-        max_cat_to_onehot: int = 4,
-        max_cat_threshold: int = 64,
-        monotone_constraints: Mapping[str | int, int] | Sequence[int] | str | None = None,
-        trees_at_once: int = 4,
-        warm_start: bool = False,
-        random_state: Any = None,
-        engine: str | Mapping[str, Any] = "paillier",
-        key_bits: int = 2048,
-        insecure: bool = False,
-        workers: int = 0,
-        defenses: Sequence[Mapping[str, Any]] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.parties = parties
-        self.active = active
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.max_samples = max_samples
-        self.bootstrap = bootstrap
-        self.colsample_bytree = colsample_bytree
-        self.max_bin = max_bin
-        self.candidates = candidates
-        self.gamma = gamma
-        self.min_rows = min_rows
-        self.min_child_weight = min_child_weight
-        self.max_leaves = max_leaves
-        self.scale_pos_weight = scale_pos_weight
-        self.max_cat_to_onehot = max_cat_to_onehot
-        self.max_cat_threshold = max_cat_threshold
-        self.monotone_constraints = monotone_constraints
-        self.trees_at_once = trees_at_once
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.engine = engine
-        self.key_bits = key_bits
-        self.insecure = insecure
-        self.workers = workers
-        self.defenses = defenses
-        self.verbose = verbose
+    parties: Parties | None = None
+    active: str | None = None
+    n_estimators: int = 20
+    max_depth: int = 6
+    max_samples: float = 1.0
+    bootstrap: bool = True
+    colsample_bytree: float = 1.0
+    max_bin: int = 32
+    candidates: Literal["global", "node", "all"] = "global"
+    gamma: float = 0.0
+    min_rows: int = 1
+    min_child_weight: float = 0.0
+    max_leaves: int = 0
+    scale_pos_weight: float = 1.0
+    max_cat_to_onehot: int = 4
+    max_cat_threshold: int = 64
+    monotone_constraints: Mapping[str | int, int] | Sequence[int] | str | None = None
+    trees_at_once: int = 4
+    warm_start: bool = False
+    random_state: Any = None
+    engine: str | Mapping[str, Any] = "paillier"
+    key_bits: int = 2048
+    insecure: bool = False
+    workers: int = 0
+    defenses: Defenses | None = None
+    verbose: bool = False
 
 
 class FederatedForestClassifier(FederatedClassifierMixin, _Forest):

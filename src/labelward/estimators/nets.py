@@ -3,126 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self
 
-import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import check_consistent_length
 
+from labelward.data import PartyDataset
 from labelward.errors import unknown_name
 from labelward.estimators._columns import assign_positions, fit_columns
 from labelward.estimators._errors import InvalidInputError, value_errors
+from labelward.estimators._federation import TrainingPlan, resolve_policies, train_parties
 from labelward.estimators._fitted_nets import FittedNetsMixin
 from labelward.estimators._progress import progress_bar
 from labelward.estimators._targets import ClassTargets, RegressionTargets
 from labelward.estimators._trees import (
+    Defenses,
     Parties,
-    resolve_policies,
     resolve_seed,
     rollback_on_error,
     to_python_scalar,
     validation_pair,
 )
 from labelward.estimators._weights import resolve_weights
+from labelward.protocols.common import LabelVector
 from labelward.protocols.splitnn.params import MODULE, SplitNet
-
-if TYPE_CHECKING:
-    from labelward.estimators._nets import NetTrainingPlan
-
-__all__ = ["SplitNetClassifier", "SplitNetRegressor"]
 
 Floats = NDArray[np.float64]
 Blocks = dict[str, NDArray[Any]]
 
-_SAME = (
-    "top",
-    "embedding",
-    "width",
-    "buckets",
-    "vocabulary",
-    "standardize",
-    "epochs",
-    "optimizer",
-    "learning_rate",
-    "momentum",
-    "weight_decay",
-    "schedule",
-    "step_epochs",
-    "step_factor",
-    "dtype",
-    "wire_dtype",
-    "patience",
-    "device",
-)
+_MODULES = ("bottom", "top_model")
+_CHECKED = ("batch_size", "loss", "class_weights")
+"""Parameters that are presets or modules, and those of which a network gets other values than the estimator has."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _SplitNets(FittedNetsMixin):
     """The parameters of both; they are described in :class:`SplitNetClassifier`."""
 
-    def __init__(
-        self,
-        *,
-        parties: Parties | None = None,
-        active: str | None = None,
-        top: bool = True,
-        bottom: str | Mapping[str, Any] = "mlp",
-        top_model: Any = "fcnn-4",
-        embedding: int | None = None,
-        width: int = 64,
-        buckets: int = 4096,
-        vocabulary: int = 30522,
-        standardize: bool = True,
-        epochs: int = 30,
-        batch_size: int = 128,
-        optimizer: Literal["sgd", "adam"] = "sgd",
-        learning_rate: float = 0.05,
-        momentum: float = 0.9,
-        weight_decay: float = 0.0,
-        schedule: Literal["constant", "step", "cosine"] = "constant",
-        step_epochs: int = 10,
-        step_factor: float = 0.1,
-        loss: str = "auto",
-        class_weights: Sequence[float] | None = None,
-        dtype: Literal["float32", "float64"] = "float32",
-        wire_dtype: Literal["same", "float16"] = "same",
-        patience: int = 0,
-        device: str = "cpu",
-        random_state: Any = None,
-        defenses: Sequence[Mapping[str, Any]] | None = None,
-        behaviors: Mapping[str, Mapping[str, Any]] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.parties = parties
-        self.active = active
-        self.top = top
-        self.bottom = bottom
-        self.top_model = top_model
-        self.embedding = embedding
-        self.width = width
-        self.buckets = buckets
-        self.vocabulary = vocabulary
-        self.standardize = standardize
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.weight_decay = weight_decay
-        self.schedule = schedule
-        self.step_epochs = step_epochs
-        self.step_factor = step_factor
-        self.loss = loss
-        self.class_weights = class_weights
-        self.dtype = dtype
-        self.wire_dtype = wire_dtype
-        self.patience = patience
-        self.device = device
-        self.random_state = random_state
-        self.defenses = defenses
-        self.behaviors = behaviors
-        self.verbose = verbose
+    parties: Parties | None = None
+    active: str | None = None
+    top: bool = True
+    bottom: str | Mapping[str, Any] = "mlp"
+    top_model: Any = "fcnn-4"
+    embedding: int | None = None
+    width: int = 64
+    buckets: int = 4096
+    vocabulary: int = 30522
+    standardize: bool = True
+    epochs: int = 30
+    batch_size: int = 128
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    learning_rate: float = 0.05
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    schedule: Literal["constant", "step", "cosine"] = "constant"
+    step_epochs: int = 10
+    step_factor: float = 0.1
+    loss: str = "auto"
+    class_weights: Sequence[float] | None = None
+    dtype: Literal["float32", "float64"] = "float32"
+    wire_dtype: Literal["same", "float16"] = "same"
+    patience: int = 0
+    device: str = "cpu"
+    random_state: Any = None
+    defenses: Defenses | None = None
+    behaviors: Mapping[str, Mapping[str, Any]] | None = None
+    verbose: bool = False
 
     def fit(
         self,
@@ -175,16 +124,16 @@ class _SplitNets(FittedNetsMixin):
                     field="X",
                     value=1,
                 )
-            plan, validation = self._plan(len(rows), seed), 0
+            plan = self._plan(len(rows), seed)
+            validation = {party: own[:0] for party, own in blocks.items()}
             if pair is not None:
-                more, validation = self._given(pair[0], reset=False)
-                check_consistent_length(np.empty(validation), pair[1])
-                blocks = {
-                    party: np.concatenate([own, self._block(more, party, coded)]) for party, own in blocks.items()
-                }
+                more, count = self._given(pair[0], reset=False)
+                check_consistent_length(np.empty(count), pair[1])
+                validation = {party: self._block(more, party, coded) for party in blocks}
                 values = np.concatenate([values, self._targets(pair[1])])
-                weights = np.concatenate([weights, resolve_weights(pair[2], validation, "eval_sample_weight")])
-            self._train(plan, blocks, coded, (values, weights), validation)
+                weights = np.concatenate([weights, resolve_weights(pair[2], count, "eval_sample_weight")])
+            labels = LabelVector(values=values, weights=weights, classes=self._class_names())
+            self._train(plan, blocks, validation, coded, labels)
             self.train_rows_ = rows
         return self
 
@@ -198,23 +147,25 @@ class _SplitNets(FittedNetsMixin):
     def _class_names(self) -> tuple[str, ...]:
         return ()
 
-    def _plan(self, rows: int, seed: int) -> NetTrainingPlan:
-        from labelward.estimators._nets import NetTrainingPlan
+    def _plan(self, rows: int, seed: int) -> TrainingPlan:
+        from labelward.federation.splitnn_adapter import SplitNetAdapter
         from labelward.protocols.splitnn.behavior import MaliciousOptimizer
 
         batch = to_python_scalar(self.batch_size)
         if isinstance(batch, int):
             batch = min(batch, rows)
+        same = {each.name for each in fields(self)} & {each.name for each in fields(SplitNet)}
+        same -= {*_MODULES, *_CHECKED}
         params = SplitNet(
             bottom=self.bottom if isinstance(self.bottom, str) else MODULE,
             top_model=self.top_model if isinstance(self.top_model, str) else MODULE,
             batch_size=batch,
             loss=self.loss,  # type: ignore[arg-type]
             class_weights=tuple(self.class_weights or ()),
-            **{name: to_python_scalar(getattr(self, name)) for name in _SAME},
+            **{name: to_python_scalar(getattr(self, name)) for name in sorted(same)},
         )
-        behaviors = {}
-        for party, told in (self.behaviors or {}).items():
+        programs = SplitNetAdapter(params, self._modules())
+        for party, behavior in (self.behaviors or {}).items():
             if party not in list(self._places)[1:]:
                 raise InvalidInputError(
                     unknown_name("passive party", str(party), list(self._places)[1:]),
@@ -222,15 +173,16 @@ class _SplitNets(FittedNetsMixin):
                     field="behaviors",
                     value=party,
                 )
-            if told.get("kind") != MaliciousOptimizer.kind:
+            if behavior.get("kind") != MaliciousOptimizer.kind:
                 raise InvalidInputError(
-                    unknown_name("kind", str(told.get("kind")), [MaliciousOptimizer.kind]),
+                    unknown_name("kind", str(behavior.get("kind")), [MaliciousOptimizer.kind]),
                     code="unknown",
                     field="behaviors",
-                    value=told.get("kind"),
+                    value=behavior.get("kind"),
                 )
-            behaviors[party] = MaliciousOptimizer(**{key: value for key, value in told.items() if key != "kind"})
-        return NetTrainingPlan(params=params, policies=resolve_policies(self.defenses), behaviors=behaviors, seed=seed)
+            programs.check_behavior(behavior)
+        resolve_policies(self.defenses)
+        return TrainingPlan(programs=programs, seed=seed, defenses=self.defenses, behaviors=self.behaviors or {})
 
     def _learn(
         self, x: Any, rows: NDArray[np.int64], parties: Parties | None, active: str | None
@@ -261,42 +213,32 @@ class _SplitNets(FittedNetsMixin):
 
     def _train(
         self,
-        plan: NetTrainingPlan,
+        plan: TrainingPlan,
         blocks: Blocks,
+        validation: Blocks,
         coded: Mapping[str, Mapping[str, tuple[str, ...]]],
-        told: tuple[Floats, Floats],
-        validation: int,
+        labels: LabelVector,
     ) -> None:
-        from labelward.estimators._nets import train_nets
-        from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
-
-        given, active = self._modules(), next(iter(blocks))
         names = self._names if hasattr(self, "n_features_in_") else dict.fromkeys(blocks, ())
-        held = {
-            party: NetInputs(
+        held = [
+            PartyDataset(
+                name=party,
+                columns=names[party],
                 train=own,
+                validation=validation[party],
                 test=own[:0],
-                validation=validation,
-                names=names[party],
-                categories={names[party].index(name): len(each) for name, each in coded[party].items()},
-                bottom=given.get(party),
-                top=given.get("") if party == active else None,
+                categories={names[party].index(name): each for name, each in coded[party].items()},
             )
             for party, own in blocks.items()
-        }
-        labels = NetLabels(values=told[0], weights=told[1], classes=self._class_names())
+        ]
         with progress_bar(bool(self.verbose)) as progress:
-            ended = train_nets(plan, held, coded, labels, progress)
-        self.shares_ = {
-            party: msgspec.structs.replace(share, categories=dict(coded[party]))
-            for party, share in ended.shares.items()
-        }
-        self.views_ = ended.views
-        self.loss_curve_ = [epoch.train.loss for epoch in ended.history]
+            ended = train_parties(plan, held, labels, progress)
+        self.shares_ = ended.shares
+        self.views_ = {party: outcome.view for party, outcome in ended.outcomes.items()}
+        self.loss_curve_ = [epoch.train.loss for epoch in self._lead.history]
         self.__dict__.pop("evals_result_", None)
-        if validation:
-            losses = [epoch.validation.loss for epoch in ended.history if epoch.validation is not None]
-            self.evals_result_ = {"validation_0": {"loss": losses}}
+        if ended.watched is not None:
+            self.evals_result_ = {"validation_0": {"loss": list(ended.watched.values)}}
 
 
 class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ignore[misc]
@@ -334,7 +276,8 @@ class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ig
         patience: how many epochs the loss of ``eval_set`` may fail to improve; the best epoch's weights are kept.
         device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
         random_state: seed of all learning draws.
-        defenses: what decides what leaves the active party: dictionaries with ``kind`` and parameters.
+        defenses: what decides what leaves the active party: dictionaries with ``kind`` and parameters; or such a list
+            for each party that has one, by its name, which then acts in predictions, too.
         behaviors: how passive parties train, where not as agreed: by party a dictionary with ``kind``
             (``"malicious-optimizer"``) and parameters.
         verbose: whether a bar on stderr shows the progress.

@@ -1,4 +1,4 @@
-"""What the evaluation needs to know of a kind of model: its programs, its baselines, its shares, what its views show.
+"""Model adapters: programs, baselines, shares and visibility summary of a family of models.
 
 A new kind of model is one module with a subclass and one line in :data:`labelward.federation.components.PROGRAMS`; the
 audit itself knows none.
@@ -23,19 +23,10 @@ from labelward.he import Counts, Engine
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement
 from labelward.party.view import View
-from labelward.policy.base import Policy
+from labelward.policy.base import Policy, PolicyContext
+from labelward.policy.chain import check_hooks
+from labelward.protocols.common import LabelVector
 from labelward.runs.schema import VisibilityCounts
-
-__all__ = [
-    "ImageMaps",
-    "ModelAdapter",
-    "PartyShare",
-    "PredictMode",
-    "RoleResult",
-    "ValidationHistory",
-    "attacker_data",
-    "check_weights",
-]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -96,9 +87,40 @@ class ValidationHistory:
     best: int
 
 
+def label_vector(data: VerticalDataset) -> LabelVector:
+    """Return the labels of the training and validation rows of a dataset."""
+    return LabelVector(
+        values=np.concatenate([data.train_values, data.validation_values]),
+        weights=np.concatenate([data.train_weights, data.validation_weights]),
+        classes=data.classes,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PartyInputs:
+    """What one party brings to a training.
+
+    Attributes:
+        data: its columns.
+        labels: at the active party.
+        share: of an earlier training that is continued.
+        behavior: how a passive party trains, where not as agreed (:meth:`ModelAdapter.check_behavior`).
+    """
+
+    data: PartyDataset
+    labels: LabelVector | None = None
+    share: Any = None
+    behavior: Mapping[str, Any] | None = None
+
+    @property
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        """For each categorical column its categories, by code."""
+        return {self.data.columns[position]: names for position, names in self.data.categories.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class RoleResult(Generic[S]):
-    """What a run leaves at one party.
+    """Result of a run at one party.
 
     Attributes:
         counts: of operations with the key on this side.
@@ -132,10 +154,11 @@ class ModelAdapter(ABC, Generic[S]):
 
     Attributes:
         encrypts: whether the protocol encrypts anything; where not, the job's engine is ``"none"``.
-        metered: whether the leakage meter can read what passive parties are told.
+        metered: whether the leakage meter can read what passive parties learn.
         bulky: whether embeddings and gradients travel, of which views may keep digests.
-        grows: whether a training can go on with the model of an earlier one.
-        libraries: on which figures depend beside those that all models need.
+        grows: whether a training can continue the model of an earlier one (warm start).
+        libraries: on whose versions figures depend, in addition to those that all models use.
+        points: for each role the policy points that its program visits.
     """
 
     encrypts: ClassVar[bool] = True
@@ -143,18 +166,21 @@ class ModelAdapter(ABC, Generic[S]):
     bulky: ClassVar[bool] = False
     grows: ClassVar[bool] = True
     libraries: ClassVar[tuple[str, ...]] = ()
+    points: ClassVar[Mapping[str, frozenset[str]]]
 
-    def __init__(self, params: Any) -> None:
-        """``params``: of the model, checked."""
+    def __init__(self, params: Any = None) -> None:
+        """``params``: of the model, checked; None where shares of a trained model are used, and nothing is trained."""
         self.params = params
 
     @abstractmethod
-    def check(self, data: VerticalDataset, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
+    def check(
+        self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None
+    ) -> None:
         """Refuse data that the model cannot learn from and policies that it cannot honor, before anything starts.
 
         Args:
             data: of all parties, or of the active party alone.
-            policies: what defends the run.
+            policies: by party, what defends the run.
             passive: names of the passive parties; None: those of ``data``. In a run over a network the active party
                 has no data of theirs, so that what depends on it is refused while the model is trained.
 
@@ -172,6 +198,23 @@ class ModelAdapter(ABC, Generic[S]):
     def margins_say_all(self, classes: Sequence[str]) -> bool:
         """Return whether margins are what is predicted, for labels of these classes."""
 
+    def check_policies(
+        self, policies: Mapping[str, Sequence[Policy]], active: str, contexts: Mapping[str, PolicyContext]
+    ) -> None:
+        """Refuse policies whose points the role of their party never visits, or whose own check fails.
+
+        Args:
+            policies: by party.
+            active: name of the active party.
+            contexts: for each role what policies may check.
+
+        Raises:
+            PolicyError: names defense and points.
+        """
+        for party, chain in policies.items():
+            role = "active" if party == active else "passive"
+            check_hooks(chain, self.points[role], contexts[role], elsewhere=self.points)
+
     def check_behavior(self, behavior: Mapping[str, Any]) -> None:
         """Refuse a way of a passive party's to train otherwise than agreed: ``kind`` and parameters.
 
@@ -185,7 +228,7 @@ class ModelAdapter(ABC, Generic[S]):
         )
 
     def check_start(self, run: Path, data: VerticalDataset, share: S) -> None:
-        """Refuse parameters that would be passed over where a training goes on with the active party's share.
+        """Refuse parameters that a warm start from the active party's share would ignore.
 
         Raises:
             JobError: such a parameter; ``run`` is where the share comes from.
@@ -196,7 +239,7 @@ class ModelAdapter(ABC, Generic[S]):
         return nullcontext()
 
     def own(self, view: View, own: AttackerData, model: Path) -> AttackerData:
-        """Return what a party's attacks are given of its own: beside columns, its part of the model where that tells.
+        """Return the attacker's own knowledge: its columns, and its part of the model where attacks can use it.
 
         Args:
             view: of the party.
@@ -238,23 +281,12 @@ class ModelAdapter(ABC, Generic[S]):
         """Of the variance in the mean, where the model is of counts or the like: 1 for Poisson, up to 2."""
 
     @abstractmethod
-    def active(
-        self, ctx: Context, agreed: Agreement, data: VerticalDataset, engine: Engine, *, share: S | None = None
-    ) -> RoleResult[S]:
-        """Run the active party's program: agree, train, predict the test rows; go on with a share where it is given."""
+    def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[S]:
+        """Run the party's program in its role, after the handshake: exchange the key, train, predict the test rows.
 
-    @abstractmethod
-    def passive(
-        self,
-        ctx: Context,
-        agreed: Agreement,
-        data: PartyDataset,
-        engine: Engine,
-        *,
-        share: S | None = None,
-        behavior: Mapping[str, Any] | None = None,
-    ) -> RoleResult[S]:
-        """Run a passive party's program; ``behavior``: how it trains, where not as agreed (:meth:`check_behavior`)."""
+        Raises:
+            LabelwardError: as the roles of the protocol do.
+        """
 
     @abstractmethod
     def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:

@@ -68,7 +68,6 @@ def with_defaults(job: Job) -> Job:
         DependencyError: a library that the model needs is not installed.
     """
     from labelward.attacks import ATTACKS
-    from labelward.defenses import DEFENSES
 
     model = _complete(MODELS, job.model, "[model]:")
     return replace(
@@ -76,7 +75,7 @@ def with_defaults(job: Job) -> Job:
         model=model,
         encryption=_encryption(job.encryption, model),
         defenses=tuple(
-            replace(variant, chain=tuple(_complete(DEFENSES, spec, _entry(variant)) for spec in variant.chain))
+            replace(variant, chain=tuple(_complete_defense(job, kind, _entry(variant)) for kind in variant.chain))
             for variant in job.defenses
         ),
         attacks=tuple(
@@ -110,7 +109,7 @@ def check_job(job: Job) -> None:
             value=job.run.record,
         )
     for variant in job.variants():
-        make_policies(variant)
+        policy_chains(job, variant)
     for number, attack in enumerate(job.attacks, 1):
         _placed(f"[[attack]] {number}:", partial(_check_attack, make_attack(attack), job, programs))
     if job.encryption.engine == NullEngine.name:
@@ -134,11 +133,22 @@ def model_adapter(model: ComponentSpec) -> ModelAdapter[Any]:
     return programs
 
 
-def make_policies(variant: Variant) -> tuple[Policy, ...]:
-    """Return new policies of one variant."""
+def make_policies(variant: Variant, party: str | None = None) -> tuple[Policy, ...]:
+    """Return a party's policies of one variant of a completed job, new ones on each call.
+
+    Args:
+        party: a passive party; None: the active party.
+    """
     from labelward.defenses import DEFENSES
 
-    return tuple(_placed(_entry(variant), partial(DEFENSES.make, spec.kind, spec.params)) for spec in variant.chain)
+    own = [kind.without("party") for kind in variant.part(party).chain]
+    return tuple(_placed(_entry(variant), partial(DEFENSES.make, kind.kind, kind.params)) for kind in own)
+
+
+def policy_chains(job: Job, variant: Variant) -> dict[str, tuple[Policy, ...]]:
+    """Return by party the policies of one variant of a completed job, new ones on each call."""
+    passive = {party.name: make_policies(variant, party.name) for party in job.passive}
+    return {job.active.name: make_policies(variant), **passive}
 
 
 def make_attack(attack: ComponentSpec, place: str = "[[attack]]") -> Any:
@@ -206,6 +216,24 @@ def _entry(variant: Variant) -> str:
 def _complete(registry: Registry[Any], spec: ComponentSpec, section: str) -> ComponentSpec:
     component = _placed(section, partial(registry.make, spec.kind, spec.params))
     return ComponentSpec(spec.kind, component.parameters())
+
+
+def _complete_defense(job: Job, kind: ComponentSpec, place: str) -> ComponentSpec:
+    """Return a defense with all its parameters, after the ``party`` that it is given to, unless this is the active one.
+
+    Raises:
+        JobError: besides what :func:`with_defaults` raises, the job has no such party.
+    """
+    from labelward.defenses import DEFENSES
+
+    party, names = kind.params.get("party"), [each.name for each in job.parties]
+    complete = _complete(DEFENSES, kind.without("party"), place)
+    if party is None or party == job.active.name:
+        return complete
+    if party not in names:
+        error = JobError(unknown_name("party", str(party), names), code="unknown", field="party", value=party)
+        raise error.under(place)
+    return ComponentSpec(kind.kind, {"party": party, **complete.params})
 
 
 def _encryption(section: EncryptionSection, model: ComponentSpec) -> EncryptionSection:

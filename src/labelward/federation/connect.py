@@ -8,10 +8,8 @@ from pathlib import Path
 from labelward.federation.party_run import Connection, Log
 from labelward.job import Job
 
-__all__ = ["connect", "run_identity"]
-
 _LONGEST = 100
-"""Characters of what tells runs apart."""
+"""Characters of a run's identity on the wire."""
 
 
 def connect(job: Job, party: str, purpose: str, log: Log) -> tuple[Connection, str]:
@@ -52,15 +50,16 @@ def connect(job: Job, party: str, purpose: str, log: Log) -> tuple[Connection, s
 
 
 def run_identity(purpose: str, parties: tuple[str, ...], name: str | None) -> str:
-    """Return what tells runs apart on the wire: what for, who, and who of them is active, since two would wait for each
-    other; all else is compared in the greeting, by name.
+    """Return the identity of a run on the wire: purpose, parties, and which of them is active.
+
+    Everything else is compared in the handshake, by name.
 
     Args:
         parties: the active one first.
         name: of the run, where the same parties have several.
     """
     active, *passive = parties
-    told = f"{purpose}{f' {name}' if name else ''}: {', '.join([f'{active} (active)', *sorted(passive)])}"
-    if len(told) <= _LONGEST:
-        return told
-    return f"{told[: _LONGEST - 18]}… {hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    identity = f"{purpose}{f' {name}' if name else ''}: {', '.join([f'{active} (active)', *sorted(passive)])}"
+    if len(identity) <= _LONGEST:
+        return identity
+    return f"{identity[: _LONGEST - 18]}… {hashlib.sha256(identity.encode()).hexdigest()[:16]}"

@@ -18,14 +18,12 @@ from labelward.defenses.leakage_meter import (
     measure_leakage,
 )
 from labelward.errors import JobError
-from labelward.federation.components import model_adapter
-from labelward.job import Job
+from labelward.federation.components import model_adapter, policy_chains
+from labelward.job import Job, Variant
 from labelward.party.context import Progress, no_progress
 from labelward.party.view import View
 from labelward.policy.base import Policy
 from labelward.runs.schema import MeterReading
-
-__all__ = ["measure_view", "readings_of", "with_monitor"]
 
 
 def with_monitor(
@@ -57,6 +55,24 @@ def with_monitor(
         return (*policies, LeakageMeter(labels, measure, progress))
     budget = LeakageBudget(labels, measure, progress, budget=job.leakage.budget, quantities=not data.classes)
     return (*policies, budget)
+
+
+def monitored_chains(
+    job: Job, data: VerticalDataset, variant: Variant, *, seed: int, progress: Progress = no_progress
+) -> dict[str, tuple[Policy, ...]]:
+    """Return by party the policies of a variant, the active party's followed by the leakage meter.
+
+    Args:
+        job: completed.
+        data: with the active party's labels.
+        progress: hears of each reading of the meter.
+
+    Raises:
+        JobError: a defense cannot be made, or a leakage budget is set for a model whose leakage cannot be measured.
+    """
+    chains = policy_chains(job, variant)
+    active = job.active.name
+    return {**chains, active: with_monitor(job, data, chains[active], seed=seed, progress=progress)}
 
 
 def measure_view(view: View, labels: NDArray[np.int64], *, seed: int) -> LeakageReading:

@@ -1,11 +1,13 @@
-"""What a training left of all parties, and how it is put to use: one process, one thread for each party."""
+"""A trained model, as the shares of all its parties, and its use: predictions, explanations, drawings, exports.
+
+All parties' programs run in this process, as they would between companies. Each party decides for itself what it tells
+beyond what a program needs: the names of its columns, and its splits. Here the caller says what each has decided.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from importlib.metadata import version
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -14,30 +16,35 @@ from numpy.typing import NDArray
 
 from labelward.data import check_same_ids, read_ids, read_table, source_column, transform
 from labelward.errors import DataError, unknown_name
-from labelward.federation.adapter import ModelAdapter, PartyShare
-from labelward.federation.components import model_adapter
-from labelward.federation.model_shares import load_shares, trained_job
+from labelward.federation.adapter import ModelAdapter, PartyShare, PredictMode
+from labelward.federation.components import make_policies, model_adapter
+from labelward.federation.model_shares import load_shares, trained_job, trained_variant
+from labelward.federation.session import FederationSession, Participant, run_session
 from labelward.job import Job, PartySection
 from labelward.party.context import Context
-from labelward.party.handshake import Proposal, RowMasks, handshake_active, handshake_passive
-from labelward.party.in_process import run_parties
-from labelward.party.transcript import FORMAT, Header, Transcript
+from labelward.party.handshake import Agreement, Proposal, RowMasks
+from labelward.policy.base import Policy
+from labelward.protocols.secureboost.explain import (
+    Explanation,
+    Features,
+    Importance,
+    columns_active,
+    columns_passive,
+    explain,
+    importance,
+)
+from labelward.protocols.secureboost.export import export_active, export_passive
+from labelward.protocols.secureboost.plot import draw_svg, draw_text
+from labelward.protocols.secureboost.predict import predict_leaves, predict_passive
+from labelward.protocols.secureboost.share import ModelShare
 from labelward.runs.training_record import read_record
-from labelward.transport.base import Transport
-
-__all__ = [
-    "AlignedRows",
-    "FederatedModel",
-    "Warn",
-    "ignore_warning",
-    "inference_context",
-    "inference_proposal",
-    "load_rows",
-]
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
 Warn = Callable[[str], None]
+
+PURPOSE = "use outside of labelward"
+"""Purpose of an export as passive parties hear it, unless another one is given."""
 
 
 def ignore_warning(message: str) -> None:
@@ -46,45 +53,51 @@ def ignore_warning(message: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class AlignedRows:
-    """The rows that the parties bring.
+    """The same rows at all parties.
 
     Attributes:
-        ids: their ids, the same at all parties.
-        columns: for each party its encoded columns, float64 [rows, columns].
+        columns: for each party its encoded columns, [rows, ...].
+        ids: of the rows, which the parties compare; None where one user holds all columns.
     """
 
-    ids: NDArray[np.str_]
-    columns: Mapping[str, Floats]
+    columns: Mapping[str, NDArray[Any]]
+    ids: NDArray[np.str_] | None = None
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return len(next(iter(self.columns.values())))
 
     def followed_by(self, other: AlignedRows) -> AlignedRows:
         """Return these rows, then the other ones."""
-        return AlignedRows(
-            ids=np.concatenate([self.ids, other.ids]),
-            columns={name: np.concatenate([x, other.columns[name]]) for name, x in self.columns.items()},
-        )
+        columns = {name: np.concatenate([x, other.columns[name]]) for name, x in self.columns.items()}
+        if self.ids is None or other.ids is None:
+            return AlignedRows(columns=columns)
+        return AlignedRows(columns=columns, ids=np.concatenate([self.ids, other.ids]))
 
-    def some(self, most: int) -> AlignedRows:
+    def sample(self, most: int) -> AlignedRows:
         """Return at most so many of the rows, evenly spaced."""
-        count = len(self.ids)
-        chosen = np.linspace(0, count - 1, min(most, count)).astype(np.int64)
-        return AlignedRows(ids=self.ids[chosen], columns={name: x[chosen] for name, x in self.columns.items()})
+        chosen = np.linspace(0, len(self) - 1, min(most, len(self))).astype(np.int64)
+        columns = {name: x[chosen] for name, x in self.columns.items()}
+        return AlignedRows(columns=columns, ids=None if self.ids is None else self.ids[chosen])
 
 
 @dataclass(frozen=True, kw_only=True)
 class FederatedModel:
-    """A model, as the shares of all its parties.
+    """A model, as the shares of all its parties, from a folder (:meth:`load`) or from memory.
 
     Attributes:
-        job: of the training.
         programs: how its kind of model is run.
         shares: by party, the active one first.
+        policies: makes by party the defenses of what it sends in a prediction.
+        job: of the training; None where the shares never were in a run's folder.
         dates: by party the columns that hold dates or times.
     """
 
-    job: Job
     programs: ModelAdapter[Any]
     shares: Mapping[str, PartyShare]
-    dates: Mapping[str, Collection[str]]
+    policies: Callable[[], Mapping[str, Sequence[Policy]]] = dict
+    job: Job | None = None
+    dates: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, run: Path) -> FederatedModel:
@@ -95,8 +108,13 @@ class FederatedModel:
         """
         job = trained_job(run)
         programs = model_adapter(job.model)
-        shares = load_shares(programs, run, job)
-        return cls(job=job, programs=programs, shares=shares, dates=read_record(run).dates)
+        shares, record = load_shares(programs, run, job), read_record(run)
+        variant = trained_variant(run, job, record.defense)
+
+        def policies() -> dict[str, tuple[Policy, ...]]:
+            return {party.name: make_policies(variant, party.name) for party in job.passive}
+
+        return cls(job=job, programs=programs, shares=shares, dates=record.dates, policies=policies)
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -124,7 +142,10 @@ class FederatedModel:
         Raises:
             DataError: a table cannot be used, lacks a column, has other dates or numbers than in training, or (a
                 party's own) a column that its party had not; or the parties bring different rows.
+            ValueError: the model comes from memory, so that no job says what the tables mean.
         """
+        if self.job is None:
+            raise ValueError("only a model of a run's folder reads tables")
         self.check_parties(tables)
         for name in self.parties:
             if name not in tables:
@@ -135,22 +156,130 @@ class FederatedModel:
                 )
         own = len(set(tables.values())) > 1
         read = {
-            party.name: load_rows(self.job, self.shares[party.name], tables[party.name], self._dates(party), own, warn)
-            for party in self.job.parties
+            name: load_rows(self.job, share, tables[name], self.dates.get(name, ()), own, warn)
+            for name, share in self.shares.items()
         }
         ids = read[self.active][0]
         for name in self.parties[1:]:
             check_same_ids("bring", (self.active, ids), (name, read[name][0]))
         return AlignedRows(ids=ids, columns={name: x for name, (_, x) in read.items()})
 
-    def _dates(self, party: PartySection) -> Collection[str]:
-        return self.dates.get(party.name, ())
+    def predict(self, rows: AlignedRows, mode: PredictMode = "one-round") -> Floats:
+        """Return the margins of rows: float64 [rows, outputs].
 
-    def converse(self, ids: NDArray[np.str_], lead: Callable[[Context], T], follow: Callable[[Context], None]) -> T:
+        Args:
+            mode: ``"levels"`` tells the active party less, and passive parties more; the predictions are the same.
+
+        Raises:
+            HandshakeError: the shares are of different models.
+            JobError: ``"levels"`` for a model without levels.
+        """
+        return self.converse(
+            rows,
+            lambda ctx: self.programs.predict_active(ctx, self.shares[ctx.party], rows.columns[ctx.party], mode),
+            lambda ctx: self.programs.predict_passive(ctx, self.shares[ctx.party], rows.columns[ctx.party]),
+        )
+
+    def leaves(self, rows: AlignedRows) -> NDArray[np.int32]:
+        """Return the positions among its leaves that each row reaches in each tree: int32 [rows, trees]."""
+        share = self.tree_share(self.active)
+        return self.converse(
+            rows,
+            lambda ctx: predict_leaves(ctx, share, {ctx.party: (share.own, rows.columns[ctx.party])}, len(rows)),
+            lambda ctx: predict_passive(ctx, self.tree_share(ctx.party), rows.columns[ctx.party]),
+        )
+
+    def importance(self, names: Collection[str] = ()) -> tuple[Importance, ...]:
+        """Return the importance of every column in which the model splits, the largest total gain first.
+
+        Args:
+            names: the parties that tell the names of their columns; the others' are numbers.
+
+        Raises:
+            DataError: a name that no party has, or a model without trees.
+        """
+        return importance(self.tree_share(self.active), self._features(names))
+
+    def draw(self, tree: int, names: Collection[str] = ()) -> tuple[str, str]:
+        """Return a tree as text and as an SVG picture: the active party's splits in words, the others' by column.
+
+        Args:
+            tree: its number, from 0.
+            names: the parties that tell the names of their columns.
+
+        Raises:
+            DataError: no such tree, a name that no party has, or a model without trees.
+        """
+        share, features = self.tree_share(self.active), self._features(names)
+        return draw_text(share, tree, features), draw_svg(share, tree, features)
+
+    def explain(self, rows: AlignedRows, background: AlignedRows, names: Collection[str] = ()) -> Explanation:
+        """Return the SHAP values of rows against background rows.
+
+        Args:
+            names: the parties that tell the names of their columns.
+
+        Raises:
+            DataError: a model without trees.
+        """
+        both = rows.followed_by(background)
+
+        def lead(ctx: Context) -> Explanation:
+            share = self.tree_share(ctx.party)
+            own = {ctx.party: (share.own, both.columns[ctx.party])}
+            return explain(ctx, share, columns_active(ctx, share), own, len(rows), len(background))
+
+        def follow(ctx: Context) -> None:
+            share = self.tree_share(ctx.party)
+            columns_passive(ctx, share, names=ctx.party in names)
+            predict_passive(ctx, share, both.columns[ctx.party])
+
+        return self.converse(both, lead, follow)
+
+    def export(
+        self, path: Path, *, consent: Collection[str] = (), names: Collection[str] = (), purpose: str = PURPOSE
+    ) -> Path:
+        """Write the joined model as XGBoost's JSON, if every passive party consents; the active one does by asking.
+
+        Args:
+            path: ends in ``.json``.
+            consent: the parties that consent, and so tell their splits.
+            names: the parties that tell the names of their columns, too.
+            purpose: what the passive parties are told that the model is for.
+
+        Raises:
+            PolicyError: a party does not consent; nothing is written.
+            DataError: a name that no party has, or a model without trees.
+            OutputError: the file cannot be written.
+        """
+        self.check_parties([*consent, *names])
+        share = self.tree_share(self.active)
+        return self.converse(
+            None,
+            lambda ctx: export_active(ctx, share, path, purpose=purpose),
+            lambda ctx: export_passive(
+                ctx, self.tree_share(ctx.party), consent=ctx.party in consent, names=ctx.party in names
+            ),
+        )
+
+    def tree_share(self, party: str) -> ModelShare:
+        """Return a party's share; :class:`~labelward.errors.DataError` where the model has no trees."""
+        share = self.shares[party]
+        if not isinstance(share, ModelShare):
+            raise DataError(
+                f"explanations, drawings and exports are of trees; this model is of kind {share.kind!r}",
+                code="unsupported",
+                value=share.kind,
+            )
+        return share
+
+    def converse(
+        self, rows: AlignedRows | None, lead: Callable[[Context], T], follow: Callable[[Context], object]
+    ) -> T:
         """Agree on model and rows, then run the parties' programs; return what the active party's returned.
 
         Args:
-            ids: of the rows that the parties bring; empty where they talk of the model alone.
+            rows: those that the parties bring; None where they talk of the model alone.
             lead: the active party's program.
             follow: that of each passive party.
 
@@ -158,19 +287,51 @@ class FederatedModel:
             HandshakeError: the shares are of different models.
             LabelwardError: what the programs raise.
         """
-        told = ids.tolist()
+        ids = [] if rows is None or rows.ids is None else rows.ids.tolist()
+        policies = self.policies()
 
-        def live(ctx: Context) -> T | None:
-            offer = inference_proposal(self.shares[ctx.party], told)
+        def program(ctx: Context, agreed: Agreement) -> T | None:
             if ctx.party == self.active:
-                handshake_active(ctx, offer, RowMasks.in_order(0, 0, len(told)))
                 return lead(ctx)
-            handshake_passive(ctx, offer)
             follow(ctx)
             return None
 
-        make = partial(inference_context, parties=self.parties, rows=len(told))
-        return cast("T", run_parties(dict.fromkeys(self.parties, (make, live)))[self.active])
+        with self.programs.together(len(self.shares)):
+            outcomes = run_session(
+                InferenceSession.of(self.shares, ids, compared=self.job is not None),
+                {party: Participant(program=program, policies=policies.get(party, ())) for party in self.parties},
+            )
+        return cast("T", outcomes[self.active].result)
+
+    def _features(self, names: Collection[str]) -> Features:
+        self.check_parties(names)
+        share = self.tree_share(self.active)
+        return self.converse(
+            None,
+            lambda ctx: columns_active(ctx, share),
+            lambda ctx: columns_passive(ctx, self.tree_share(ctx.party), names=ctx.party in names),
+        )
+
+
+class InferenceSession(FederationSession):
+    """A session in which a model is used; what its parties record is not kept."""
+
+    @classmethod
+    def of(cls, shares: Mapping[str, PartyShare], ids: Sequence[str], *, compared: bool = True) -> InferenceSession:
+        """Return the session.
+
+        Args:
+            shares: of the parties that are here.
+            ids: of the rows, all of which are used.
+            compared: whether the parties compare model and rows first.
+        """
+        parties, masks = next(iter(shares.values())).parties, RowMasks.in_order(0, 0, len(ids))
+        return cls(parties=parties, ids=ids, masks=masks, shares=shares, compared=compared)
+
+    def proposal(self, party: str) -> Proposal:
+        """Return what a party brings to the handshake: which model its share is of."""
+        model = self.shares[party].model
+        return Proposal(parties=self.parties, job={"model": model}, ids=self.ids, bits=0, precision=0, insecure=False)
 
 
 def load_rows(
@@ -197,19 +358,14 @@ def load_rows(
         _refuse_strangers(job, party, share, table.column_names, place)
     for name in _unknown(share, x):
         warn(
-            f"{place}: column {name!r} holds no category that the model met in training; all of its rows go the "
-            "way of missing values"
+            f"{place}: column {name!r} holds no category that the model met in training; all its rows are "
+            "treated as missing"
         )
     if column is None:
         return np.arange(table.num_rows).astype(np.str_), x
     ids = read_ids(table, column, place)
     order = np.argsort(ids)
     return ids[order], x[order]
-
-
-def inference_proposal(share: PartyShare, ids: Sequence[str]) -> Proposal:
-    """Return what a party brings to a greeting about a model: which model, and the ids of the rows, all to be used."""
-    return Proposal(parties=share.parties, job={"model": share.model}, ids=ids, bits=0, precision=0, insecure=False)
 
 
 def _unknown(share: PartyShare, x: Floats) -> Iterator[str]:
@@ -222,9 +378,9 @@ def _unknown(share: PartyShare, x: Floats) -> Iterator[str]:
 
 
 def _refuse_strangers(job: Job, party: PartySection, share: PartyShare, found: list[str], place: str) -> None:
-    """Refuse columns that the party's own table had not, where it brought all that it had.
+    """Refuse columns that the party's own table did not have in training, where it used all of them.
 
-    With dummies a column of a single category leaves no trace in the share, so that it cannot be told from a stranger.
+    With dummies a column of a single category leaves no trace in the share, so unknown columns cannot be recognized.
     """
     if party.table is None or party.columns is not None or job.data.categories == "dummies":
         return
@@ -232,36 +388,10 @@ def _refuse_strangers(job: Job, party: PartySection, share: PartyShare, found: l
     strangers = [name for name in found if name not in known]
     if strangers:
         more = ", …" if len(strangers) > 5 else ""
-        told = ", ".join(map(repr, strangers[:5])) + more
+        names = ", ".join(map(repr, strangers[:5])) + more
         raise DataError(
-            f"has columns that the model does not know: {told}; leave them out",
+            f"has columns that the model does not know: {names}; leave them out",
             code="columns",
             field=place,
             value=tuple(strangers),
         )
-
-
-def inference_context(
-    transport: Transport, *, parties: tuple[str, ...], rows: int, timeout: float | None = None
-) -> Context:
-    """Return a party's context for the use of a model; what it records is not kept.
-
-    Args:
-        rows: how many are used.
-        timeout: seconds to wait for one message.
-    """
-    party = transport.party
-    peers = tuple(name for name in parties if name != party)
-    header = Header(
-        format=FORMAT,
-        version=version("labelward"),
-        party=party,
-        role="active" if party == parties[0] else "passive",
-        peers=peers,
-        rows=(0, rows),
-        engine="none",
-        bits=0,
-        insecure=(),
-        job={},
-    )
-    return Context(transport, active=parties[0], peers=peers, transcript=Transcript(header), seed=0, timeout=timeout)

@@ -1,4 +1,4 @@
-"""The shares that a training left, read together."""
+"""Stored shares of a trained model: read together, and checked to belong together."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 from labelward.errors import FileFormatError, JobError
 from labelward.federation.adapter import ModelAdapter, PartyShare
 from labelward.federation.simulation import MODEL
-from labelward.job import Job, load_job
+from labelward.job import Job, Variant, load_job
 from labelward.runs.directory import JOB_FILE
-
-__all__ = ["load_shares", "trained_job"]
+from labelward.runs.short_names import variant_without_defaults
 
 
 def trained_job(run: Path) -> Job:
@@ -26,6 +25,25 @@ def trained_job(run: Path) -> Job:
         raise FileFormatError(
             f"is no folder that labelward train wrote ({error})", code="foreign", field=str(run)
         ) from error
+
+
+def trained_variant(run: Path, job: Job, slug: str) -> Variant:
+    """Return what defended a training.
+
+    Args:
+        run: its folder.
+        job: as stored there.
+        slug: of the variant, as the training's record has it.
+
+    Raises:
+        FileFormatError: the job does not have it, so that the parties' defenses in predictions are not known.
+    """
+    variants = {variant_without_defaults(variant).slug: variant for variant in job.variants()}
+    if slug not in variants and any("party" in kind.params for each in variants.values() for kind in each.chain):
+        raise FileFormatError(
+            f"the job has no variant {slug!r}, which the record names", code="damaged", field=str(run), value=slug
+        )
+    return variants.get(slug, Variant())
 
 
 def load_shares(programs: ModelAdapter[Any], run: Path, job: Job) -> dict[str, PartyShare]:

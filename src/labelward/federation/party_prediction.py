@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from labelward.errors import FileFormatError, JobError
 from labelward.federation.adapter import ModelAdapter, PartyShare, PredictMode
-from labelward.federation.components import model_adapter, with_defaults
-from labelward.federation.model import Warn, ignore_warning, inference_context, inference_proposal, load_rows
+from labelward.federation.components import make_policies, model_adapter, with_defaults
+from labelward.federation.model import InferenceSession, Warn, ignore_warning, load_rows
 from labelward.federation.party_run import Join, Log, require_party, run_until_complete
+from labelward.federation.party_training import party_variant
 from labelward.federation.predict import write_predictions
 from labelward.federation.simulation import MODEL
-from labelward.job import Job
+from labelward.job import Job, Variant
 from labelward.party.context import Context
-from labelward.party.handshake import RowMasks, handshake_active, handshake_passive
-from labelward.runs.party_record import PARTY_FILE, read_party_record
+from labelward.party.transcript import Transcript
+from labelward.policy.chain import PolicyChain
+from labelward.runs.party_record import PARTY_FILE, PartyRecord, read_party_record
 from labelward.transport.base import Transport
-
-__all__ = ["predict_as_party"]
 
 
 def predict_as_party(
@@ -64,33 +63,37 @@ def predict_as_party(
             value=party,
         )
     programs = model_adapter(job.model)
-    share, dates = _share(programs, run, party)
-    ids, x = load_rows(job, share, table, dates, True, warn)
+    share, record = _share(programs, run, party)
+    ids, x = load_rows(job, share, table, record.dates, True, warn)
+    session = InferenceSession.of({party: share}, ids.tolist())
+    defended = party_variant(job, party, record.defense) if record.defense else Variant()
+
+    def context(transport: Transport) -> Context:
+        return session.context(
+            transport,
+            Transcript(session.header(party)),
+            timeout=job.connection().silence,
+            policies=PolicyChain(() if out is not None else make_policies(defended, party)),
+        )
 
     def live(ctx: Context) -> None:
-        offer = inference_proposal(share, ids.tolist())
+        session.handshake(ctx)
         if out is None:
-            handshake_passive(ctx, offer)
             programs.predict_passive(ctx, share, x)
-            return
-        handshake_active(ctx, offer, RowMasks.in_order(0, 0, len(ids)))
-        write_predictions(out, programs, share, offer.ids, programs.predict_active(ctx, share, x, mode))
+        else:
+            write_predictions(out, programs, share, session.ids, programs.predict_active(ctx, share, x, mode))
 
     network, _ = join(job, party, "predict", log)
     try:
-        run_until_complete(network, partial(_context, job, share, len(ids)), live, log)
+        run_until_complete(network, context, live, log)
         log("predicted", {"rows": len(ids)})
     finally:
         network.close()
     return len(ids)
 
 
-def _context(job: Job, share: PartyShare, rows: int, transport: Transport) -> Context:
-    return inference_context(transport, parties=share.parties, rows=rows, timeout=job.connection().silence)
-
-
-def _share(programs: ModelAdapter[Any], run: Path, party: str) -> tuple[PartyShare, tuple[str, ...]]:
-    """Return a party's share and which of its columns hold dates."""
+def _share(programs: ModelAdapter[Any], run: Path, party: str) -> tuple[PartyShare, PartyRecord]:
+    """Return a party's share, and the record of its run."""
     record = read_party_record(run)
     if record is None or record.party != party:
         found = "" if record is None else f"; it is that of {record.party!r}"
@@ -107,4 +110,4 @@ def _share(programs: ModelAdapter[Any], run: Path, party: str) -> tuple[PartySha
             field=str(run),
             value=record.stage,
         )
-    return programs.load(run / party / MODEL), record.dates
+    return programs.load(run / party / MODEL), record

@@ -1,4 +1,4 @@
-"""A party's run as a row of attempts: where one is cut short, the next goes on from the last common checkpoint."""
+"""A party's run as a sequence of attempts: each resumes from the last checkpoint that all parties have."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import msgspec
 from labelward.errors import JobError, OutputError, PeerError, PeerRestartedError, unknown_name
 from labelward.federation.adapter import RoleResult
 from labelward.federation.components import model_adapter
+from labelward.federation.session import FederationSession
 from labelward.federation.simulation import (
     CHECKPOINT,
     MODEL,
     VIEW,
     cost_of,
-    insecure_reasons,
+    job_session,
     key_info,
-    make_proposal,
 )
 from labelward.he import Engine
 from labelward.job import Job
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context, Progress
-from labelward.party.handshake import Proposal
+from labelward.party.handshake import RowMasks
 from labelward.party.transcript import Transcript, ids_digest
 from labelward.policy.chain import PolicyChain
 from labelward.rng import PrivateSeed, SecureRandom
@@ -39,18 +39,6 @@ from labelward.transport.base import Transport
 
 if TYPE_CHECKING:
     from labelward.transport.grpc import PeerInfo
-
-__all__ = [
-    "AttemptResult",
-    "Connection",
-    "Join",
-    "Log",
-    "PartyProgram",
-    "PartyRun",
-    "require_party",
-    "run_program",
-    "run_until_complete",
-]
 
 T = TypeVar("T")
 
@@ -146,8 +134,9 @@ class PartyProgram:
         ids: of all its rows.
         private: what it draws from where others must not be able to repeat the draw.
         policies: of the party, made anew for each attempt.
-        live: greets, begins the transcript, and trains.
-        defense: slug of the variant; empty at a passive party.
+        live: agrees with the others, begins the transcript, and trains.
+        masks: at the active party, which rows are validation and test rows.
+        defense: slug of what defends this party's messages; empty at a passive party without a defense.
         drawn: digests of what this party drew for the run, by name: its checkpoints go on with these draws only.
     """
 
@@ -156,6 +145,7 @@ class PartyProgram:
     private: PrivateSeed
     policies: Callable[[], PolicyChain]
     live: Callable[[PartyRun, Context], AttemptResult]
+    masks: RowMasks | None = None
     defense: str = ""
     drawn: Mapping[str, str] = field(default_factory=dict)
 
@@ -184,13 +174,10 @@ class PartyRun:
         """Of view, model and checkpoints."""
         return self.out / self.side.party
 
-    def offer(self) -> Proposal:
-        """Return what this party brings to the greeting."""
-        return make_proposal(self.job, self.side.ids, self.engine, seed=self.seed)
-
-    def insecure(self) -> tuple[str, ...]:
-        """Return why the run protects nothing; empty where it does."""
-        return insecure_reasons(self.engine, self.job.encryption)
+    @cached_property
+    def session(self) -> FederationSession:
+        """The run, as this party knows it."""
+        return job_session(self.job, self.side.ids, self.engine, seed=self.seed, masks=self.side.masks)
 
     def first_record(self, fingerprint: str) -> PartyRecord:
         """Return the record of a run of which nothing is done; ``fingerprint`` is of the party's own certificate."""
@@ -296,13 +283,9 @@ class PartyRun:
         self.network.conclude(mark)
 
     def _context(self, transport: Transport) -> Context:
-        parties = tuple(each.name for each in self.job.parties)
-        return Context(
+        return self.session.context(
             transport,
-            active=parties[0],
-            peers=tuple(name for name in parties if name != self.side.party),
-            transcript=Transcript(None, self.folder / VIEW, resume=True, finished=True),
-            seed=self.seed,
+            Transcript(None, self.folder / VIEW, resume=True, finished=True),
             protection=SecureRandom(),
             private=self.side.private,
             policies=self.side.policies(),
@@ -315,7 +298,8 @@ class PartyRun:
     @cached_property
     def _checkpoints(self) -> Checkpoints:
         """The party's own of this run, read and checked once: while it runs nobody else writes into its folder."""
-        run = self.offer().job | {"party": self.side.party, "defense": self.side.defense} | dict(self.side.drawn)
+        side = self.side
+        run = self.session.proposal(side.party).job | {"party": side.party, "defense": side.defense} | dict(side.drawn)
         checkpoints = Checkpoints(self.folder / CHECKPOINT, run=run | {"rows": ids_digest(self.side.ids)})
         for sentence in checkpoints.damaged:
             self.log("damaged", {"checkpoint": sentence})

@@ -1,6 +1,6 @@
 """One party of a run between companies: its own data and folder here, the other parties behind a network.
 
-The program that a party runs is the one of a rehearsal, and so is its view; only the transport differs. A run is made
+A party runs the same program as in a simulation, and records the same view; only the transport differs. A run is made
 of *attempts*: where a party comes back as a new process, all parties begin a new attempt, and go on from the last
 checkpoint that they have in common.
 """
@@ -14,25 +14,24 @@ from pathlib import Path
 from typing import Any
 
 from labelward.data import DataSplit, PartyTable, encode_party, load_active, load_party_table
-from labelward.errors import JobError, OutputError
+from labelward.errors import JobError, OutputError, unknown_name
+from labelward.federation.adapter import PartyInputs, label_vector
 from labelward.federation.components import check_job, make_engine, make_policies, model_adapter, with_defaults
-from labelward.federation.leakage_monitor import with_monitor
+from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.party_run import AttemptResult, Join, Log, PartyProgram, PartyRun, require_party
-from labelward.federation.simulation import key_info, make_header
-from labelward.federation.train import defense_variant
+from labelward.federation.simulation import key_info
 from labelward.he import Engine
-from labelward.job import Job
+from labelward.job import Job, Variant
 from labelward.metrics.utility import utility_scores
 from labelward.party.context import Context, Progress, no_progress
-from labelward.party.handshake import RowMasks, handshake_active, handshake_passive
+from labelward.party.handshake import Agreement, RowMasks
+from labelward.policy.base import Policy
 from labelward.policy.chain import PolicyChain
 from labelward.rng import PrivateSeed
 from labelward.runs.directory import locked_output
 from labelward.runs.party_record import PartyRecord, read_party_record
 from labelward.runs.private_seeds import PRIVATE_FILE, keep_seeds, resolve_seeds, stored_seeds
 from labelward.runs.short_names import variant_without_defaults
-
-__all__ = ["train_as_party"]
 
 
 def train_as_party(
@@ -57,7 +56,7 @@ def train_as_party(
         party: its name in the job.
         out: the party's folder of this run.
         seed: the same at all parties.
-        variant: slug of one of ``job.variants()``; at the active party, which alone defends.
+        variant: slug of one of ``job.variants()``, of which this party applies its own part. Nobody else learns it.
         force: throw away what another run left in ``out``.
         repeat: folders of this party's earlier runs whose private draws are repeated.
 
@@ -71,20 +70,14 @@ def train_as_party(
     job = with_defaults(replace(job, attacks=(), run=replace(job.run, seeds=(seed,))))
     require_party(job, party)
     job.connection()
-    if variant is not None and party != job.active.name:
-        raise JobError(
-            f"the active party {job.active.name!r} alone defends, and tells nobody how",
-            code="conflict",
-            field="--defense",
-            value=party,
-        )
+    defended = party_variant(job, party, variant)
     check_job(job)
     own, seeds = load_party_table(job, party), resolve_seeds([party], None if force else out, repeat)
     private = seeds[party]
     if party == job.active.name:
-        side = _active(job, own, seed, variant, private, progress)
+        side = _active(job, own, seed, defended, private, progress)
     else:
-        side = _passive(job, party, own, private)
+        side = _passive(job, party, own, defended, private)
     with locked_output(out, job, "party", force=force):
         record = read_party_record(out)
         if record is None:
@@ -127,55 +120,106 @@ def _refuse_without_seeds(out: Path, record: PartyRecord) -> None:
 
 
 def _protection(job: Job, party: str, engine: Engine) -> dict[str, Any]:
-    """Return what the first line of a log says: who this is, and what will protect the run."""
+    """Return the first line of a log: the party, the version, and what protects the run."""
     key = key_info(engine, job.encryption, "")
-    told = {"insecure": list(key.insecure), "engine": key.engine, "bits": key.bits, "kernel": key.kernel}
-    return {"party": party, "version": version("labelward"), **told}
+    protection = {"insecure": list(key.insecure), "engine": key.engine, "bits": key.bits, "kernel": key.kernel}
+    return {"party": party, "version": version("labelward"), **protection}
 
 
 def _active(
-    job: Job, own: PartyTable, seed: int, variant: str | None, private: PrivateSeed, progress: Progress
+    job: Job, own: PartyTable, seed: int, defended: Variant, private: PrivateSeed, progress: Progress
 ) -> PartyProgram:
-    defended = defense_variant(job, variant)
+    party = job.active.name
     data, programs = load_active(job, own, seed, private), model_adapter(job.model)
-    passive = tuple(each.name for each in job.passive)
-    programs.check(data, with_monitor(job, data, make_policies(defended), seed=seed), passive=passive)
+
+    def policies(progress: Progress = progress) -> tuple[Policy, ...]:
+        return monitored_chains(job, data, defended, seed=seed, progress=progress)[party]
+
+    programs.check(data, {party: policies(no_progress)}, passive=tuple(each.name for each in job.passive))
     validation, test = data.split.masks()
-    sides = RowMasks(validation=validation, test=test)
+    masks = RowMasks(validation=validation, test=test)
+    inputs = PartyInputs(data=data.parties[0], labels=label_vector(data))
 
     def live(run: PartyRun, ctx: Context) -> AttemptResult:
-        offer = run.offer()
-        ctx.transcript.begin(make_header(data.parties[0], offer, sides, run.engine, run.insecure()))
-        agreed = handshake_active(ctx, offer, sides)
-        run.log("agreed", {"rows": sum(agreed.rows), "resume": agreed.resume})
-        ended = programs.active(ctx, agreed, data, run.engine)
+        _begin_view(run, ctx, inputs, masks)
+        ended = programs.program(ctx, _handshake(run, ctx), inputs, run.engine)
         utility = utility_scores(programs, ended.margins, data)
-        return AttemptResult(ended=ended, dates=tuple(sorted(data.parties[0].dates)), utility=utility)
+        return AttemptResult(ended=ended, dates=tuple(sorted(inputs.data.dates)), utility=utility)
 
-    def policies() -> PolicyChain:
-        return PolicyChain(with_monitor(job, data, make_policies(defended), seed=seed, progress=progress))
-
-    slug = variant_without_defaults(defended).slug
     return PartyProgram(
-        party=job.active.name,
+        party=party,
         ids=data.ids.tolist(),
         private=private,
-        policies=policies,
+        policies=lambda: PolicyChain(policies()),
         live=live,
-        defense=slug,
-        drawn={"sides": sides.digest()},
+        masks=masks,
+        defense=variant_without_defaults(defended).slug,
+        drawn={"sides": masks.digest()},
     )
 
 
-def _passive(job: Job, party: str, own: PartyTable, private: PrivateSeed) -> PartyProgram:
+def _passive(job: Job, party: str, own: PartyTable, defended: Variant, private: PrivateSeed) -> PartyProgram:
     programs = model_adapter(job.model)
 
     def live(run: PartyRun, ctx: Context) -> AttemptResult:
-        offer = run.offer()
-        agreed = handshake_passive(ctx, offer)
-        run.log("agreed", {"rows": sum(agreed.rows), "resume": agreed.resume})
-        held = encode_party(job, own, DataSplit.of(agreed.sides.validation, agreed.sides.test), private)
-        ctx.transcript.begin(make_header(held, offer, agreed.sides, run.engine, run.insecure()))
-        return AttemptResult(ended=programs.passive(ctx, agreed, held, run.engine), dates=tuple(sorted(held.dates)))
+        agreed = _handshake(run, ctx)
+        masks = agreed.sides
+        inputs = PartyInputs(data=encode_party(job, own, DataSplit.of(masks.validation, masks.test), private))
+        _begin_view(run, ctx, inputs, masks)
+        ended = programs.program(ctx, agreed, inputs, run.engine)
+        return AttemptResult(ended=ended, dates=tuple(sorted(inputs.data.dates)))
 
-    return PartyProgram(party=party, ids=own.ids.tolist(), private=private, policies=PolicyChain, live=live)
+    return PartyProgram(
+        party=party,
+        ids=own.ids.tolist(),
+        private=private,
+        policies=lambda: PolicyChain(make_policies(defended, party)),
+        live=live,
+        defense=variant_without_defaults(defended).slug if defended.chain else "",
+    )
+
+
+def _handshake(run: PartyRun, ctx: Context) -> Agreement:
+    agreed = run.session.handshake(ctx)
+    run.log("agreed", {"rows": sum(agreed.rows), "resume": agreed.resume})
+    return agreed
+
+
+def _begin_view(run: PartyRun, ctx: Context, inputs: PartyInputs, masks: RowMasks) -> None:
+    columns, categories = inputs.data.columns, inputs.categories
+    ctx.transcript.begin(run.session.header(ctx.party, columns=columns, categories=categories, masks=masks))
+
+
+def party_variant(job: Job, party: str, slug: str | None) -> Variant:
+    """Return the part of one of a job's variants that is a party's own; each party applies its own and no other.
+
+    Args:
+        job: completed.
+        slug: of a whole variant, or of the party's part of it; None: the only part that the party has.
+
+    Raises:
+        JobError: no such variant, one in which the party has no part, or several to choose from.
+    """
+    owner = None if party == job.active.name else party
+    parts = {variant: variant.part(owner) for variant in job.variants()}
+    if slug is None:
+        own = {variant_without_defaults(part).slug: part for part in parts.values()}
+        if len(own) > 1:
+            raise JobError(
+                f"party {party!r} has several variants; choose one of {', '.join(own)} with --defense", code="missing"
+            )
+        return Variant()
+    named = {variant_without_defaults(each).slug: part for whole, part in parts.items() for each in (part, whole)}
+    if slug not in named:
+        raise JobError(unknown_name("variant", slug, named), code="unknown", value=slug)
+    undefended = slug == variant_without_defaults(Variant()).slug and (
+        owner is None or any(part.chain for part in parts.values())
+    )
+    if not named[slug].chain and not undefended:
+        raise JobError(
+            f"nothing in {slug!r} is a defense of party {party!r}; give it to the party whose messages it defends",
+            code="conflict",
+            field="--defense",
+            value=party,
+        )
+    return named[slug]

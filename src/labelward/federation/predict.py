@@ -15,8 +15,6 @@ from labelward.federation.adapter import ModelAdapter, PartyShare, PredictMode
 from labelward.federation.model import FederatedModel, Warn, ignore_warning
 from labelward.runs.secure_files import atomic_write
 
-__all__ = ["predict_table", "write_predictions"]
-
 Floats = NDArray[np.float64]
 
 
@@ -42,15 +40,12 @@ def predict_table(
         DataError: as :meth:`FederatedModel.bring`.
     """
     trained = FederatedModel.load(run)
-    rows, programs = trained.bring(tables, warn), trained.programs
-    active = trained.shares[trained.active]
-    margins = trained.converse(
-        rows.ids,
-        lambda ctx: programs.predict_active(ctx, active, rows.columns[ctx.party], mode),
-        lambda ctx: programs.predict_passive(ctx, trained.shares[ctx.party], rows.columns[ctx.party]),
+    rows = trained.bring(tables, warn)
+    assert rows.ids is not None  # of tables
+    write_predictions(
+        out, trained.programs, trained.shares[trained.active], rows.ids.tolist(), trained.predict(rows, mode)
     )
-    write_predictions(out, programs, active, rows.ids.tolist(), margins)
-    return len(rows.ids)
+    return len(rows)
 
 
 def write_predictions(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["Watch", "no_log"]
-
 Watch = Callable[[str, int, int, str], None]
 """Called with (event, done, total, detail).
 

@@ -1,13 +1,10 @@
-"""One training on one machine: every party in its own thread, its view and share on disk, what it spent counted."""
+"""Training in one process: every party in a thread of its own, views and shares on disk or in memory, costs counted."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,37 +12,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.data import PartyDataset, VerticalDataset
-from labelward.federation.adapter import PartyShare, RoleResult, ValidationHistory
+from labelward.federation.adapter import (
+    ModelAdapter,
+    PartyInputs,
+    PartyShare,
+    RoleResult,
+    ValidationHistory,
+    label_vector,
+)
 from labelward.federation.components import model_adapter
-from labelward.federation.leakage_monitor import with_monitor
+from labelward.federation.leakage_monitor import monitored_chains
+from labelward.federation.session import FederationSession, Participant, PartyOutcome, encode_shared, run_session
 from labelward.he import Counts, Engine
-from labelward.job import EncryptionSection, Job
-from labelward.party.context import Context, Meter, Progress, no_progress
-from labelward.party.handshake import Proposal, RowMasks, continued_model, handshake_active, handshake_passive
-from labelward.party.in_process import run_parties
-from labelward.party.transcript import FORMAT, Header, Transcript, ids_digest
+from labelward.job import EncryptionSection, Job, Variant
+from labelward.party.context import Meter, Progress, no_progress
+from labelward.party.handshake import RowMasks
 from labelward.policy.base import Policy
-from labelward.policy.chain import PolicyChain
+from labelward.protocols.common import LabelVector
 from labelward.rng import SecureRandom
 from labelward.runs.malicious_runs import MaliciousRun
 from labelward.runs.schema import Cost, KeyInfo
 from labelward.runs.secure_files import private_folder
-from labelward.transport.base import Transport
-
-__all__ = [
-    "CHECKPOINT",
-    "MODEL",
-    "VIEW",
-    "Protections",
-    "SimulationResult",
-    "cost_of",
-    "insecure_reasons",
-    "key_bits",
-    "key_info",
-    "make_header",
-    "make_proposal",
-    "simulate",
-]
 
 VIEW, MODEL, CHECKPOINT = "view", "model", "checkpoint"
 """A party's folders: what it saw, its part of the model, and what it needs to go on with a run over a network."""
@@ -54,22 +41,46 @@ Protections = Callable[[], SecureRandom]
 """Makes each party its own source of protection draws."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SimulationResult:
-    """What is known of a training beside views and shares.
+    """Result of a training in one process.
 
     Attributes:
-        margins: float64 [test rows, outputs].
-        meters: what each party spent and sent.
-        fingerprint: of the public key, as hex.
-        watched: how the validation rows fared, where there are any.
+        outcomes: by party, the active one first: share, meter, transcript.
+        cost: of all parties together.
     """
 
-    margins: NDArray[np.float64]
+    outcomes: Mapping[str, PartyOutcome[RoleResult[Any]]]
     cost: Cost
-    meters: dict[str, Meter]
-    fingerprint: str
-    watched: ValidationHistory | None = None
+
+    @property
+    def margins(self) -> NDArray[np.float64]:
+        """float64 [test rows, outputs]."""
+        return self._active.margins
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the public key, as hex."""
+        return self._active.fingerprint.hex()
+
+    @property
+    def watched(self) -> ValidationHistory | None:
+        """The metric of the validation rows by round; None without such rows."""
+        return self._active.watched
+
+    @property
+    def shares(self) -> dict[str, Any]:
+        """By party its part of the model."""
+        return {party: outcome.result.share for party, outcome in self.outcomes.items()}
+
+    @property
+    def meters(self) -> dict[str, Meter]:
+        """By party what it spent and sent."""
+        return {party: outcome.meter for party, outcome in self.outcomes.items()}
+
+    @property
+    def _active(self) -> RoleResult[Any]:
+        return next(iter(self.outcomes.values())).result
 
 
 def key_bits(engine: Engine, section: EncryptionSection) -> int:
@@ -98,64 +109,78 @@ def key_info(engine: Engine, section: EncryptionSection, fingerprint: str) -> Ke
     )
 
 
-def make_proposal(
-    job: Job, ids: Sequence[str], engine: Engine, *, seed: int, share: PartyShare | None = None
-) -> Proposal:
-    """Return what a party brings to the greeting.
+def job_session(
+    job: Job,
+    ids: Sequence[str],
+    engine: Engine,
+    *,
+    seed: int,
+    masks: RowMasks | None = None,
+    shares: Mapping[str, PartyShare] | None = None,
+    protections: Protections = SecureRandom,
+) -> FederationSession:
+    """Return the session of a job's training.
 
     Args:
         job: completed, since its shared part is what the parties compare.
-        ids: of all its rows, in the order that all parties agree on.
-        engine: of the keys.
+        ids: of all rows, in the order that all parties agree on.
+        engine: makes the keys.
         seed: of the run; compared as well.
-        share: of an earlier training that is gone on with.
+        masks: which rows are validation and test rows; None at a passive party that runs alone.
+        shares: by party, of an earlier training that is continued.
     """
-    shared = {**job.shared(), "run.seed": seed}
-    told = {key: json.dumps(value, sort_keys=True) for key, value in shared.items()}
-    return Proposal(
-        parties=tuple(party.name for party in job.parties),
-        job=told | continued_model(None if share is None else share.model),
-        ids=ids,
-        bits=key_bits(engine, job.encryption),
-        precision=job.encryption.precision,
-        insecure=job.encryption.insecure,
+    return make_session(
+        tuple(party.name for party in job.parties),
+        job.shared(),
+        job.encryption,
+        ids,
+        engine,
+        seed=seed,
+        masks=masks,
+        shares=shares,
+        protections=protections,
     )
 
 
-def make_header(
-    held: PartyDataset, offer: Proposal, sides: RowMasks, engine: Engine, reasons: tuple[str, ...]
-) -> Header:
-    """Return what stands at the head of a party's view.
+def make_session(
+    parties: tuple[str, ...],
+    shared: Mapping[str, Any],
+    encryption: EncryptionSection,
+    ids: Sequence[str],
+    engine: Engine,
+    *,
+    seed: int,
+    masks: RowMasks | None = None,
+    shares: Mapping[str, PartyShare] | None = None,
+    protections: Protections = SecureRandom,
+) -> FederationSession:
+    """Return the session of a training.
 
     Args:
-        held: its columns.
-        offer: as it brought it to the greeting.
-        sides: of the rows.
-        engine: of the keys.
-        reasons: why the run protects nothing; empty where it does.
+        parties: in party order, the active one first.
+        shared: what the parties must agree on, as JSON values under flat names such as ``model.depth``.
+        encryption: engine and key.
+        ids, engine, seed, masks, shares: as for :func:`job_session`.
     """
-    train: list[int] = np.flatnonzero(sides.train).tolist()
-    return Header(
-        format=FORMAT,
-        version=version("labelward"),
-        party=held.name,
-        role="active" if held.name == offer.parties[0] else "passive",
-        peers=tuple(name for name in offer.parties if name != held.name),
-        rows=(len(train), int(sides.test.sum())),
+    return FederationSession(
+        parties=parties,
+        job=encode_shared(shared, seed),
+        ids=ids,
+        masks=masks,
         engine=engine.name,
-        bits=offer.bits,
-        insecure=reasons,
-        job=offer.job,
-        columns=held.columns,
-        ids=ids_digest(offer.ids[row] for row in train),
-        categories={held.columns[position]: names for position, names in held.categories.items()},
+        bits=key_bits(engine, encryption),
+        precision=encryption.precision,
+        insecure=encryption.insecure,
+        reasons=insecure_reasons(engine, encryption, protections),
+        seed=seed,
+        shares=shares or {},
     )
 
 
-def simulate(
+def simulate_job(
     job: Job,
     data: VerticalDataset,
-    policies: Sequence[Policy],
+    variant: Variant,
     engine: Engine,
     folder: Path,
     *,
@@ -170,64 +195,121 @@ def simulate(
     Args:
         job: completed, since its shared part is what the parties compare.
         data: of this seed.
-        policies: what defends the run, at the active party, beside the leakage meter.
+        variant: what defends the run, at every party; the leakage meter is added.
         engine: makes the keys; its worker processes outlive the run.
         folder: is made; its parent must exist.
         progress: hears of trees and of the leakage meter, from the active party's thread.
-        shares: by party, of an earlier training that is gone on with.
+        shares: by party, of an earlier training that is continued.
         deviation: of a party that does not train as agreed.
 
     Raises:
         LabelwardError: the first error of a party.
     """
-    programs, names = model_adapter(job.model), [party.name for party in data.parties]
-    active = names[0]
-    earlier: Mapping[str, Any] = {} if shares is None else shares
     validation, test = data.split.masks()
-    sides, ids = RowMasks(validation=validation, test=test), data.ids.tolist()
-    offers = {name: make_proposal(job, ids, engine, seed=seed, share=earlier.get(name)) for name in names}
-    reasons = insecure_reasons(engine, job.encryption, protections)
-    private_folder(folder)
-    contexts: dict[str, Context] = {}
-    chain = with_monitor(job, data, policies, seed=seed, progress=progress)
-
-    def context(held: PartyDataset, transport: Transport) -> Context:
-        party = held.name
-        header = make_header(held, offers[party], sides, engine, reasons)
-        private_folder(folder / party)
-        contexts[party] = Context(
-            transport,
-            active=active,
-            peers=header.peers,
-            transcript=Transcript(header, folder / party / VIEW),
-            seed=seed,
-            protection=protections(),
-            private=held.private,
-            policies=PolicyChain(chain if party == active else ()),
-            progress=progress if party == active else no_progress,
-            digests=job.run.record == "digests",
-        )
-        return contexts[party]
-
-    def run(held: PartyDataset, ctx: Context) -> RoleResult[Any]:
-        share = earlier.get(held.name)
-        if held.name == active:
-            return programs.active(ctx, handshake_active(ctx, offers[active], sides), data, engine, share=share)
-        behavior = deviation.behavior.as_dict() if deviation is not None and deviation.party == held.name else None
-        agreed = handshake_passive(ctx, offers[held.name])
-        return programs.passive(ctx, agreed, held, engine, share=share, behavior=behavior)
-
-    start = time.perf_counter()
-    with programs.together(len(names)):
-        ended = run_parties({party.name: (partial(context, party), partial(run, party)) for party in data.parties})
-    seconds = time.perf_counter() - start
-    for party, end in ended.items():
-        end.share.save(folder / party / MODEL)
-    meters = {party: contexts[party].meter for party in ended}
-    cost, last = cost_of(seconds, meters.values(), [end.counts for end in ended.values()]), ended[active]
-    return SimulationResult(
-        margins=last.margins, cost=cost, meters=meters, fingerprint=last.fingerprint.hex(), watched=last.watched
+    masks = RowMasks(validation=validation, test=test)
+    session = job_session(
+        job, data.ids.tolist(), engine, seed=seed, masks=masks, shares=shares, protections=protections
     )
+    return simulate(
+        session,
+        model_adapter(job.model),
+        party_inputs(
+            data.parties,
+            label_vector(data),
+            shares=shares,
+            behaviors={} if deviation is None else {deviation.party: deviation.behavior.as_dict()},
+        ),
+        engine,
+        folder=folder,
+        policies=monitored_chains(job, data, variant, seed=seed, progress=progress),
+        progress=progress,
+        protections=protections,
+        digests=job.run.record == "digests",
+    )
+
+
+def party_inputs(
+    parties: Sequence[PartyDataset],
+    labels: LabelVector,
+    *,
+    shares: Mapping[str, PartyShare] | None = None,
+    behaviors: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, PartyInputs]:
+    """Return what each party brings to a training.
+
+    Args:
+        parties: the active one first.
+        labels: the active party's.
+        shares: by party, of an earlier training that is continued.
+        behaviors: by passive party, how it trains where not as agreed.
+    """
+    return {
+        party.name: PartyInputs(
+            data=party,
+            labels=None if position else labels,
+            share=(shares or {}).get(party.name),
+            behavior=(behaviors or {}).get(party.name),
+        )
+        for position, party in enumerate(parties)
+    }
+
+
+def simulate(
+    session: FederationSession,
+    programs: ModelAdapter[Any],
+    inputs: Mapping[str, PartyInputs],
+    engine: Engine,
+    *,
+    folder: Path | None = None,
+    policies: Mapping[str, Sequence[Policy]] | None = None,
+    progress: Progress = no_progress,
+    protections: Protections = SecureRandom,
+    digests: bool = False,
+) -> SimulationResult:
+    """Train and predict the test rows, with every party in a thread of this process.
+
+    Args:
+        session: with row masks.
+        programs: how the model is run.
+        inputs: by party, the active one first.
+        engine: makes the keys.
+        folder: is made, and gets ``<party>/view`` and ``<party>/model``; None: views and shares stay in memory.
+        policies: by party, what decides what leaves it.
+        progress: hears of the active party's progress.
+        protections: makes each party's source of protection draws.
+        digests: whether views keep digests of large arrays only.
+
+    Raises:
+        LabelwardError: the first error of a party.
+    """
+
+    def participant(party: str) -> Participant[RoleResult[Any]]:
+        given = inputs[party]
+        return Participant(
+            program=lambda ctx, agreed: programs.program(ctx, agreed, given, engine),
+            columns=given.data.columns,
+            categories=given.categories,
+            policies=(policies or {}).get(party, ()),
+            folder=None if folder is None else private_folder(folder / party) / VIEW,
+            private=given.data.private,
+            protection=protections(),
+            progress=progress if party == session.active else no_progress,
+            digests=digests,
+        )
+
+    if folder is not None:
+        private_folder(folder)
+    participants = {party: participant(party) for party in inputs}
+    start = time.perf_counter()
+    with programs.together(len(inputs)):
+        outcomes = run_session(session, participants)
+    seconds = time.perf_counter() - start
+    if folder is not None:
+        for party, outcome in outcomes.items():
+            outcome.result.share.save(folder / party / MODEL)
+    counts = [outcome.result.counts for outcome in outcomes.values()]
+    cost = cost_of(seconds, [outcome.meter for outcome in outcomes.values()], counts)
+    return SimulationResult(outcomes=outcomes, cost=cost)
 
 
 def cost_of(seconds: float, meters: Iterable[Meter], counts: Iterable[Counts]) -> Cost:

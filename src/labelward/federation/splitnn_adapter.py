@@ -19,10 +19,12 @@ from labelward.errors import DataError, JobError, unknown_name
 from labelward.federation.adapter import (
     ImageMaps,
     ModelAdapter,
+    PartyInputs,
     PredictMode,
     RoleResult,
     ValidationHistory,
     check_weights,
+    label_vector,
 )
 from labelward.he import Counts, Engine
 from labelward.messages.splitnn import BatchEmbeddings, BatchGradients, EpochOrder
@@ -30,7 +32,7 @@ from labelward.party.context import Context
 from labelward.party.handshake import Agreement
 from labelward.party.view import View
 from labelward.policy.base import Policy
-from labelward.policy.chain import check_hooks
+from labelward.protocols.common import LabelVector
 from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.behavior import Behavior, MaliciousOptimizer
 from labelward.protocols.splitnn.bottom_model import device_of, embed_batches, torch_generator
@@ -40,13 +42,18 @@ from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 from labelward.protocols.splitnn.losses import NetObjective, objective_of
 from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.protocols.splitnn.predict import predict_active_net, predict_passive_net
-from labelward.protocols.splitnn.session import VISITED, NetTask, net_policy_context, run_active_net, run_passive_net
+from labelward.protocols.splitnn.session import (
+    VISITED,
+    VISITED_PASSIVE,
+    NetTask,
+    net_policy_context,
+    run_active_net,
+    run_passive_net,
+)
 from labelward.protocols.splitnn.share import NetShare
 from labelward.protocols.splitnn.tensors import as_array, as_tensor
 from labelward.protocols.splitnn.thread_limits import share_threads
 from labelward.runs.schema import VisibilityCounts
-
-__all__ = ["SplitNetAdapter"]
 
 Floats = NDArray[np.float64]
 
@@ -56,6 +63,8 @@ _IMAGES, _TEXTS = ("resnet-20", "resnet-18"), ("bert-small", "bert-base")
 """Those that take pixels and tokens, which may stand in columns."""
 _EXPLAINED = 32
 """Images that are explained at once: their features are kept at all layers."""
+TOP = ""
+"""Under which name a top model is handed in, among modules by party."""
 _BEHAVIORS = {MaliciousOptimizer.kind: MaliciousOptimizer}
 
 
@@ -68,9 +77,18 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
     grows: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("torch",)
 
+    points: ClassVar[Mapping[str, frozenset[str]]] = {"active": VISITED, "passive": VISITED_PASSIVE}
+
     params: SplitNet
 
-    def check(self, data: VerticalDataset, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
+    def __init__(self, params: SplitNet | None = None, modules: Mapping[str, Any] | None = None) -> None:
+        """``modules``: torch modules that were handed in: bottom models by party, the top model under :data:`TOP`."""
+        super().__init__(params)
+        self.modules = modules or {}
+
+    def check(
+        self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None
+    ) -> None:
         """See :meth:`ModelAdapter.check`."""
         params, (active, *others) = self.params, data.parties
         rows = len(data.train_values)
@@ -117,7 +135,8 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
             active_columns=len(active.columns),
             passive=tuple(party.name for party in others) if passive is None else tuple(passive),
         )
-        check_hooks(policies, VISITED, setup)
+        alone = net_policy_context(params, classes=0, rows=rows, active_columns=0, passive=setup.passive)
+        self.check_policies(policies, active.name, {"active": setup, "passive": alone})
 
     def check_behavior(self, behavior: Mapping[str, Any]) -> None:
         """See :meth:`ModelAdapter.check_behavior`."""
@@ -140,13 +159,15 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
         """See :meth:`ModelAdapter.together`; they share torch's threads."""
         return share_threads(parties)
 
-    def active(
-        self, ctx: Context, agreed: Agreement, data: VerticalDataset, engine: Engine, *, share: NetShare | None = None
-    ) -> RoleResult[NetShare]:
-        """See :meth:`ModelAdapter.active`."""
-        held = data.parties[0]
-        ended = run_active_net(ctx, NetTask(params=self.params, agreed=agreed), _held(held), _labels(data))
-        share = _with_categories(ended.share, held)
+    def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[NetShare]:
+        """See :meth:`ModelAdapter.program`."""
+        task, held = NetTask(params=self.params, agreed=agreed), self._held(inputs)
+        if inputs.labels is None:
+            behavior = None if inputs.behavior is None else _behavior(inputs.behavior)
+            joined = run_passive_net(ctx, task, held, behavior=behavior)
+            return RoleResult(share=_with_categories(joined.share, inputs), counts=Counts())
+        ended = run_active_net(ctx, task, held, _labels(inputs.labels))
+        share = _with_categories(ended.share, inputs)
         losses = tuple(each.validation.loss for each in ended.history if each.validation is not None)
         return RoleResult(
             share=share,
@@ -155,24 +176,16 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
             watched=ValidationHistory(metric="loss", values=losses, best=losses.index(min(losses))) if losses else None,
         )
 
-    def passive(
-        self,
-        ctx: Context,
-        agreed: Agreement,
-        data: PartyDataset,
-        engine: Engine,
-        *,
-        share: NetShare | None = None,
-        behavior: Mapping[str, Any] | None = None,
-    ) -> RoleResult[NetShare]:
-        """See :meth:`ModelAdapter.passive`."""
-        how = None if behavior is None else _behavior(behavior)
-        ended = run_passive_net(ctx, NetTask(params=self.params, agreed=agreed), _held(data), behavior=how)
-        return RoleResult(share=_with_categories(ended.share, data), counts=Counts())
+    def _held(self, inputs: PartyInputs) -> NetInputs:
+        """Return what a role takes: columns, and the modules that were handed in."""
+        party, active = inputs.data.name, inputs.labels is not None
+        return replace(
+            _held(inputs.data), bottom=self.modules.get(party), top=self.modules.get(TOP) if active else None
+        )
 
     def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
         """See :meth:`ModelAdapter.pooled`: each party has its own bottom model, as in the federated training."""
-        labels = _labels(data)
+        labels = _labels(label_vector(data))
         if not any(party.columns for party in parties):
             return np.tile(_prior(data), (len(data.test_values), 1))
         parts = {party.name: _held(party) for party in parties}
@@ -257,11 +270,16 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
                 field="--mode",
                 value=mode,
             )
-        return _in_unit(share, predict_active_net(ctx, share, x))
+        bottom, top = self.modules.get(ctx.party), self.modules.get(TOP)
+        return _in_unit(share, predict_active_net(ctx, share, x, bottom=bottom, top=top))
 
     def predict_passive(self, ctx: Context, share: NetShare, x: Floats) -> None:
         """See :meth:`ModelAdapter.predict_passive`."""
-        predict_passive_net(ctx, share, x)
+        setup = net_policy_context(
+            share.settings, classes=0, rows=max(len(x), 1), active_columns=0, passive=(ctx.party,)
+        )
+        ctx.policies.begin(setup, ctx.protection)
+        predict_passive_net(ctx, share, x, bottom=self.modules.get(ctx.party))
 
 
 def _check_bottom(params: SplitNet, parties: Sequence[PartyDataset]) -> None:
@@ -291,7 +309,7 @@ def _check_bottom(params: SplitNet, parties: Sequence[PartyDataset]) -> None:
 
 def _check_labels(params: SplitNet, data: VerticalDataset) -> None:
     """Refuse labels that the loss cannot take, and rows or classes that count nothing."""
-    objective_of(params, _labels(data), len(data.train_values))
+    objective_of(params, _labels(label_vector(data)), len(data.train_values))
     for side, values, weights in (
         ("training", data.train_values, data.train_weights),
         ("validation", data.validation_values, data.validation_weights),
@@ -344,19 +362,13 @@ def _held(party: PartyDataset) -> NetInputs:
     )
 
 
-def _labels(data: VerticalDataset) -> NetLabels:
-    """Return what the active party knows of the rows: training rows, then validation rows."""
-    return NetLabels(
-        values=np.concatenate([data.train_values, data.validation_values]),
-        weights=np.concatenate([data.train_weights, data.validation_weights]),
-        classes=data.classes,
-    )
+def _labels(labels: LabelVector) -> NetLabels:
+    return NetLabels(values=labels.values, weights=labels.weights, classes=labels.classes)
 
 
-def _with_categories(share: NetShare, held: PartyDataset) -> NetShare:
+def _with_categories(share: NetShare, inputs: PartyInputs) -> NetShare:
     """Return the share with the names behind the codes, so that new rows can be encoded."""
-    named = {held.columns[position]: names for position, names in held.categories.items()}
-    return msgspec.structs.replace(share, categories=named)
+    return msgspec.structs.replace(share, categories=inputs.categories)
 
 
 def _in_unit(share: NetShare, outputs: Floats) -> Floats:

@@ -11,10 +11,10 @@ from typing import Any
 from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.errors import JobError, unknown_name
 from labelward.federation.adapter import ModelAdapter, ValidationHistory
-from labelward.federation.components import check_job, make_engine, make_policies, model_adapter, with_defaults
-from labelward.federation.leakage_monitor import with_monitor
+from labelward.federation.components import check_job, make_engine, model_adapter, with_defaults
+from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.progress import Watch, no_log
-from labelward.federation.simulation import key_info, simulate
+from labelward.federation.simulation import key_info, simulate_job
 from labelward.federation.warm_start import load_warm_start
 from labelward.he import Engine
 from labelward.job import Job, Variant
@@ -27,9 +27,6 @@ from labelward.runs.provenance import library_versions
 from labelward.runs.schema import Cost, KeyInfo
 from labelward.runs.short_names import variant_without_defaults
 from labelward.runs.training_record import RowCounts, TrainingRecord, Validation, write_record
-
-__all__ = ["TrainedModel", "defense_variant", "train_variant"]
-
 
 Forecast = Callable[[Job, VerticalDataset, Engine, int, Sequence[Policy]], Estimate | None]
 """Called with a completed job, its data, engine, seed and policies."""
@@ -101,18 +98,18 @@ def train_variant(
     again = [*repeat, *([earlier] if earlier and stored_seeds(earlier) else [])]
     private = resolve_seeds([party.name for party in job.parties], repeat=again)
     data = load_dataset(job, seed, source, private=private)
-    programs.check(data, with_monitor(job, data, make_policies(defended), seed=seed))
+    programs.check(data, monitored_chains(job, data, defended, seed=seed))
     shares = None if earlier is None else load_warm_start(programs, earlier, job, data)
     engine = make_engine(job.encryption)
     try:
         with atomic_directory(out, job) as folder:
             keep_seeds(folder, private)
-            policies = with_monitor(job, data, make_policies(defended), seed=seed)
+            policies = monitored_chains(job, data, defended, seed=seed)[job.active.name]
             estimate = None if forecast is None else forecast(job, data, engine, seed, policies)
-            ended = simulate(
+            ended = simulate_job(
                 job,
                 data,
-                make_policies(defended),
+                defended,
                 engine,
                 folder,
                 seed=seed,

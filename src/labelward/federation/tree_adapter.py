@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,13 @@ from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
 from labelward.federation.adapter import (
     ModelAdapter,
+    PartyInputs,
     PredictMode,
     RoleResult,
     ValidationHistory,
     attacker_data,
     check_weights,
+    label_vector,
 )
 from labelward.he import Engine
 from labelward.kernels.objectives import Objective, evaluation_metric
@@ -31,7 +33,7 @@ from labelward.party.view import View
 from labelward.policy.base import Policy
 from labelward.policy.chain import check_hooks
 from labelward.protocols.secureboost.active import train_active
-from labelward.protocols.secureboost.inputs import Columns, LabelVector, PartyInputs, TrainingTask
+from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.policy_hooks import VISITED
 from labelward.protocols.secureboost.predict import predict_active, predict_passive
@@ -40,17 +42,19 @@ from labelward.protocols.secureboost.share import ModelShare
 from labelward.protocols.secureboost.targets import check_model, fitted_objective
 from labelward.runs.schema import VisibilityCounts
 
-__all__ = ["TreeAdapter"]
-
 Floats = NDArray[np.float64]
 
 
 class TreeAdapter(ModelAdapter[ModelShare]):
     """SecureBoost and the federated forest."""
 
+    points: ClassVar[Mapping[str, frozenset[str]]] = {"active": VISITED, "passive": frozenset()}
+
     params: TreeModel
 
-    def check(self, data: VerticalDataset, policies: Sequence[Policy], *, passive: Sequence[str] | None = None) -> None:
+    def check(
+        self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None
+    ) -> None:
         """See :meth:`ModelAdapter.check`."""
         active, *others = data.parties
         try:
@@ -64,7 +68,8 @@ class TreeAdapter(ModelAdapter[ModelShare]):
             active_columns=len(active.columns),
             passive=tuple(party.name for party in others) if passive is None else tuple(passive),
         )
-        check_hooks(policies, VISITED, setup)
+        alone = setup_of(self.params, classes=0, active_columns=0, passive=setup.passive)
+        self.check_policies(policies, active.name, {"active": setup, "passive": alone})
 
     def _check_idle(self, data: VerticalDataset) -> None:
         """Refuse what would mean nothing for these labels and rows."""
@@ -133,11 +138,15 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         powers = {"count:poisson": 1.0, "reg:tweedie": self.params.tweedie_variance_power}
         return powers.get(self.params.objective)
 
-    def active(
-        self, ctx: Context, agreed: Agreement, data: VerticalDataset, engine: Engine, *, share: ModelShare | None = None
-    ) -> RoleResult[ModelShare]:
-        """See :meth:`ModelAdapter.active`."""
-        ended = run_active(ctx, self._task(agreed), _held(data.parties[0]), _labels(data), engine, share=share)
+    def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[ModelShare]:
+        """See :meth:`ModelAdapter.program`."""
+        task, held = TrainingTask(params=self.params, agreed=agreed), _held(inputs.data)
+        if inputs.labels is None:
+            setup = setup_of(self.params, classes=0, active_columns=0, passive=(ctx.party,))
+            check_hooks(ctx.policies.policies, self.points["passive"], setup, elsewhere=self.points)
+            joined = run_passive(ctx, task, held, engine, share=inputs.share)
+            return RoleResult(share=joined.share, counts=joined.counts, fingerprint=joined.fingerprint)
+        ended = run_active(ctx, task, held, inputs.labels, engine, share=inputs.share)
         return RoleResult(
             share=ended.share,
             counts=ended.counts,
@@ -145,20 +154,6 @@ class TreeAdapter(ModelAdapter[ModelShare]):
             fingerprint=ended.fingerprint,
             watched=self._watched(ended.history),
         )
-
-    def passive(
-        self,
-        ctx: Context,
-        agreed: Agreement,
-        data: PartyDataset,
-        engine: Engine,
-        *,
-        share: ModelShare | None = None,
-        behavior: Mapping[str, Any] | None = None,
-    ) -> RoleResult[ModelShare]:
-        """See :meth:`ModelAdapter.passive`."""
-        ended = run_passive(ctx, self._task(agreed), _held(data), engine, share=share)
-        return RoleResult(share=ended.share, counts=ended.counts, fingerprint=ended.fingerprint)
 
     def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
         """See :meth:`ModelAdapter.pooled`."""
@@ -169,7 +164,7 @@ class TreeAdapter(ModelAdapter[ModelShare]):
             ctx,
             self.params,
             {name: each.train for name, each in held.items()},
-            _labels(data),
+            label_vector(data),
             None,
             validation=len(data.validation_values),
             precision=precision,
@@ -228,9 +223,6 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         """See :meth:`ModelAdapter.predict_passive`."""
         predict_passive(ctx, share, x)
 
-    def _task(self, agreed: Agreement) -> TrainingTask:
-        return TrainingTask(params=self.params, agreed=agreed)
-
     def _watched(self, history: tuple[float, ...]) -> ValidationHistory | None:
         if not history:
             return None
@@ -263,17 +255,8 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         evaluation_metric(self.params.eval_metric, chosen, margins, data.train_values, data.train_weights)
 
 
-def _held(party: PartyDataset) -> PartyInputs:
+def _held(party: PartyDataset) -> TreeInputs:
     """Return a party's columns as its role takes them: training rows, then validation rows."""
     rows = np.concatenate([party.train, party.validation]) if len(party.validation) else party.train
     columns = Columns(party.columns, rows, party.categories, party.monotone)
-    return PartyInputs(train=columns, test=party.test, validation=len(party.validation))
-
-
-def _labels(data: VerticalDataset) -> LabelVector:
-    """Return what the active party knows of the rows: training rows, then validation rows."""
-    return LabelVector(
-        values=np.concatenate([data.train_values, data.validation_values]),
-        weights=np.concatenate([data.train_weights, data.validation_weights]),
-        classes=data.classes,
-    )
+    return TreeInputs(train=columns, test=party.test, validation=len(party.validation))

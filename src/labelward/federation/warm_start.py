@@ -1,4 +1,4 @@
-"""A training that is gone on with: what must be as it was then, so that no row is tested on that was learned from."""
+"""Warm start: checks that parties, columns, split and rows are unchanged, so no former training row is tested on."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ from labelward.job import Job
 from labelward.runs.private_seeds import stored_seeds
 from labelward.runs.training_record import RowCounts, read_record
 
-__all__ = ["load_warm_start"]
-
 
 def load_warm_start(
     programs: ModelAdapter[Any], run: Path, job: Job, data: VerticalDataset
 ) -> Mapping[str, PartyShare]:
-    """Return the shares of a training that a job can go on with.
+    """Return the shares of an earlier training that a job continues.
 
     Args:
         programs: of the job's model.
@@ -91,13 +89,13 @@ def _check_columns(run: Path, party: PartyDataset, share: PartyShare) -> None:
     if share.columns != party.columns:
         missing = [name for name in share.columns if name not in party.columns]
         more = [name for name in party.columns if name not in share.columns]
-        told = [
+        differences = [
             f"{word} {', '.join(map(repr, names[:5]))}{', …' if len(names) > 5 else ''}"
-            for word, names in (("lacks", missing), ("has besides", more))
+            for word, names in (("lacks", missing), ("has in addition", more))
             if names
         ]
         raise DataError(
-            f"has not the columns of the model in {run}: it {' and '.join(told) or 'has them in another order'}",
+            f"has not the columns of the model in {run}: it {' and '.join(differences) or 'has them in another order'}",
             code="columns",
             field=f"party {party.name!r}",
             value=tuple(missing + more),
@@ -115,14 +113,15 @@ def _check_columns(run: Path, party: PartyDataset, share: PartyShare) -> None:
 
 def _check_split(run: Path, before: Job, job: Job) -> None:
     was, now = _split_of(before), _split_of(job)
-    told = [f"{key} = {_shown(was[key])}, not {_shown(value)}" for key, value in now.items() if was[key] != value]
-    if told:
+    keys = [key for key, value in now.items() if was[key] != value]
+    changed = [f"{key} = {_describe(was[key])}, not {_describe(now[key])}" for key in keys]
+    if changed:
         raise JobError(
-            f"was trained with {'; '.join(told)}: some of its training rows could be tested on, so go on with "
+            f"was trained with {'; '.join(changed)}: some of its training rows could be tested on, so go on with "
             "the same split",
             code="other-run",
             field=str(run),
-            value=tuple(key for key, value in now.items() if was[key] != value),
+            value=tuple(keys),
         )
 
 
@@ -133,7 +132,7 @@ def _split_of(job: Job) -> dict[str, Any]:
     return {f"[data] {key}": value for key, value in data.items()} | own
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     return "nothing" if value is None else repr(value)
 
 

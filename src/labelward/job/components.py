@@ -64,6 +64,10 @@ class ComponentSpec:
         frozen = {key: freeze(f"{key} of {self.kind!r}", value) for key, value in self.params.items()}
         object.__setattr__(self, "params", FrozenDict(frozen))
 
+    def without(self, parameter: str) -> ComponentSpec:
+        """Return the same without a parameter, if it is there."""
+        return ComponentSpec(self.kind, {key: value for key, value in self.params.items() if key != parameter})
+
     def as_dict(self) -> dict[str, Any]:
         """Return the form in a file: ``kind`` and the parameters in one dictionary."""
         return {"kind": self.kind} | {key: thaw(value) for key, value in self.params.items()}
@@ -94,6 +98,10 @@ class Variant:
 
     chain: tuple[ComponentSpec, ...] = ()
     entry: int = field(default=0, compare=False)
+
+    def part(self, party: str | None) -> Variant:
+        """Return the defenses that are given to a party (its key ``party``); None: those that name no party."""
+        return Variant(tuple(spec for spec in self.chain if spec.params.get("party") == party), self.entry)
 
     @property
     def slug(self) -> str:

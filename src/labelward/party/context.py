@@ -1,4 +1,4 @@
-"""A context: what one party's program can do: send, receive, observe, tell progress. All is recorded."""
+"""The context of a party's program: send, receive, observe, report progress. Everything is recorded."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from labelward.policy.chain import PolicyChain
 from labelward.rng import PrivateSeed, SecureRandom
 from labelward.transport.base import Failure, Transport
 
-__all__ = ["Context", "Meter", "Progress", "no_progress"]
-
 M = TypeVar("M", bound=Message)
 Step = tuple[int, ...]
 
@@ -33,12 +31,12 @@ Progress = Callable[[str, int, int], None]
 
 
 def no_progress(what: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    """Ignore progress."""
 
 
 @dataclass
 class Meter:
-    """What one party spent: seconds by phase, and messages, bytes and ciphertexts sent by type."""
+    """Resources that one party used: seconds by phase, and messages, bytes and ciphertexts sent by type."""
 
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     messages: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -47,7 +45,7 @@ class Meter:
 
 
 class Context:
-    """One party's hands.
+    """Everything a party's program may do: send, receive, record.
 
     Args:
         transport: the party's end.
@@ -112,7 +110,7 @@ class Context:
         try:
             self._transport.send(peer, frame)
         except PeerError as error:
-            raise _met(error, name, step) from error
+            raise _with_message(error, name, step) from error
 
     @overload
     def recv(self, peer: str, kind: type[M], step: Step) -> M: ...
@@ -179,16 +177,16 @@ class Context:
             self.meter.seconds[name] += time.perf_counter() - start
 
     def fail(self, error: BaseException) -> None:
-        """Tell the peers that this party has failed: the error's type only, since its text may hold private values.
+        """Tell the peers that this party has failed: only the error's type, since its text may hold private values.
 
-        Of a peer that is to blame its name is told, and which message and step were awaited; of a disagreement, which
-        :class:`HandshakeError` is, all of it, since it speaks of what was said already.
+        Of a :class:`PeerError` also the peer and the awaited message and step; a :class:`HandshakeError` is sent whole,
+        since it repeats only what was exchanged already.
         """
         self._failed = True
-        self._transport.fail(_told(error))
+        self._transport.fail(_failure(error))
 
     def abandon(self) -> None:
-        """This attempt is over, but not the run: nobody is told, and :meth:`close` does not call it complete."""
+        """End this attempt, but not the run: peers hear nothing, and :meth:`close` does not mark it complete."""
         self._failed = True
 
     def close(self) -> None:
@@ -202,7 +200,7 @@ class Context:
         try:
             arrived = self._transport.receive(min(_PATIENCE, max(0.0, until - time.monotonic())))
         except PeerError as error:
-            raise _met(error, name, step) from error
+            raise _with_message(error, name, step) from error
         if arrived is None:
             if time.monotonic() < until:
                 return
@@ -239,7 +237,7 @@ _PLAIN: dict[type[BaseException], str] = {
 }
 
 
-def _told(error: BaseException) -> Failure:
+def _failure(error: BaseException) -> Failure:
     if isinstance(error, HandshakeError):
         return Failure("disagreement", f"disagreement: {error}")
     if not isinstance(error, PeerError):
@@ -249,6 +247,6 @@ def _told(error: BaseException) -> Failure:
     return Failure("peer-failed", f"{type(error).__name__} of party {error.peer!r}{where}")
 
 
-def _met(error: PeerError, name: str, step: Step) -> PeerError:
-    """Return what a transport says of a peer, with the message that was under way."""
+def _with_message(error: PeerError, name: str, step: Step) -> PeerError:
+    """Return a transport's error about a peer, with the message that was awaited or sent."""
     return type(error)(error.peer, error.reason, code=error.code, value=error.value, message=name, step=step)

@@ -1,4 +1,4 @@
-"""Before a run: the parties compare version, job and rows, and agree on the sides of the rows and on where to go on.
+"""The handshake: parties compare version, job and rows, and agree on row masks and on the checkpoint to resume from.
 
 The active party says ``Hello`` to each peer and each peer to it; both compare. Then it tells which rows are validation
 and test rows (``RowSplit``), and the peer shows which rows it holds (``RowIdDigests``). What comes out is
@@ -15,7 +15,7 @@ so it can *test guesses*: whether the peer's ids in one bucket, 64 of them in th
 bucket differ, it can try its own without one of them, and others in their place: so it may find out which of its ids
 the peer lacks, and which ids the peer has instead, if it can list them. An id that it cannot list stays unknown to it,
 and so does any id of a bucket of whose other ids it has no list. Each attempt of a run is a greeting under another key,
-so that ids lie in other buckets, and the tests add up. The one digest over all rows, which is sent besides
+so that ids lie in other buckets, and the tests add up. The one digest over all rows, which is sent as well
 because it fixes their order, would answer such questions about all differences together only.
 """
 
@@ -35,16 +35,14 @@ from labelward.messages.base import RowMask
 from labelward.messages.handshake import Hello, RowIdDigests, RowSplit
 from labelward.party.context import Context
 
-__all__ = ["Agreement", "Proposal", "RowMasks", "continued_model", "handshake_active", "handshake_passive"]
-
 _STEP = (0,)
 _ROWS_PER_BUCKET, _MOST_BUCKETS = 64, 256
-_LONGEST, _MOST_TOLD = 200, 20  # characters of what a peer wrote, and keys, in one message
+_LONGEST, _MOST_LISTED = 200, 20  # characters of what a peer wrote, and keys, in one message
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What a party brings to the greeting.
+    """What a party proposes in the handshake.
 
     Attributes:
         parties: in party order, the active one first.
@@ -97,12 +95,12 @@ class RowMasks:
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """What all parties agree on before a run.
+    """What all parties agreed on before a run.
 
     Attributes:
         parties: in party order, the active one first.
         job: the shared part of the job, as JSON text by key; the same at all of them.
-        sides: of the rows, as the active party told them.
+        sides: of the rows, as the active party announced them.
         rows: training rows, and prediction (test) rows.
         bits: of the key; 0 for an engine without keys.
         precision: bits behind the binary point of encrypted values.
@@ -119,9 +117,23 @@ class Agreement:
     insecure: bool
     resume: int | None
 
+    @classmethod
+    def of(cls, proposal: Proposal, masks: RowMasks, *, resume: int | None) -> Agreement:
+        """Return the agreement of parties whose proposals are equal."""
+        return cls(
+            parties=proposal.parties,
+            job=proposal.job,
+            sides=masks,
+            rows=(int(masks.train.sum()), int(masks.test.sum())),
+            bits=proposal.bits,
+            precision=proposal.precision,
+            insecure=proposal.insecure,
+            resume=resume,
+        )
+
 
 def continued_model(model: str | None) -> dict[str, str]:
-    """Return what the parties compare besides where an earlier model goes on: its identifier; nothing for None."""
+    """Return the key that parties compare in addition when they continue a model: its identifier; empty for None."""
     return {} if model is None else {"continues": model}
 
 
@@ -151,7 +163,7 @@ def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreemen
     for peer, ready in {peer: ctx.recv(peer, RowIdDigests, _STEP) for peer in ctx.peers}.items():
         _compare_ids(ctx.party, peer, len(offer.ids), digests, ready)
     ctx.checkpoints.discard(resume)
-    return _agreed(offer, sides, resume)
+    return Agreement.of(offer, sides, resume=resume)
 
 
 def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
@@ -177,7 +189,7 @@ def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
     ctx.send(ctx.active, _digests(theirs.nonce, offer.ids), _STEP)
     resume = begin.resume or None
     ctx.checkpoints.discard(resume)
-    return _agreed(offer, RowMasks(validation=validation, test=test), resume)
+    return Agreement.of(offer, RowMasks(validation=validation, test=test), resume=resume)
 
 
 def _hello(ctx: Context, offer: Proposal, nonce: bytes) -> Hello:
@@ -189,19 +201,6 @@ def _going_on(ctx: Context, answers: Mapping[str, Hello]) -> tuple[int | None, d
     return ctx.checkpoints.common({peer: answer.checkpoints for peer, answer in answers.items()}) or (None, {})
 
 
-def _agreed(offer: Proposal, sides: RowMasks, resume: int | None) -> Agreement:
-    return Agreement(
-        parties=offer.parties,
-        job=offer.job,
-        sides=sides,
-        rows=(int(sides.train.sum()), int(sides.test.sum())),
-        bits=offer.bits,
-        precision=offer.precision,
-        insecure=offer.insecure,
-        resume=resume,
-    )
-
-
 def _digests(nonce: bytes, ids: Sequence[str]) -> RowIdDigests:
     """Return the digests of ids under a key, of all and by bucket."""
     count = min(max(len(ids) // _ROWS_PER_BUCKET, 1), _MOST_BUCKETS)
@@ -210,39 +209,41 @@ def _digests(nonce: bytes, ids: Sequence[str]) -> RowIdDigests:
     for digest in each:
         buckets[int.from_bytes(digest[:8], "big") % count].append(digest)
     return RowIdDigests(
-        _joined(nonce, b"all", each), tuple(_joined(nonce, b"bucket", sorted(bucket)) for bucket in buckets)
+        _digest_of(nonce, b"all", each), tuple(_digest_of(nonce, b"bucket", sorted(bucket)) for bucket in buckets)
     )
 
 
-def _joined(nonce: bytes, kind: bytes, digests: Sequence[bytes]) -> bytes:
+def _digest_of(nonce: bytes, kind: bytes, digests: Sequence[bytes]) -> bytes:
     return hmac.digest(nonce, kind + b"".join(digests), "sha256")
 
 
 def _compare(party: str, peer: str, mine: Hello, theirs: Hello) -> None:
     if theirs.party != peer:
         raise HandshakeError(
-            f"the peer at {peer!r} calls itself {_shown(theirs.party)!r}", code="identity", value=_shown(theirs.party)
+            f"the peer at {peer!r} calls itself {_sanitize(theirs.party)!r}",
+            code="identity",
+            value=_sanitize(theirs.party),
         )
     if mine.version != theirs.version:
         raise HandshakeError(
-            f"{party!r} runs labelward {mine.version} and {peer!r} runs {_shown(theirs.version)}",
+            f"{party!r} runs labelward {mine.version} and {peer!r} runs {_sanitize(theirs.version)}",
             code="disagreement",
-            value={party: mine.version, peer: _shown(theirs.version)},
+            value={party: mine.version, peer: _sanitize(theirs.version)},
         )
     differing = sorted(key for key in mine.job.keys() | theirs.job.keys() if mine.job.get(key) != theirs.job.get(key))
     if differing:
         sides = sorted([(party, mine.job), (peer, theirs.job)], key=lambda side: side[0])  # the same words at both
         (one, ones), (other, others) = sides
         values = {
-            _shown(key): {one: _shown(ones.get(key, "absent")), other: _shown(others.get(key, "absent"))}
-            for key in differing[:_MOST_TOLD]
+            _sanitize(key): {one: _sanitize(ones.get(key, "absent")), other: _sanitize(others.get(key, "absent"))}
+            for key in differing[:_MOST_LISTED]
         }
-        told = "; ".join(
+        listed = "; ".join(
             f"{key} is {found[one]} at {one!r} and {found[other]} at {other!r}" for key, found in values.items()
         )
-        if len(differing) > _MOST_TOLD:
-            told += f"; and {len(differing) - _MOST_TOLD} more"
-        raise HandshakeError(f"the parties disagree on the job: {told}", code="disagreement", value=values)
+        if len(differing) > _MOST_LISTED:
+            listed += f"; and {len(differing) - _MOST_LISTED} more"
+        raise HandshakeError(f"the parties disagree on the job: {listed}", code="disagreement", value=values)
     if mine.rows != theirs.rows:
         raise HandshakeError(
             f"{party!r} holds {mine.rows} rows and {peer!r} {theirs.rows}; all must hold the same",
@@ -251,7 +252,7 @@ def _compare(party: str, peer: str, mine: Hello, theirs: Hello) -> None:
         )
 
 
-def _shown(text: str) -> str:
+def _sanitize(text: str) -> str:
     """Return what a peer wrote, safe to print, to log and to pass on: one line, printable, short."""
     short = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
     return "".join(char if char.isprintable() else "?" for char in short)

@@ -1,4 +1,4 @@
-"""Programs of one process: a rehearsal of all parties, each in its own thread, and a party that works by itself."""
+"""Programs in one process: all parties in threads of their own, or one active party without peers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.rng import PrivateSeed
 from labelward.transport.base import Failure, Transport
 from labelward.transport.in_process import connect
-
-__all__ = ["run_parties", "standalone_context"]
 
 T = TypeVar("T")
 Program = Callable[[Context], T]
@@ -39,7 +37,7 @@ def run_parties(programs: Mapping[str, tuple[Callable[[Transport], Context], Pro
         programs: for each party how its context is made from its end of the transport, and its program.
 
     Raises:
-        LabelwardError: the first error of a party that was not merely told of another's failure. A keyboard interrupt
+        LabelwardError: the first error of a party that is not merely another party's failure. A keyboard interrupt
             ends all parties and is raised again.
     """
     ends = connect(programs)

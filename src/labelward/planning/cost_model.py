@@ -23,7 +23,8 @@ from labelward.planning.monitor_cost import count_groups, monitor_seconds, readi
 from labelward.planning.operation_counts import OperationCounts, RunShape, count_operations, run_shape
 from labelward.planning.unit_costs import OperationShape, UnitCosts, measure_units
 from labelward.policy.base import Policy
-from labelward.protocols.secureboost.inputs import Columns, LabelVector
+from labelward.protocols.common import LabelVector
+from labelward.protocols.secureboost.inputs import Columns
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.runs.estimate import Estimate
 

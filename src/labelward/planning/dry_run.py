@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import LabelwardError
-from labelward.federation.simulation import key_bits, make_proposal
+from labelward.federation.simulation import job_session, key_bits
 from labelward.he import CipherBlock, Engine, Layout, PublicMaterial
 from labelward.he.base import CiphertextFormat
 from labelward.job import Job
@@ -40,7 +40,8 @@ from labelward.party.transcript import Transcript
 from labelward.planning.counting_engine import CountingEngine
 from labelward.policy.base import KnownInstanceSpaces, Policy, Schedule
 from labelward.policy.chain import PolicyChain
-from labelward.protocols.secureboost.inputs import Columns, LabelVector, PartyInputs, TrainingTask
+from labelward.protocols.common import LabelVector
+from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.row_encoding import block_count
 from labelward.protocols.secureboost.session import run_active, run_passive
@@ -107,7 +108,7 @@ class TrainingData:
             test=round(self.test * rows / self.rows),
         )
 
-    def inputs(self, party: str) -> tuple[PartyInputs, LabelVector]:
+    def inputs(self, party: str) -> tuple[TreeInputs, LabelVector]:
         """Return a party's columns as its role program takes them, and all labels.
 
         Only the number of validation and test rows counts, so training rows stand in for them.
@@ -117,7 +118,7 @@ class TrainingData:
             rows = np.concatenate([every, np.resize(every, self.validation)])
             own = replace(own, x=own.x[rows])
             labels = replace(labels, values=labels.values[rows], weights=np.resize(labels.weights, len(rows)))
-        return PartyInputs(train=own, test=own.x[np.resize(every, self.test)], validation=self.validation), labels
+        return TreeInputs(train=own, test=own.x[np.resize(every, self.test)], validation=self.validation), labels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +254,8 @@ def _run(
     scale, parties = data.rows / sample.rows, data.parties
     total = sample.rows + sample.validation + sample.test
     sides = RowMasks.in_order(sample.rows, sample.validation, sample.test)
-    offer = replace(make_proposal(job, [str(row) for row in range(total)], engine, seed=seed), parties=parties, bits=0)
+    session = job_session(job, [str(row) for row in range(total)], engine, seed=seed)
+    offer = replace(session.proposal(job.active.name), parties=parties, bits=0)
     price, baton = _Price(engine, key_bits(engine, job.encryption), scale), threading.Lock()
     traces = {name: PartyTrace(engine=CountingEngine(engine)) for name in parties}
     at_once = params.trees_at_once if params.kind == "forest" else 1

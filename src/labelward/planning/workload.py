@@ -25,7 +25,8 @@ from labelward.job import Job
 from labelward.planning.cost_model import training_data
 from labelward.planning.dry_run import ANY_SEED, TrainingData
 from labelward.policy.base import Policy
-from labelward.protocols.secureboost.inputs import Columns, LabelVector
+from labelward.protocols.common import LabelVector
+from labelward.protocols.secureboost.inputs import Columns
 
 _INFORMATIVE = 8  # columns on which synthetic labels depend
 _MIN_ROWS = 10
@@ -114,7 +115,7 @@ def load_workload(job: Job, seed: int, remote: RemoteShape, policies: tuple[Poli
             )
     data = load_dataset(job, seed, load_tables(job), private={party.name: ANY_SEED for party in job.parties})
     chain = with_monitor(job, data, policies, seed=seed)
-    model_adapter(job.model).check(data, chain)
+    model_adapter(job.model).check(data, {job.active.name: chain})
     return Workload(dataset=data.name, data=training_data(data), generated=(), policies=chain)
 
 

@@ -253,11 +253,34 @@ class PolicyChain:
         return answer
 
 
-def check_hooks(policies: Iterable[Policy], visited: frozenset[str], setup: PolicyContext) -> None:
-    """Raise :class:`PolicyError` unless every policy's points are visited and its own check passes."""
+def check_hooks(
+    policies: Iterable[Policy],
+    visited: frozenset[str],
+    setup: PolicyContext,
+    *,
+    elsewhere: Mapping[str, frozenset[str]] | None = None,
+) -> None:
+    """Refuse policies whose points are never visited, or whose own check fails.
+
+    Args:
+        policies: of one party.
+        visited: the points of this party's role.
+        elsewhere: for each role of the model its points, so that an error can say whose point it is.
+
+    Raises:
+        PolicyError: names defense and points.
+    """
     setup = replace(setup, chain=tuple(policies))
     for policy in setup.chain:
         missing = policy.points - visited
+        roles = [role for role, points in (elsewhere or {}).items() if missing <= points]
+        if missing and roles:
+            raise PolicyError(
+                f"defense {policy.kind!r} acts at {', '.join(sorted(missing))}, which only the {roles[0]} role of "
+                f"{setup.model} visits; give the defense to such a party",
+                code="inapplicable",
+                value=tuple(sorted(missing)),
+            )
         if missing:
             family = "split networks" if missing <= {*NET_POINTS} else "tree models"
             raise PolicyError(

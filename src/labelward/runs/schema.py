@@ -241,7 +241,8 @@ class RunDetails(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     Attributes:
         phases: seconds by party and phase.
         seen: by party.
-        applied: each policy's account: ``kind``, parameters and tallies in one object.
+        applied: each policy's account: ``kind``, parameters and tallies in one object, and ``party`` where it is a
+            passive party's.
         processor: of the machine (or machines), in words.
         duration: seconds of the training.
         test_rows: rows on which the utility was measured.

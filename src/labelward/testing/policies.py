@@ -225,6 +225,10 @@ class PolicyContract:
         assert kind != Policy.kind
         assert kind == "-".join(kind.lower().split())
 
+    def test_no_parameter_takes_a_key_of_the_job_file(self) -> None:
+        """``kind`` and ``party`` stand beside the parameters, and ``chain`` in their place."""
+        assert not {"kind", "party", "chain"} & set(self.make().parameters())
+
     def test_its_points_exist(self) -> None:
         """It acts somewhere; and a method that is meant as a point is not misspelt."""
         policy = self.make()

@@ -11,14 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from labelward.federation.session import FederationSession, Participant, run_session
 from labelward.messages.codec import decode, encode
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement, RowMasks
-from labelward.party.in_process import run_parties
-from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
 from labelward.policy.base import Policy
-from labelward.policy.chain import PolicyChain
 from labelward.protocols.splitnn.behavior import Behavior
 from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 from labelward.protocols.splitnn.params import SplitNet
@@ -116,79 +114,56 @@ class Lying(Transport):
         self.inner.close()
 
 
-def agreed(net: Net, resume: int | None = None) -> Agreement:
-    """Return what a handshake gives."""
-    sides = RowMasks.in_order(net.rows, net.validation, 0)
-    return Agreement(
+def session(net: Net, *, compared: bool = False) -> FederationSession:
+    """Return what the parties agree on, without a handshake unless it is asked for."""
+    return FederationSession(
         parties=tuple(net.parts),
-        job={},
-        sides=sides,
-        rows=(net.rows, 0),
-        bits=0,
+        ids=[str(row) for row in range(len(net.labels))],
+        masks=RowMasks.in_order(net.rows, net.validation, 0),
         precision=30,
         insecure=True,
-        resume=resume,
+        reasons=("test",),
+        seed=net.seed,
+        compared=compared,
     )
 
 
-def header(net: Net, party: str) -> Header:
-    return Header(
-        format=1,
-        version="test",
-        party=party,
-        role="active" if party == net.active else "passive",
-        peers=tuple(other for other in net.parts if other != party),
-        rows=(net.rows, 0),
-        engine="none",
-        bits=0,
-        insecure=("test",),
-        job={},
+def policies_of(net: Net, party: str) -> tuple[Policy, ...]:
+    given = net.policies.get(party, ())
+    return given if isinstance(given, tuple) else (given,)
+
+
+def participant(net: Net, party: str, program: Callable[[Context, Agreement], Any]) -> Participant[Any]:
+    change = net.change
+    return Participant(
+        program=program,
+        policies=policies_of(net, party),
+        folder=None if net.folder is None else net.folder / party,
+        timeout=120.0,
+        wrap=lambda end: end if change is None else Lying(end, change),
     )
 
 
-def context_maker(net: Net, transcripts: dict[str, Transcript], party: str) -> Callable[[Transport], Context]:
-    peers = tuple(other for other in net.parts if other != party)
+def train(net: Net) -> Callable[[Context, Agreement], Any]:
+    """Return the program of any of the parties."""
 
-    policies = net.policies.get(party, ())
+    def program(ctx: Context, agreed: Agreement) -> Any:
+        task = NetTask(params=net.params, agreed=agreed)
+        if ctx.party == net.active:
+            return run_active_net(ctx, task, net.held(ctx.party), net.targets())
+        return run_passive_net(ctx, task, net.held(ctx.party), behavior=net.behaviors.get(ctx.party))
 
-    def make(end: Transport) -> Context:
-        transcripts[party] = Transcript(header(net, party), None if net.folder is None else net.folder / party)
-        wire = end if net.change is None else Lying(end, net.change)
-        return Context(
-            wire,
-            active=net.active,
-            peers=peers,
-            transcript=transcripts[party],
-            seed=net.seed,
-            policies=PolicyChain(policies if isinstance(policies, tuple) else (policies,)),
-            timeout=120.0,
-        )
-
-    return make
+    return program
 
 
 def _run(net: Net) -> Run:
-    task = NetTask(params=net.params, agreed=agreed(net))
-    transcripts: dict[str, Transcript] = {}
-
-    def lead(ctx: Context) -> Any:
-        return run_active_net(ctx, task, net.held(ctx.party), net.targets())
-
-    def follow(ctx: Context) -> Any:
-        behavior = net.behaviors.get(ctx.party)
-        return run_passive_net(ctx, task, net.held(ctx.party), behavior=behavior)
-
-    made = {
-        party: (context_maker(net, transcripts, party), lead if party == net.active else follow) for party in net.parts
-    }
-    out = run_parties(made)
-    views = {}
-    for party in net.parts:
-        if net.folder is None:
-            views[party] = View(transcripts[party].header, transcripts[party].entries)
-        else:
-            views[party] = View.load(net.folder / party)
-    return Run(out[net.active], {party: out[party] for party in net.parts if party != net.active}, views)
+    out = run_session(session(net), {party: participant(net, party, train(net)) for party in net.parts})
+    if net.folder is None:
+        views = {party: each.view for party, each in out.items()}
+    else:
+        views = {party: View.load(net.folder / party) for party in out}
+    active, *passive = net.parts
+    return Run(out[active].result, {party: out[party].result for party in passive}, views)
 
 
 def blobs(

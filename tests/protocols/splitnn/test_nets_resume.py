@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from splitnets import Net, Run, blobs, header
+from splitnets import Net, Run, blobs, policies_of, session, train
 
 from blames import refused_about
 from cutting import CutEnd, Killed
@@ -19,7 +18,6 @@ from labelward.defenses.noisy_gradients import NoisyGradients
 from labelward.errors import FileFormatError, PolicyError
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
-from labelward.party.handshake import Proposal, RowMasks, handshake_active, handshake_passive
 from labelward.party.in_process import run_parties
 from labelward.party.transcript import FILE_NAME, Transcript
 from labelward.party.view import View
@@ -27,44 +25,29 @@ from labelward.policy.chain import PolicyChain
 from labelward.protocols.splitnn.behavior import MaliciousOptimizer
 from labelward.protocols.splitnn.checkpointing import PassiveState
 from labelward.protocols.splitnn.params import SplitNet
-from labelward.protocols.splitnn.session import NetTask, run_active_net, run_passive_net
 from labelward.transport.base import Transport
 from refusals import refused
-
-
-def offer(net: Net) -> Proposal:
-    ids = [str(row) for row in range(len(net.labels))]
-    return Proposal(parties=tuple(net.parts), job={}, ids=ids, bits=0, precision=30, insecure=True)
 
 
 def attempt(net: Net, folder: Path, cut: tuple[str, int] | None = None) -> tuple[dict[str, Any], Counter[str]] | None:
     """Run until the cut, or to the end: outcomes by party, and the messages that each passed; None: cut off."""
     passed = Counter[str]()
 
+    whole, program = session(net, compared=True), train(net)
+
     def context(party: str, end: Transport) -> Context:
-        policies = net.policies.get(party, ())
-        return Context(
+        return whole.context(
             CutEnd(end, cut[1] if cut and cut[0] == party else None, passed),
-            active=net.active,
-            peers=tuple(other for other in net.parts if other != party),
-            transcript=Transcript(header(net, party), folder / party / "view", resume=True, finished=True),
-            seed=net.seed,
+            Transcript(whole.header(party), folder / party / "view", resume=True, finished=True),
             timeout=120.0,
             checkpoints=Checkpoints(folder / party / "checkpoint", run={"run": "1"}),
-            policies=PolicyChain(policies if isinstance(policies, tuple) else (policies,)),
+            policies=PolicyChain(policies_of(net, party)),
         )
 
-    def lead(ctx: Context) -> Any:
-        agreed = handshake_active(ctx, offer(net), RowMasks.in_order(net.rows, net.validation, 0))
-        return run_active_net(ctx, NetTask(params=net.params, agreed=agreed), net.held(ctx.party), net.targets())
+    def live(ctx: Context) -> Any:
+        return program(ctx, whole.handshake(ctx))
 
-    def follow(ctx: Context) -> Any:
-        task = NetTask(params=net.params, agreed=handshake_passive(ctx, offer(net)))
-        return run_passive_net(ctx, task, net.held(ctx.party), behavior=net.behaviors.get(ctx.party))
-
-    programs: dict[str, tuple[Callable[[Transport], Context], Callable[[Context], Any]]] = {
-        party: (partial(context, party), lead if party == net.active else follow) for party in net.parts
-    }
+    programs = {party: (partial(context, party), live) for party in net.parts}
     try:
         return run_parties(programs), passed
     except Killed:

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from splitnets import Net, blobs, context_maker
+from splitnets import Net, blobs, participant, session
 from torch import nn
 
 from blames import refused_about
 from labelward.errors import Code, FileFormatError, JobError
-from labelward.party.in_process import run_parties
-from labelward.party.transcript import Transcript
+from labelward.federation.session import run_session
+from labelward.party.context import Context
+from labelward.party.handshake import Agreement
 from labelward.protocols.splitnn.bottom_model import torch_generator
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.predict import predict_active_net, predict_passive_net, to_predictions
@@ -32,20 +33,15 @@ def trained(**params: Any) -> Net:
 
 def predict(net: Net, shares: dict[str, NetShare]) -> Any:
     """Predict all rows with stored shares."""
-    transcripts: dict[str, Transcript] = {}
 
-    def lead(ctx: Any) -> Any:
-        return predict_active_net(
-            ctx, shares[ctx.party], net.parts[ctx.party], bottom=net.bottoms.get(ctx.party), top=net.top
-        )
+    def program(ctx: Context, agreed: Agreement) -> Any:
+        share, x, bottom = shares[ctx.party], net.parts[ctx.party], net.bottoms.get(ctx.party)
+        if ctx.party == net.active:
+            return predict_active_net(ctx, share, x, bottom=bottom, top=net.top)
+        return predict_passive_net(ctx, share, x, bottom=bottom)
 
-    def follow(ctx: Any) -> Any:
-        return predict_passive_net(ctx, shares[ctx.party], net.parts[ctx.party], bottom=net.bottoms.get(ctx.party))
-
-    made = {
-        party: (context_maker(net, transcripts, party), lead if party == net.active else follow) for party in net.parts
-    }
-    return run_parties(made)[net.active]
+    out = run_session(session(net), {party: participant(net, party, program) for party in net.parts})
+    return out[net.active].result
 
 
 @pytest.mark.parametrize("top", [True, False])

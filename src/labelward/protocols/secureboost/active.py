@@ -46,6 +46,7 @@ from labelward.messages.tree import (
 )
 from labelward.party.context import Context
 from labelward.policy.base import FinishedTree
+from labelward.protocols.common import LabelVector
 from labelward.protocols.secureboost.boosting import Boosting, turns_of_tree
 from labelward.protocols.secureboost.checkpointing import Checkpointer, StartPoint, TrainingState
 from labelward.protocols.secureboost.column_binner import ColumnBinner, LevelBins, TreeBinner
@@ -58,7 +59,7 @@ from labelward.protocols.secureboost.histogram_message import (
     own_histograms,
     receive_histograms,
 )
-from labelward.protocols.secureboost.inputs import Columns, LabelVector
+from labelward.protocols.secureboost.inputs import Columns
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.policy_hooks import PolicyHooks
 from labelward.protocols.secureboost.predict import leaves_reached, unpack_answers

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from labelward.kernels.objectives import evaluation_metric
 from labelward.party.context import Context
+from labelward.protocols.common import LabelVector
 from labelward.protocols.secureboost.checkpointing import TrainingState
-from labelward.protocols.secureboost.inputs import LabelVector
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.row_encoding import EncodedGradients, RowSample, TreeDraft, sample_rows
 from labelward.protocols.secureboost.share import TreeShape

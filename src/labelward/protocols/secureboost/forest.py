@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.party.context import Context
+from labelward.protocols.common import LabelVector
 from labelward.protocols.secureboost.checkpointing import TrainingState
-from labelward.protocols.secureboost.inputs import LabelVector
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.row_encoding import EncodedGradients, TreeDraft, sample_rows
 from labelward.protocols.secureboost.share import TreeShape

@@ -40,25 +40,6 @@ class Columns:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelVector:
-    """Labels and weights of the active party's rows, validation rows last.
-
-    Attributes:
-        values: float64 [rows]: class numbers, or regression targets.
-        weights: float64 [rows], at least 0.
-        classes: names of the classes; empty for regression.
-    """
-
-    values: Floats
-    weights: Floats
-    classes: tuple[str, ...]
-
-    def first(self, rows: int) -> LabelVector:
-        """Return the labels of the first rows."""
-        return LabelVector(values=self.values[:rows], weights=self.weights[:rows], classes=self.classes)
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrainingTask:
     """A model's parameters, and what the handshake agreed on."""
 
@@ -67,7 +48,7 @@ class TrainingTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartyInputs:
+class TreeInputs:
     """One party's columns of all rows of a run.
 
     Attributes:

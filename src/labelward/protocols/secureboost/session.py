@@ -16,9 +16,10 @@ from labelward.he.base import Counts, Engine, PublicKey
 from labelward.messages.handshake import KeyOffer
 from labelward.party.context import Context
 from labelward.policy.base import PolicyContext
+from labelward.protocols.common import LabelVector
 from labelward.protocols.secureboost.active import train_active
 from labelward.protocols.secureboost.checkpointing import StartPoint, load_checkpoint
-from labelward.protocols.secureboost.inputs import Columns, LabelVector, PartyInputs, TrainingTask
+from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.passive import max_trees, train_passive
 from labelward.protocols.secureboost.policy_hooks import check_policies
@@ -77,7 +78,7 @@ def setup_of(params: TreeModel, *, classes: int, active_columns: int, passive: t
 def run_active(
     ctx: Context,
     task: TrainingTask,
-    inputs: PartyInputs,
+    inputs: TreeInputs,
     labels: LabelVector,
     engine: Engine,
     *,
@@ -145,7 +146,7 @@ def _warm_margins(ctx: Context, share: ModelShare, train: Columns) -> Floats:
 
 
 def run_passive(
-    ctx: Context, task: TrainingTask, inputs: PartyInputs, engine: Engine, *, share: ModelShare | None = None
+    ctx: Context, task: TrainingTask, inputs: TreeInputs, engine: Engine, *, share: ModelShare | None = None
 ) -> PassiveOutcome:
     """Run a passive party's program; arguments as for :func:`run_active`.
 

@@ -20,7 +20,8 @@ from labelward.messages.base import Array
 from labelward.party.context import Context
 from labelward.party.in_process import standalone_context
 from labelward.policy.base import TrainingTargets
-from labelward.protocols.secureboost.inputs import Columns, LabelVector
+from labelward.protocols.common import LabelVector
+from labelward.protocols.secureboost.inputs import Columns
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.policy_hooks import PolicyHooks
 from labelward.protocols.secureboost.predict import predict_active, to_predictions

@@ -137,7 +137,7 @@ def run_active_net(ctx: Context, task: NetTask, held: NetInputs, labels: NetLabe
     objective = objective_of(params, labels, rows)
     width = int(np.prod(held.shape))
     setup = net_policy_context(params, classes=objective.classes, rows=rows, active_columns=width, passive=ctx.peers)
-    check_hooks(ctx.policies.policies, VISITED, setup)
+    check_hooks(ctx.policies.policies, VISITED, setup, elsewhere={"passive": VISITED_PASSIVE})
     _begin(ctx, setup, task.agreed.resume)
     number, kept = task.agreed.resume, None
     if number is not None:
@@ -201,7 +201,7 @@ def run_passive_net(
             f"party {ctx.party!r} has no columns; only the active party may have none", code="columns", value=ctx.party
         )
     setup = net_policy_context(params, classes=0, rows=rows, active_columns=0, passive=(ctx.party,))
-    check_hooks(ctx.policies.policies, VISITED_PASSIVE, setup)
+    check_hooks(ctx.policies.policies, VISITED_PASSIVE, setup, elsewhere={"active": VISITED})
     _begin(ctx, setup, task.agreed.resume)
     start = ctx.recv(ctx.active, NetStart, _STEP)
     bottom = make_bottom(ctx.party, held, params, start.outputs, seed=ctx.seed, behavior=behavior)
