@@ -59,6 +59,8 @@ def test_all_names_what_a_module_offers(path: Path) -> None:
         return  # an empty package
     module = importlib.import_module(name_of(path))
     listed = getattr(module, "__all__", None)
+    if listed is None and path.name != "__init__.py":
+        return  # a module that is no public face of its package
     assert listed is not None, "no __all__"
     assert len(listed) == len(set(listed))
     assert all(hasattr(module, name) for name in listed)

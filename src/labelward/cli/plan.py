@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labelward.cli._errors import LARGEST_SEED, prefix_job_file
+from labelward.cli._errors import MAX_SEED, prefix_job_file
 from labelward.cli._output import print_json, print_table, warn_insecure
 from labelward.errors import InputError
 
@@ -32,7 +32,7 @@ def plan(
     job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What would be trained.")],
     bandwidth: Annotated[float | None, typer.Option(help="Between companies: million bits a second, each way.")] = None,
     latency: Annotated[float | None, typer.Option(help="Between companies: milliseconds there and back.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, max=LARGEST_SEED, help="Of the run; the job's first.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="Of the run; the job's first.")] = None,
     defense: Annotated[str | None, typer.Option(help="Which variant; the undefended one.")] = None,
     rows: Annotated[int | None, typer.Option(help="Rows, where no table of the job is here.")] = None,
     columns: Annotated[
@@ -44,7 +44,7 @@ def plan(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object in place of the tables.")] = False,
 ) -> None:
     """Say what one training takes, before it begins: time by phase, bytes, memory, from operations measured here."""
-    from labelward.cli.audit import insecure_reasons
+    from labelward.cli.audit import insecure_settings
     from labelward.evaluate.costs.brought import Elsewhere
     from labelward.evaluate.plan import plan as make_plan
     from labelward.job import load_job
@@ -53,7 +53,7 @@ def plan(
     elsewhere = Elsewhere(rows=rows, columns=_columns(columns or []), classes=classes)
     with prefix_job_file(job_file):
         job = load_job(job_file)
-        warn_insecure(insecure_reasons(job))
+        warn_insecure(insecure_settings(job))
         found = make_plan(job, seed=seed, variant=defense, line=line, elsewhere=elsewhere)
     if json:
         print_json(_as_json(found))
