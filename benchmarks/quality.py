@@ -40,7 +40,7 @@ from labelward.data import load_dataset
 from labelward.he import engine
 from labelward.job import parse_job
 from labelward.kernels.binning import bin_codes, bin_columns, missing_code
-from labelward.metrics.utility import class_scores, quantity_scores
+from labelward.metrics.utility import class_scores, regression_scores
 from labelward.protocols.secureboost.column_binner import ColumnBinner
 from labelward.protocols.secureboost.inputs import Columns
 from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
@@ -213,7 +213,7 @@ def score(params: TreeModel, table: Table, margins: Floats) -> float:
     if table.classes:
         ranks = margins if margins.shape[1] == 1 else predicted
         return class_scores(ranks, predicted, table.test_values.astype(np.int64))["auc"]
-    return quantity_scores(predicted, table.test_values)["rmse"]
+    return regression_scores(predicted, table.test_values)["rmse"]
 
 
 def compare(dataset: str, seed: int) -> list[Compared]:

@@ -1,12 +1,12 @@
-"""The rows of an audit that its job asked for, without those of the attacks that stand in every audit."""
+"""The rows of an audit that its job asked for, without those of the attack that is part of every audit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from labelward.auditing.audit import STANDING
+from labelward.attacks import STANDING
 from labelward.runs.schema import ResultRow
 
 
 def listed(rows: Iterable[ResultRow]) -> list[ResultRow]:
-    return [row for row in rows if row.attack is not None and row.attack["kind"] not in STANDING]
+    return [row for row in rows if row.attack is not None and row.attack["kind"] != STANDING]

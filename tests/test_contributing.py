@@ -52,7 +52,7 @@ for name, wanted in {"all": list(columns), "bank": ["id", "y", "x0", "x1"], "tel
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with the examples added as the guide says."""
+    """A copy of the package with all examples added as the guide says."""
     root = tmp_path_factory.mktemp("extended")
     shutil.copytree(Path(labelward.__file__).parent, root / "labelward")
     for name, code in FILES.items():
@@ -88,8 +88,16 @@ def _rows(
 
 
 def test_each_example_is_one_file_and_one_line() -> None:
-    assert sorted(Path(name).parent.name for name in FILES) == ["attacks", "data", "defenses", "he", "studies"]
-    assert sorted(Path(name).parent.name for name, _ in LINES) == ["attacks", "defenses", "he", "job", "studies"]
+    assert sorted(Path(name).parent.name for name in FILES) == [
+        "attacks",
+        "attacks",
+        "data",
+        "defenses",
+        "he",
+        "studies",
+    ]
+    lists = ["attacks", "attacks", "defenses", "he", "job", "studies"]
+    assert sorted(Path(name).parent.name for name, _ in LINES) == lists
     assert all(line.count("\n") == 1 for _, line in LINES)
 
 
@@ -231,3 +239,26 @@ def test_an_estimator_takes_the_engine_with_its_parameters(extended: Path) -> No
     done = _run(extended, "-c", ESTIMATOR)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [True, "textbook", "3", ["512-bit key"]]
+
+
+def test_the_metric_and_the_baseline_of_an_attack_reach_results_score_and_report(
+    extended: Path, tmp_path: Path
+) -> None:
+    rows = _rows(extended, tmp_path, encryption='engine = "plain"', rest='[[attack]]\nkind = "deepest-leaf"')
+    (leakage,) = (row["leakage"] for row in rows if row["attack"]["kind"] == "deepest-leaf")  # type: ignore[index]
+    assert leakage["primary"] == "purity"  # type: ignore[index]
+    assert 0.5 < leakage["chance"]["purity"] < leakage["purity"] < 1  # type: ignore[index]
+    assert leakage["beside"]["coin"]["purity"] < leakage["purity"]  # type: ignore[index]
+    audit, guess = tmp_path / "audit", tmp_path / "guess.parquet"
+    data = audit / "data" / "1"
+    attack = ["attack", audit / "runs/none/1/telco/view", "--features", data / "telco.parquet", "--classes", "2"]
+    attack += ["--attack", "deepest-leaf", "--seed", "1", "--out", guess]
+    score = ["score", guess, "--truth", data / "truth.parquet", "--json"]
+    for arguments in (attack, score):
+        done = _run(extended, "-m", "labelward", *map(str, arguments))
+        assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["purity"] == leakage["purity"]  # type: ignore[index]
+    assert json.loads(done.stdout)["chance"]["purity"] == leakage["chance"]["purity"]  # type: ignore[index]
+    page = (audit / "report.html").read_text(encoding="utf-8")
+    assert ">purity</th>" in page
+    assert ">coin</td>" in page

@@ -16,6 +16,7 @@ TESTS = Path(__file__).parent
 
 PACKAGES = (
     *("job", "data", "evaluate", "studies", "estimators", "report", "cli"),
+    *("auditing", "federation", "leakage", "metrics", "policy", "runs"),
     *("attacks", "defenses", "he", "kernels", "messages", "party", "privacy", "protocols", "testing", "transport"),
 )
 """Whose errors give their code, and whose tests read no sentence."""
@@ -28,6 +29,9 @@ MOST_WORDS = 4
 
 SUBJECTS = ("str(caught.value)", "str(raised.value)", "str(error)", "caught.value.reason", "raised.value.reason")
 """What a test says that it looks into where it reads the text of an error."""
+
+OUTPUTS = (".stdout", ".stderr", ".output")
+"""Ends of what holds the output of a command, which golden pages compare as a whole."""
 
 KINDS = {
     name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.LabelwardError)
@@ -57,14 +61,20 @@ def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
         looked: list[ast.expr] = []
         if isinstance(node, ast.Call):
             looked = [each.value for each in node.keywords if each.arg in ("match", "about")]
-        elif isinstance(node, ast.Compare) and any(ast.unparse(each) in SUBJECTS for each in node.comparators):
+        elif isinstance(node, ast.Compare) and any(is_text(each) for each in node.comparators):
             looked = [node.left]
-        elif isinstance(node, ast.Compare) and ast.unparse(node.left) in SUBJECTS:
+        elif isinstance(node, ast.Compare) and is_text(node.left):
             looked = node.comparators
         for text in looked:
             words = literal(text)
             if len(words.split()) > MOST_WORDS:
                 yield node.lineno, words
+
+
+def is_text(node: ast.expr) -> bool:
+    """Whether an expression is the text of an error or the output of a command."""
+    text = ast.unparse(node)
+    return text in SUBJECTS or text.endswith(OUTPUTS)
 
 
 def literal(node: ast.expr) -> str:
@@ -121,6 +131,8 @@ def test_what_is_taken_for_an_error_without_a_code(code: str, found: list[int]):
         ('raises(JobError, match=re.escape(f"{x} must be one of"))', ["x must be one of"]),
         ('assert "there is no such column" in str(caught.value)', ["there is no such column"]),
         ('assert caught.value.reason == "there is no " + "such column"', ["there is no such column"]),
+        ('assert "there is no such column" in result.stderr', ["there is no such column"]),
+        ('assert "no such column" in result.stderr', []),
         ('assert "there is no such column" in page', []),
     ],
 )

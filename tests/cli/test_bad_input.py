@@ -162,7 +162,7 @@ def test_files_that_exist_or_cannot_be_written(tmp_path: Path, call: Call, audit
     common = ["--features", features, "--attack", "clustering", "--classes", 2, "--seed", 1]
     refused(call("attack", view, *common, "--out", kept), "guess.parquet", "--force")
     assert kept.read_text() == "mine"
-    refused(call("attack", view, *common, "--out", tmp_path / "no" / "guess.parquet"), "no folder")
+    refused(call("attack", view, *common, "--out", tmp_path / "no" / "guess.parquet"), "does not exist")
     refused(call("attack", view, *common, "--out", tmp_path, "--force"), "is a folder")
     refused(call("predict", audited, "--out", kept, "--table", features), "guess.parquet")
     refused(call("attack", view, *common, "--out", tmp_path / "guess.csv"), "guess.csv", ".parquet")
@@ -382,7 +382,7 @@ def test_going_on_with_what_does_not_fit(tmp_path: Path, call: Call, trained: Pa
     other = write_job(tmp_path, changes={"trees = 2": 'kind = "forest"\ntrees = 2'})
     refused(call("train", other, *common, trained), "[model] kind", "'secureboost'", "'forest'")
     fewer = write_job(tmp_path, changes={', "t2"]': "]"})
-    refused(call("train", fewer, *common, trained), "'telco'", "lacks 't2'")
+    refused(call("train", fewer, *common, trained), "'telco'", "'t2'")
     larger = write_job(tmp_path, changes={"[parties]": "test_size = 0.5\n[parties]"})
     refused(call("train", larger, *common, trained), "[data] test_size", "0.2, not 0.5")
     assert not out.exists()

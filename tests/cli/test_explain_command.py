@@ -106,7 +106,7 @@ def test_an_exported_model_needs_every_consent(call: Call, run: Path, tmp_path: 
         (["importance", "{run}", "--names", "tleco"], ["unknown party 'tleco'", "'telco'"]),
         (["tree", "{run}", "2"], ["tree: ", "below 2"]),
         (["tree", "{run}", "0", "--svg", "{folder}/tree.png"], ["tree.png", ".svg"]),
-        (["tree", "{run}", "0", "--svg", "{folder}/nowhere/tree.svg"], ["no folder"]),
+        (["tree", "{run}", "0", "--svg", "{folder}/nowhere/tree.svg"], ["does not exist"]),
         (["rows", "{run}", "--out", "{out}"], ["--table", "--party"]),
         (["rows", "{run}", "--table", "{table}", "--out", "{folder}/shap.csv"], ["shap.csv", ".parquet"]),
         (["rows", "{run}", "--table", "{short}", "--out", "{out}"], ["short.csv", "'t2'"]),

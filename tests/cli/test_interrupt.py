@@ -37,7 +37,7 @@ def test_an_interrupted_audit_goes_on(tmp_path: Path) -> None:
     assert process.returncode == 2, stderr
     assert "Traceback" not in stderr
     assert "interrupted: " in stderr
-    assert f"in {out}; the same" in stderr
+    assert f"kept in {out}" in stderr
     kept = results.read_bytes()
     assert 4 <= kept.count(b"\n") < 72
     again = _audit(job, out)
@@ -74,8 +74,8 @@ def test_an_interrupt_is_no_traceback(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    for place in ("audit.audit", "train.train", "kinds.catalogue"):
-        monkeypatch.setattr(f"labelward.evaluate.{place}", stop)
+    for place in ("auditing.audit.audit", "federation.train.train_variant", "federation.components.list_components"):
+        monkeypatch.setattr(f"labelward.{place}", stop)
     arguments = {"audit": [job, "--out", tmp_path / "x"], "train": [job, "--out", tmp_path / "x"], "list": []}[command]
     result = call(command, *arguments)
     assert result.exit_code == 2
@@ -90,11 +90,12 @@ def test_an_interrupt_before_anything_exists(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"labelward.evaluate.{command}.{command}", stop)
+    place = {"audit": "auditing.audit.audit", "train": "federation.train.train_variant"}[command]
+    monkeypatch.setattr(f"labelward.{place}", stop)
     out = tmp_path / "x"
     arguments = [job, "--out", out, *(["--defense", "none"] if command == "train" else [])]
     stderr = call(command, *arguments).stderr.splitlines()[-1]
-    assert stderr.startswith("interrupted: no ")
+    assert stderr.startswith("interrupted: ")
     assert str(out) not in stderr  # there is nothing in it, so it is not spoken of
 
 
@@ -117,7 +118,7 @@ main()
     assert done.returncode == 2, done.stderr
     lines = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
     assert len(lines) == 1, done.stderr
-    assert lines[0].startswith("interrupted: nothing ")
+    assert lines[0].startswith("interrupted: no")
 
 
 @pytest.mark.parametrize(

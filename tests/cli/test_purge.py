@@ -49,7 +49,7 @@ def test_views_and_checkpoints_go_and_all_else_stays(audit: Path, call: Call) ->
     gone = [name for name in before if not _kept(name)]
     assert len(gone) == 2 * 2 * 2 + 3  # variants, seeds, parties; and the checkpoints
     assert not set(gone) & set(after)
-    assert f"removed {len(gone)} files" in result.stdout
+    assert f"deleted {len(gone)} files" in result.stdout
     assert all(name.endswith("/purged.json") for name in set(after) - set(before))
 
 
@@ -98,7 +98,7 @@ def test_nothing_goes_without_a_yes(audit: Path) -> None:
     for answer in ("n\n", "", "\n"):
         result = CliRunner().invoke(app, ["view", "purge", str(audit)], input=answer)
         assert result.exit_code == 2
-        assert "nothing was removed" in result.stderr
+        assert "nothing was deleted" in result.stderr
         assert str(audit / VIEW) in result.stdout
     assert _files(audit) == before
     assert CliRunner().invoke(app, ["view", "purge", str(audit)], input="y\n").exit_code == 0
@@ -110,7 +110,7 @@ def test_purging_again_finds_nothing(audit: Path, call: Call) -> None:
     after = _files(audit)
     again = call("view", "purge", audit, "--yes")
     assert again.exit_code == 0
-    assert "nothing to remove" in again.stdout
+    assert "nothing to delete" in again.stdout
     assert _files(audit) == after
 
 

@@ -213,10 +213,10 @@ def test_the_how_to_lists_every_event() -> None:
     source, told = ROOT / "src" / "labelward", set[str]()
     files = [
         *(source / "transport" / "grpc").glob("*.py"),
-        *(source / "evaluate").glob("*.py"),
+        *(source / "federation").glob("*.py"),
         source / "cli/party.py",
     ]
-    for file in [*files, source / "cli" / "_events.py"]:
+    for file in [*files, source / "cli" / "_run_log.py"]:
         told |= set(re.findall(r'\b(?:log|_log|journal|self)\(\s*"(\w+)", ', file.read_text(encoding="utf-8")))
     assert set(_events()) == told | {"trees", "epochs"}  # those of the progress, whose name is no literal
 

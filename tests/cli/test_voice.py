@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from labelward.cli._output import StderrWriter
 from labelward.cli._run_log import RunLog
-from labelward.cli._stderr_writer import StderrWriter
 from labelward.errors import OutputError, PeerError
 from refusals import refused
 

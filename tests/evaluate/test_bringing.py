@@ -119,7 +119,7 @@ def test_categories_of_which_the_model_knows_none(run: Path, with_column: Any, t
     assert len(heard) == 2
     for told in heard:
         assert "party 'telco'" in told
-        assert "column 'town' holds no category that the model met in training" in told
+        assert "column 'town'" in told
     for values in (["north", *["North"] * (ROWS - 1)], pa.nulls(ROWS)):
         predict_table(run, with_column("town", values), tmp_path / "out.parquet", warn=heard.append)
     assert len(heard) == 2

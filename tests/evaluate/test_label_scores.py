@@ -140,8 +140,8 @@ def test_the_upper_bound_says_of_each_row_what_others_labels_tell():
     import torch
 
     torch.set_num_threads(1)  # more would wait for each other on a busy machine
+    from labelward.attacks.nets.upper_bound import oracle_upper_bound
     from labelward.attacks.passive_completion import PassiveCompletion
-    from labelward.leakage.baselines import oracle_upper_bound
 
     rng = np.random.default_rng(1)
     labels = rng.permutation(np.arange(400) % 2)
@@ -197,8 +197,8 @@ def test_a_known_row_that_is_not_the_view_s_is_refused(tmp_path):
 def test_the_upper_bound_takes_classes_of_a_single_row():
     import torch
 
+    from labelward.attacks.nets.upper_bound import oracle_upper_bound
     from labelward.attacks.passive_completion import PassiveCompletion
-    from labelward.leakage.baselines import oracle_upper_bound
 
     torch.set_num_threads(1)
     x, labels = np.random.default_rng(1).normal(size=(60, 2)), np.arange(60) % 2

@@ -142,8 +142,8 @@ def test_a_new_process_reaches_the_same_figures_with_what_the_party_has(
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        (["auxiliary=40"], ["auxiliary is 40, but table", "known-10.parquet", "10 rows"]),
-        (["auxiliary=9", "steps=4"], ["auxiliary is 9, but table", "known-10.parquet", "10 rows"]),
+        (["auxiliary=40"], ["auxiliary is 40, but table", "known-10.parquet", "10 known labels"]),
+        (["auxiliary=9", "steps=4"], ["auxiliary is 9, but table", "known-10.parquet", "10 known labels"]),
         (["steps=4"], []),
         (["auxiliary=10", "steps=4"], []),
         (["auxiliary=40", "labels=direct", "steps=4"], []),
@@ -225,11 +225,11 @@ def test_an_interrupted_audit_trains_again_only_what_is_missing(
 def test_the_report_tells_runs_apart(nets: Finished) -> None:
     text = re.sub(r"\s+", " ", write_report(nets[0]).read_text())
     assert "no defense, telco: malicious-optimizer" in text
-    assert "Nothing is encrypted for its receiver" in text
-    assert "Other ways to the labels" in text
-    assert "but for active attacks" in text
+    assert "reads all embeddings" in text
+    assert "Baselines: inference" in text
+    assert "active attacks" in text
     assert "decrypts the sums" not in text
-    assert "trees it took part in" not in text
+    assert "decrypted sums" not in text
     assert "known labels = 10" in text
 
 

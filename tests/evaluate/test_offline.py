@@ -156,12 +156,12 @@ def test_own_tables_are_encoded_as_for_the_run(
     assert attacked(view, telco, tmp_path, id_column="who") == attacked(view, stored, tmp_path)  # all rows of the run
     with refused(DataError, "rows", value=79) as caught:
         attacked(view, telco.slice(1), tmp_path, id_column="who")
-    assert "'telco' speaks of 64" in caught.value.reason
+    assert "'telco' has 64" in caught.value.reason
     with refused(DataError, "rows", value=80):
         attacked(view, telco.drop_columns(["who"]), tmp_path)
     with refused(DataError, "columns", value=("who",)) as caught:
         attacked(view, trained, tmp_path)
-    assert "besides 'who'" in caught.value.reason
+    assert "unexpected columns: 'who'" in caught.value.reason
 
 
 def test_rows_are_matched_by_id(guess: Path, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ class TestBadInput:
         table.write_text("x\n1\n2\n")
         with refused(DataError, "rows", field=f"table '{tmp_path / 'few.csv'}'", value=2) as caught:
             attack_view(out / "runs/none/1/telco/view", table, "clustering", {}, classes=2, seed=1)
-        assert "'telco' speaks of 455" in caught.value.reason
+        assert "'telco' has 455" in caught.value.reason
 
     def test_features_of_another_seed(self, finished: Finished, shop: tuple[Path, pa.Table], tmp_path: Path) -> None:
         view, table = shop
@@ -199,8 +199,8 @@ class TestBadInput:
         telco = pq.read_table(finished[0] / "data/1/telco.parquet")
         with refused(DataError, "columns", field=f"table '{tmp_path / 'features.parquet'}'") as caught:
             attacked(view, telco, tmp_path)
-        assert "has besides '" in caught.value.reason
-        assert "it lacks '" in caught.value.reason
+        assert "unexpected columns: '" in caught.value.reason
+        assert "missing columns: '" in caught.value.reason
         last = table.column_names[-1]
         with refused(DataError, "columns", field=f"table '{tmp_path / 'features.parquet'}'", value=(last,)):
             attacked(view, table.drop_columns([last]), tmp_path)

@@ -466,5 +466,5 @@ def test_the_page_says_what_protected_the_run(company: Path) -> None:
     assert record is not None
     for words in (record.key.fingerprint, "certificate of bank", "plain engine", "AUC"):
         assert words in page
-    assert "gone on with once after an interruption." in page
+    assert "resumed once." in page
     assert "no encryption (plain engine)" in page

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from labelward.data import RawTables, load_dataset
 from labelward.federation.components import model_adapter, with_defaults
 from labelward.job import Job
-from labelward.metrics.utility import baselines, class_scores, quantity_scores
+from labelward.metrics.utility import baselines, class_scores, regression_scores
 
 Jobs = Callable[..., Job]
 
@@ -67,26 +67,26 @@ def test_a_row_of_weight_two_counts_as_two_rows(rows: list[tuple[int, float, flo
     again = np.repeat(np.arange(len(rows)), twice)
     weighted = class_scores(shares, shares, labels, twice.astype(float))
     assert weighted == pytest.approx(class_scores(shares[again], shares[again], labels[again]), abs=1e-12)  # rounding
-    weighted = quantity_scores(first, second, twice.astype(float), power=1.5)
-    repeated = quantity_scores(first[again], second[again], power=1.5)
+    weighted = regression_scores(first, second, twice.astype(float), power=1.5)
+    repeated = regression_scores(first[again], second[again], power=1.5)
     assert weighted == pytest.approx(repeated, rel=1e-9)  # sums in another order
 
 
 def test_quantities_by_hand() -> None:
     predicted, values = np.array([1.0, 2.0, 4.0]), np.array([0.0, 2.0, 6.0])
-    found = quantity_scores(predicted, values)
+    found = regression_scores(predicted, values)
     assert list(found) == ["rmse", "mae", "r2"]
     assert found["rmse"] == pytest.approx(np.sqrt(5 / 3))
     assert found["mae"] == pytest.approx(1.0)
     squares = (8 / 3) ** 2 + (2 / 3) ** 2 + (10 / 3) ** 2
     assert found["r2"] == pytest.approx(1 - 5 / squares)
     poisson = [2 * 1.0, 0.0, 2 * (6 * np.log(6 / 4) - 2)]  # 2 (y log(y / m) - y + m)
-    assert quantity_scores(predicted, values, power=1.0)["deviance"] == pytest.approx(np.mean(poisson))
+    assert regression_scores(predicted, values, power=1.0)["deviance"] == pytest.approx(np.mean(poisson))
 
 
 def test_quantities_that_are_all_the_same() -> None:
-    assert quantity_scores(np.array([3.0]), np.array([3.0])) == {"rmse": 0.0, "mae": 0.0, "r2": 1.0}
-    assert quantity_scores(np.array([3.0, 3.0]), np.array([2.0, 2.0]))["r2"] == 0.0
+    assert regression_scores(np.array([3.0]), np.array([3.0])) == {"rmse": 0.0, "mae": 0.0, "r2": 1.0}
+    assert regression_scores(np.array([3.0, 3.0]), np.array([2.0, 2.0]))["r2"] == 0.0
 
 
 @pytest.mark.parametrize("kind", ["secureboost", "forest"])

@@ -119,7 +119,7 @@ def test_the_pages_of_parties_are_rendered(v1: Path) -> None:
         product.run_command("report", folder)
         page = (folder / "report.html").read_text(encoding="utf-8")
         assert f"certificate of {party}" in page
-        assert "gone on with once after an interruption" in page
+        assert "interrupted and resumed once" in page
     views = {party: v1 / "company" / f"run-{party}" / party / "view" for party in PEOPLE}
     assert_expected("company/views", {party: product.view_digest(view) for party, view in views.items()})
 

@@ -57,8 +57,8 @@ def test_means_are_over_the_seeds_that_were_estimated() -> None:
 
 def test_a_report_made_later_shows_both(tmp_path: Path) -> None:
     folder = write_audit(tmp_path / "audit", seeds=1)
-    assert "Expected and measured" not in write_report(folder).read_text()
+    assert "Estimated and measured" not in write_report(folder).read_text()
     write_run(folder, make_run(estimate=make_estimate()))
     page = write_report(folder).read_text()
-    assert "Expected and measured" in page
+    assert "Estimated and measured" in page
     assert "no defense: estimated and measured" in page

@@ -6,7 +6,7 @@ A new one is one module and one line here.
 from labelward.attacks.base import Attack
 from labelward.registry import Registry
 
-__all__ = ["ATTACKS"]
+__all__ = ["ATTACKS", "STANDING"]
 
 # The kinds that a job file may name; ATTACKS.make(kind, parameters) builds one, ATTACKS.classes() lists them.
 ATTACKS: Registry[Attack] = Registry(
@@ -24,3 +24,6 @@ ATTACKS: Registry[Attack] = Registry(
         "union:UnionClustering",
     ],
 )
+
+STANDING = "split-posterior"
+"""The attack that is part of every audit of classes, listed or not: it shows that the row split no longer leaks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import JobError
+from labelward.metrics.registry import Metric
 from labelward.parameters import Parameters
 from labelward.party.view import View
 
-__all__ = ["Attack", "AttackerData", "AuxiliaryKnowledge", "LabelGuess"]
+__all__ = ["Attack", "AttackerData", "AuxiliaryKnowledge", "Baseline", "LabelGuess"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +97,31 @@ class LabelGuess:
     scores: NDArray[np.float64] | None = None
     outside: LabelGuess | None = None
 
+    @classmethod
+    def of_scores(cls, scores: NDArray[np.float64], outside: NDArray[np.float64] | None = None) -> LabelGuess:
+        """Return the guess of the class with the best score in each row.
+
+        Args:
+            scores: float64 [rows, classes].
+            outside: float64 [rows outside, classes], for the rows of :attr:`AttackerData.outside`; None: no guess.
+        """
+        beyond = None if outside is None or not len(outside) else cls.of_scores(outside)
+        return cls(values=scores.argmax(axis=1), kind="labels", scores=scores, outside=beyond)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """A guess that needs no view, to compare an attack with.
+
+    Attributes:
+        guess: makes it, with a generator for its draws.
+        depends_on: everything that the guess depends on apart from data, seed, party and name, so that attacks can
+            share it; None: the attack with its parameters.
+    """
+
+    guess: Callable[[np.random.Generator], LabelGuess]
+    depends_on: Hashable = None
+
 
 class Attack(Parameters, ABC):
     """The base of attacks: a callable frozen keyword-only dataclass of parameters.
@@ -103,11 +129,16 @@ class Attack(Parameters, ABC):
     Attributes:
         kind: the name in a job file.
         primary: the metric that ranks its guesses.
+        metrics: metrics of its own, which :meth:`score` computes; their names are not among those of
+            :data:`labelward.metrics.registry.METRICS`.
+        reads_view: whether it reads anything of the view but the number of rows.
         models: the kinds of model whose views it reads; none: of any, since it reads none of what models differ in.
     """
 
     kind: ClassVar[str]
     primary: ClassVar[str] = "v_measure"
+    metrics: ClassVar[tuple[Metric, ...]] = ()
+    reads_view: ClassVar[bool] = True
     models: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -164,6 +195,29 @@ class Attack(Parameters, ABC):
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
     ) -> LabelGuess:
         """Return a guess for every training row; an :class:`InputError` for a view that it cannot read."""
+
+    def score(self, guess: LabelGuess, truth: NDArray[np.int64]) -> dict[str, float]:
+        """Return the attack's own :attr:`metrics` of a guess, by name.
+
+        Args:
+            guess: of the rows that are scored, all other rows left out.
+            truth: int64 [rows]: class numbers of the same rows; for regression, of the bins of the labels.
+        """
+        return {}
+
+    def baselines(
+        self, own: AttackerData, aux: AuxiliaryKnowledge, *, truth: NDArray[np.int64] | None
+    ) -> dict[str, Baseline]:
+        """Return baselines of the attack's own, by name.
+
+        Supervised models of the known labels are baselines of every attack that is told some; they are not listed here.
+
+        Args:
+            own: as the attack gets it.
+            aux: as the attack gets it.
+            truth: int64 [rows]: class numbers of all training rows, for upper bounds; None where the job wants none.
+        """
+        return {}
 
 
 def _numbers(values: NDArray[np.float64], categories: int | None) -> NDArray[np.float64]:

@@ -41,6 +41,7 @@ class Clustering(Attack):
     """
 
     kind: ClassVar[str] = "clustering"
+    reads_view: ClassVar[bool] = False
 
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator

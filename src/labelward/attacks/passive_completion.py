@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Baseline, LabelGuess
 from labelward.attacks.clustering import validate_classes, validate_rows
 from labelward.attacks.gradient_sign import GradientSign
 from labelward.attacks.nets.view_gradients import has_gradients, require_passive_view
@@ -150,6 +150,20 @@ class Completion(Attack):
         recipe = MixMatchConfig(**{name: getattr(self, name) for name in _RECIPE})
         mix = mixup_level(bottom, own) if self.mix == "auto" else self.mix
         return fit_completion(bottom, rows, known, classes, recipe, fine_tune=self.fine_tune, mix=mix, rng=rng)
+
+    def baselines(
+        self, own: AttackerData, aux: AuxiliaryKnowledge, *, truth: NDArray[np.int64] | None
+    ) -> dict[str, Baseline]:
+        """Return the upper bound ``"all labels"``, for an attacker that is told labels and has a bottom model."""
+        if truth is None or own.untrained is None or not len(aux.known_rows):
+            return {}
+
+        def guess(rng: np.random.Generator) -> LabelGuess:
+            from labelward.attacks.nets.upper_bound import oracle_upper_bound
+
+            return oracle_upper_bound(self, own, truth, classes=aux.classes, rng=rng)
+
+        return {"all labels": Baseline(guess=guess, depends_on=(self.learning_rate, self.shrink, self.alpha, self.mix))}
 
     def _known(self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, rng: np.random.Generator) -> Known:
         """Return the rows and labels to learn from."""

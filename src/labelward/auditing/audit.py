@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from labelward.attacks import STANDING
 from labelward.attacks.base import Attack, AttackerData, LabelGuess
 from labelward.auditing.traffic import wire_flows
 from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables
@@ -46,7 +47,7 @@ from labelward.federation.simulation import (
 from labelward.he import Engine
 from labelward.job import ComponentSpec, Job, Variant
 from labelward.leakage.embeddings import Explainer
-from labelward.leakage.run_attack import FOLDS, attack_and_score, sample_known_rows, score_baselines, score_without_view
+from labelward.leakage.run_attack import attack_and_score, sample_known_rows, score_baselines, score_without_view
 from labelward.metrics.utility import Baselines, baselines, utility
 from labelward.party.transcript import FILE_NAME
 from labelward.party.view import View
@@ -73,10 +74,7 @@ from labelward.runs.schema import (
 from labelward.runs.secure_files import private_folder
 from labelward.runs.short_names import variant_without_defaults, without_defaults
 
-__all__ = ["STANDING", "audit"]
-
-STANDING = ("split-posterior",)
-"""Attacks that are part of every audit of classes, listed or not: they show that what leaked once no longer does."""
+__all__ = ["audit"]
 
 
 def audit(
@@ -136,8 +134,9 @@ def _with_standing(job: Job, data: VerticalDataset) -> tuple[ComponentSpec, ...]
     """Return the job's attacks and those that stand beside them; none does where tables come already cut."""
     if not data.classes or job.data.split == "reference":
         return job.attacks
-    listed = {attack.kind for attack in job.attacks}
-    return (*job.attacks, *(attack_with_defaults(kind) for kind in STANDING if kind not in listed))
+    if any(attack.kind == STANDING for attack in job.attacks):
+        return job.attacks
+    return (*job.attacks, attack_with_defaults(STANDING))
 
 
 def _check_begun(out: Path) -> None:
@@ -210,8 +209,9 @@ class _Seed:
         key = (view.party, name)
         if key not in self.comparisons:
             blind = score_without_view(attack, view, self.data, seed=self.seed, own=own)
-            folds = FOLDS if self.upper_bound else 0
-            beside = score_baselines(attack, view, self.data, seed=self.seed, own=own, folds=folds, kept=self.bounds)
+            beside = score_baselines(
+                attack, view, self.data, seed=self.seed, own=own, upper_bound=self.upper_bound, cache=self.bounds
+            )
             self.comparisons[key] = {"without_view": blind} | ({"beside": beside} if beside else {})
         return self.comparisons[key]
 

@@ -1,8 +1,7 @@
-"""The command line: results on stdout, progress and messages on stderr.
+"""Command line: results on stdout, progress and messages on stderr.
 
-Exit codes: 0 done; 2 what was given cannot be used, or an interrupt; 3 a conversation between parties went wrong;
-1 anything else.
-Whatever is heavy is imported inside the commands, so that ``labelward --help`` answers at once.
+Exit codes: 0 success; 2 invalid input, or an interrupt; 3 failed communication between parties; 1 any other error.
+Slow imports are inside the commands, so that ``labelward --help`` is fast.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line on this process's arguments; an interrupt while it starts ends in one line, too."""
+    """Run the command line on the arguments of this process; an interrupt during imports is reported as well."""
     try:
         from labelward.cli.app import app
 
         app(prog_name="labelward")
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted: nothing was begun\n")
+        sys.stderr.write("interrupted: nothing was started\n")
         sys.exit(2)

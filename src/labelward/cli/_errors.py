@@ -1,4 +1,4 @@
-"""Errors as one clear line on stderr, and the exit code that belongs to them."""
+"""Error handling: one line on stderr, and the exit code."""
 
 from __future__ import annotations
 
@@ -15,40 +15,44 @@ from typer.core import TyperGroup
 
 from labelward.errors import EncryptionError, InputError, LabelwardError, OutputError, PolicyError
 
-__all__ = ["DEBUG_VARIABLE", "LARGEST_SEED", "ErrorHandlingGroup", "check_output_file", "fail", "prefix_job_file"]
-
 DEBUG_VARIABLE = "LABELWARD_DEBUG"
-LARGEST_SEED = 2**32 - 1
-"""As in a job file."""
+MAX_SEED = 2**32 - 1
+"""Largest seed in a job file."""
 
 
-def fail(message: str, code: int, word: str = "error") -> NoReturn:
-    """Say why on stderr, in one line, and end with an exit code."""
-    typer.echo(f"{word}: {' '.join(message.split())}", err=True)
+def fail(message: str, code: int, label: str = "error") -> NoReturn:
+    """Print a message as one line on stderr and exit with a code."""
+    typer.echo(f"{label}: {' '.join(message.split())}", err=True)
     raise typer.Exit(code)
 
 
 def check_output_file(path: Path, *, force: bool, ending: str = "") -> None:
-    """Raise :class:`OutputError` for a file that cannot be written as asked, before any work is done.
+    """Check that an output file can be written, before any work is done.
 
     Args:
-        force: whether it may be there already.
-        ending: what its name must end in, as that is what is written.
+        path: of the file.
+        force: whether it may be overwritten.
+        ending: required ending of its name.
+
+    Raises:
+        OutputError: it exists already, or cannot be written.
     """
     if path.exists() and not force:
-        raise OutputError("exists already; --force overwrites it", code="exists", field=str(path), value=str(path))
+        raise OutputError(
+            "exists already; use --force to overwrite it", code="exists", field=str(path), value=str(path)
+        )
     if path.is_dir():
-        raise OutputError("is a folder, not a file", code="exists", field=str(path), value=str(path))
+        raise OutputError("is a folder; give the name of a file", code="exists", field=str(path), value=str(path))
     if not path.name.endswith(ending):
         raise OutputError(
-            f"the name must end in {ending}",
+            f"the file name must end in {ending}",
             code="choice",
             field=str(path),
             value=path.name,
         )
     if not path.parent.is_dir():
         raise OutputError(
-            f"cannot be written: there is no folder {path.parent}",
+            f"cannot be written: the folder {path.parent} does not exist",
             code="not-found",
             field=str(path),
             value=str(path.parent),
@@ -64,7 +68,7 @@ def check_output_file(path: Path, *, force: bool, ending: str = "") -> None:
 
 @contextlib.contextmanager
 def prefix_job_file(job_file: Path) -> Iterator[None]:
-    """Put the job file's name before messages that begin with one of its sections, as reading the file does."""
+    """Prefix errors about a section of the job file with the name of the file."""
     try:
         yield
     except (InputError, PolicyError, EncryptionError) as error:
@@ -74,35 +78,35 @@ def prefix_job_file(job_file: Path) -> Iterator[None]:
 
 
 class ErrorHandlingGroup(TyperGroup):
-    """The root group: every error of a command below it ends here, without a traceback unless one is asked for."""
+    """Root group: reports errors of all commands, without a traceback unless ``--debug`` is given."""
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
-        """Read the command line; an interrupt ends as in :meth:`invoke`."""
+        """Parse the command line; interrupts are handled as in :meth:`invoke`."""
         try:
             return super().make_context(*args, **extra)
         except KeyboardInterrupt:
-            fail("nothing was begun", 2, "interrupted")
+            fail("nothing was started", 2, "interrupted")
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, translating what it raises."""
+        """Run the command and report errors."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            fail("nothing half-written is left", 2, "interrupted")
+            fail("no partial files were left behind", 2, "interrupted")
         except (LabelwardError, MemoryError, OSError) as error:
             if isinstance(error, BrokenPipeError):
-                raise  # whoever reads stdout has heard enough; typer ends quietly
+                raise  # the reader of stdout closed the pipe; typer exits silently
             if ctx.params.get("debug") or os.environ.get(DEBUG_VARIABLE, "0") not in ("", "0"):
                 traceback.print_exc()
-            fail(*_told(error))
+            fail(*_describe(error))
 
 
-def _told(error: LabelwardError | MemoryError | OSError) -> tuple[str, int]:
+def _describe(error: LabelwardError | MemoryError | OSError) -> tuple[str, int]:
     if isinstance(error, LabelwardError):
         return str(error), error.exit_code
     if isinstance(error, MemoryError):
-        return "out of memory; fewer rows, a smaller depth or fewer workers need less", 1
+        return "out of memory; use fewer rows, a smaller depth or fewer workers", 1
     place = f": {error.filename}" if error.filename else ""
     if error.errno == errno.ENOSPC:
-        return f"the disk is full{place}; what is finished stays, and the same command goes on with the rest", 2
+        return f"the disk is full{place}; finished results are kept; free some space and run the same command again", 2
     return f"{error.strerror or error}{place}", 2

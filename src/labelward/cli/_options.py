@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Repeat"]
-
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 Repeat = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="RUN_DIR",
-        help="Repeat private draws of an earlier run, such as which rows are tested on. May be given several times.",
+        help="Reuse the private random draws of an earlier run, such as the choice of test rows. Repeatable.",
     ),
 ]

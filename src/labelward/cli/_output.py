@@ -1,44 +1,45 @@
-"""Tables and JSON on stdout, warnings on stderr."""
+"""Output: tables and JSON on stdout, warnings and a writer that does not block on stderr."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import queue
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["pluralize", "print_json", "print_table", "warn", "warn_insecure"]
-
 _PIPE_WIDTH = 200
-_LEAST_TEXT = 8
+_MIN_TEXT_WIDTH = 8
 
 
-def pluralize(number: int, thing: str) -> str:
-    """Return a number of things, such as ``1 row`` or ``2 rows``."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+def pluralize(number: int, noun: str) -> str:
+    """Return a count with its noun, such as ``1 row`` or ``2 rows``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def warn(message: str) -> None:
-    """Say one line on stderr."""
+    """Print one line of warning on stderr."""
     typer.echo(f"warning: {message}", err=True)
 
 
 def warn_insecure(reasons: Sequence[str]) -> None:
-    """Say on stderr that a run protects nothing; nothing for a secure one."""
-    from labelward.report.narrative import insecure_warning as sentence
+    """Warn about an insecure run; no output for a secure one."""
+    from labelward.report.narrative import insecure_warning
 
-    text = sentence(reasons)
+    text = insecure_warning(reasons)
     if text is not None:
         warn(text)
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON object, and nothing else, on stdout."""
+    """Print one JSON object on stdout."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
@@ -48,8 +49,8 @@ def print_table(
     """Print a table on stdout.
 
     Args:
-        words: how many of the first columns are text; the others are numbers.
-        spare: headings of columns that are left out, in this order, where the terminal is too narrow for all.
+        words: number of leading columns that are text; the others are numbers.
+        spare: headings of columns that are dropped, in this order, if the terminal is too narrow.
     """
     from rich.console import Console
 
@@ -73,8 +74,48 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], wor
     for position, name in enumerate(header):
         width = max((len(row[position]) for row in rows), default=0)
         text = position < words
-        least = min(width, _LEAST_TEXT) if text else width
-        table.add_column(Text(name), justify="left" if text else "right", min_width=least, overflow="fold")
+        narrowest = min(width, _MIN_TEXT_WIDTH) if text else width
+        table.add_column(Text(name), justify="left" if text else "right", min_width=narrowest, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     return table
+
+
+_MAX_LINES: Final = 10_000
+_TIMEOUT: Final = 2.0  # seconds
+
+
+def _to_stderr(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+class StderrWriter:
+    """Writes lines in order without blocking the caller, such as a network thread that must send heartbeats.
+
+    At most 10,000 lines wait to be written; further ones are dropped.
+
+    Args:
+        write: writes one line; after an error, such as a closed pipe, nothing more is written.
+    """
+
+    def __init__(self, write: Callable[[str], None] = _to_stderr) -> None:
+        self._lines: queue.Queue[str | None] = queue.Queue(_MAX_LINES)
+        self._write = write
+        self._thread = threading.Thread(target=self._run, daemon=True, name="labelward-stderr")
+        self._thread.start()
+
+    def __call__(self, line: str) -> None:
+        """Schedule a line."""
+        with contextlib.suppress(queue.Full):
+            self._lines.put_nowait(line)
+
+    def close(self) -> None:
+        """Wait until all lines are written, for two seconds at most."""
+        with contextlib.suppress(queue.Full):
+            self._lines.put_nowait(None)
+        self._thread.join(_TIMEOUT)
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # ValueError: closed file
+            while (line := self._lines.get()) is not None:
+                self._write(line)

@@ -1,4 +1,4 @@
-"""Progress on stderr: runs done of all, what runs now, and an estimate of the time left."""
+"""Progress display on stderr: finished runs, current phase, estimated time left."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from typing import Self
 
 import typer
 
-__all__ = ["ProgressDisplay"]
-
 _RUNS, _LEAKAGE = "runs", "leakage "
 _ROUNDS = ("trees", "epochs")
-_LONG = 100.0
+_MINUTES_FROM = 100.0  # seconds
 
 
 class ProgressDisplay:
-    """Receives what an audit tells; see :data:`labelward.federation.progress.Watch`.
+    """Receives the progress of an audit; see :data:`labelward.federation.progress.Watch`.
 
-    On a terminal this is a bar with the current phase; elsewhere one line for each run.
+    On a terminal, a bar with the current phase; otherwise one line for each run.
 
     Args:
-        what: shown until it is known what runs.
-        quiet: say nothing at all.
+        what: description until the first run starts.
+        quiet: no output.
     """
 
     def __init__(self, what: str, *, quiet: bool = False) -> None:
@@ -56,7 +54,7 @@ class ProgressDisplay:
             self._bar.stop()
 
     def __call__(self, event: str, done: int, total: int, detail: str) -> None:
-        """Take one piece of news."""
+        """Show one event."""
         if self._quiet:
             return
         if event == _RUNS:
@@ -76,14 +74,16 @@ class ProgressDisplay:
             )
 
     def leakage(self) -> str:
-        """Return the leakage meter's V-measure of each passive party; empty before the first reading."""
+        """Return the last V-measure of each passive party from the leakage meter; empty before the first reading."""
         read = ", ".join(f"{party} {value:.2f}" for party, value in self._read.items())
         return f" · V {read}" if read else ""
 
     def _run(self, done: int, total: int, detail: str) -> None:
         if not self._known:
             self._start, self._known = done, True
-        if self._first is None and done > self._start:  # the first run compiles kernels: it says nothing of the others
+        if (
+            self._first is None and done > self._start
+        ):  # the first run compiles kernels, so its time is not representative
             self._first, self._began = done, time.monotonic()
         new = detail and (done, detail) != (self._done, self._what)
         self._done, self._total, self._part, self._what = done, total, 0.0, detail
@@ -92,7 +92,7 @@ class ProgressDisplay:
             typer.echo(f"run {done + 1} of {total}: {detail}{', ' + left if left else ''}", err=True)
 
     def time_left(self) -> str:
-        """Return the estimate in words; empty until a second run is done, since the first also compiles."""
+        """Return the estimated time left; empty before the second run is done, as the first one also compiles."""
         if self._first is None or self._done == self._first:
             return ""
         worked = self._done - self._first + self._part
@@ -100,4 +100,4 @@ class ProgressDisplay:
         if rest <= 0:
             return ""
         seconds = (time.monotonic() - self._began) / worked * rest
-        return f"about {seconds:.0f} s left" if seconds < _LONG else f"about {seconds / 60:.0f} min left"
+        return f"about {seconds:.0f} s left" if seconds < _MINUTES_FROM else f"about {seconds / 60:.0f} min left"

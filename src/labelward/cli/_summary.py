@@ -1,4 +1,4 @@
-"""What an audit ends in: sentences and a table of figures, or one JSON object with the names of ``results.jsonl``."""
+"""Summary of an audit: a table with sentences, or one JSON object with the names of ``results.jsonl``."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ if TYPE_CHECKING:
     from labelward.report.summary import Spread, SummaryRow
     from labelward.runs.schema import ResultRow
 
-__all__ = ["as_json", "print_summary"]
-
 
 def print_summary(rows: Sequence[ResultRow], budget: float | None = None) -> None:
-    """Print a table of figures for each (data set, model, engine), and what they mean (under a budget)."""
-    from labelward.report.narrative import budget_notice, headline, sides_notice, without_standing
+    """Print a table and summary sentences for each (dataset, model, engine)."""
+    from labelward.report.narrative import budget_notice, headline, split_notice, without_standing
     from labelward.report.summary import summary_table
 
-    subjects: dict[tuple[str, ...], list[SummaryRow]] = {}
+    tables: dict[tuple[str, ...], list[SummaryRow]] = {}
     for row in summary_table(rows):
-        subjects.setdefault((row.dataset, repr(row.model), repr(row.engine)), []).append(row)
-    for table in subjects.values():
+        tables.setdefault((row.dataset, repr(row.model), repr(row.engine)), []).append(row)
+    for table in tables.values():
         first = table[0]
         bits = f" {first.engine.bits} bits" if first.engine.bits else ""
         engine = "" if first.engine.name == "none" else f", {first.engine.name}{bits}"
         title = f"{first.dataset}, {first.model['kind']}{engine}"
-        print_table(title, *_cells(without_standing(table)), words=3, spare=("on the wire", "training", "chance"))
-        for sentence in (*headline(table, None), *budget_notice(budget), *sides_notice(table)):
+        print_table(title, *_cells(without_standing(table)), words=3, spare=("traffic", "training time", "chance"))
+        for sentence in (*headline(table, None), *budget_notice(budget), *split_notice(table)):
             typer.echo(sentence)
 
 
@@ -40,23 +38,23 @@ def _cells(table: Sequence[SummaryRow]) -> tuple[list[str], list[list[str]]]:
     from labelward.report.metrics import metric_name, spread_text
 
     leak = next((row.primary for row in table if row.primary), None)
-    use = table[0].worth
+    worth = table[0].worth
     header = ["defense", "attacker", "attack"]
     header += [metric_name(leak), "without the view", "chance"] if leak else []
-    header.append(metric_name(use))
+    header.append(metric_name(worth))
     lines = []
     for row in table:
         line = [row.defense, row.party or "–", row.attack or "–"]
         if leak:
             line += [spread_text(leak, each.get(leak)) for each in (row.leakage, row.without_view, row.chance)]
-        line.append(spread_text(use, row.utility.get(use)))
+        line.append(spread_text(worth, row.utility.get(worth)))
         seconds, size = row.cost.get("seconds"), row.cost.get("bytes")
         lines.append([*line, duration(seconds.mean) if seconds else "–", data_size(size.mean) if size else "–"])
-    return [*header, "training", "on the wire"], lines
+    return [*header, "training time", "traffic"], lines
 
 
 def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dict[str, Any]:
-    """Return the summary: means and standard deviations over the seeds, under the names of ``results.jsonl``."""
+    """Return means and standard deviations over the seeds, under the names of ``results.jsonl``."""
     import msgspec
 
     from labelward.report.summary import summary_table

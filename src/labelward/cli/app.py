@@ -1,4 +1,4 @@
-"""All commands, put together."""
+"""The command line application with all commands."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from labelward.cli.audit import audit_command, demo, report
 from labelward.cli.certs import certs
 from labelward.cli.doctor import doctor_command
 from labelward.cli.explain import explain, export
+from labelward.cli.init import init
+from labelward.cli.list import list_command
 from labelward.cli.party import party_command
 from labelward.cli.plan import plan
 from labelward.cli.relay import relay_command
-from labelward.cli.start import init, list_kinds
 from labelward.cli.study import study
 from labelward.cli.train import predict_command, train_command
 from labelward.cli.view import view
 
-__all__ = ["app"]
-
 app = typer.Typer(
     cls=ErrorHandlingGroup,
-    help="Train across parties under encryption, and measure what the labels give away.",
+    help="Vertical federated learning with private labels: train under encryption, and audit label leakage.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -32,8 +31,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"labelward {version('labelward')}")
@@ -43,7 +42,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", hidden=True, help="Show the traceback of an error.")] = False,
 ) -> None:
@@ -62,7 +61,7 @@ app.add_typer(explain, name="explain")
 app.command("export")(export)
 app.command("attack")(attack_command)
 app.command("score")(score_command)
-app.command("list")(list_kinds)
+app.command("list")(list_command)
 app.command("report")(report)
 app.command("doctor")(doctor_command)
 app.add_typer(view, name="view")

@@ -1,4 +1,4 @@
-"""``labelward audit``, ``labelward demo`` and ``labelward report``: from a job to figures and a page."""
+"""``labelward audit``, ``labelward demo`` and ``labelward report``."""
 
 from __future__ import annotations
 
@@ -20,24 +20,22 @@ from labelward.errors import DependencyError
 if TYPE_CHECKING:
     from labelward.job import Job
 
-__all__ = ["audit_command", "demo", "demo_job", "demo_text", "insecure_reasons", "report", "skip_without_dependency"]
-
 DEMO_JOB = "quickstart.toml"
 
-Force = Annotated[bool, typer.Option("--force", help="Throw away what an earlier audit left in the folder.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object in place of the table.")]
+Force = Annotated[bool, typer.Option("--force", help="Delete an earlier audit in the folder.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 
 def audit_command(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What to train, defend and attack.")],
-    out: Annotated[Path, typer.Option(help="The folder for results; an unfinished run of the same job goes on there.")],
+    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="Job file: what to train, defend and attack.")],
+    out: Annotated[Path, typer.Option(help="Folder for results; an unfinished audit of the same job is resumed.")],
     repeat: Repeat = None,
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train, let each party attack what it saw, compare the defenses, and write a report."""
+    """Train a model, attack the view of each passive party, compare defenses, and write a report."""
     from labelward.job import load_job
 
     with prefix_job_file(job_file):
@@ -45,20 +43,20 @@ def audit_command(
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder for results.")] = Path("demo"),
-    small: Annotated[bool, typer.Option("--small", help="One seed, few trees: a minute at most.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for results.")] = Path("demo"),
+    small: Annotated[bool, typer.Option("--small", help="One seed, few trees; at most one minute.")] = False,
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Audit a shipped example on real data, under real encryption."""
+    """Run an example audit on real data with real encryption."""
     _audit(demo_job(small=small), out, force=force, json=json, quiet=quiet)
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of an audit, or of a party's run.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of an audit, or of a party's run.")],
 ) -> None:
-    """Write the report of an audit, or of a party's run, again from what is stored."""
+    """Write the report of an audit, or of a party's run, from its stored results."""
     from labelward.report.page import write_report
     from labelward.report.party_page import is_party_run, write_party_report
 
@@ -66,12 +64,12 @@ def report(
 
 
 def demo_text() -> str:
-    """Return the shipped job file, which ``examples/quickstart.toml`` repeats."""
+    """Return the job file of the demo, identical to ``examples/quickstart.toml``."""
     return (resources.files("labelward.cli") / DEMO_JOB).read_text(encoding="utf-8")
 
 
 def demo_job(*, small: bool) -> Job:
-    """Return the shipped job; ``small`` keeps its data, key and first defense, with one seed and little trees."""
+    """Return the job of the demo; if ``small``, with the first defense, one seed and small trees only."""
     from dataclasses import replace
 
     from labelward.job import ComponentSpec, parse_job
@@ -84,19 +82,19 @@ def demo_job(*, small: bool) -> Job:
 
 
 def _audit(job: Job, out: Path, *, repeat: Sequence[Path] = (), force: bool, json: bool, quiet: bool) -> None:
-    warn_insecure(insecure_reasons(job))
+    warn_insecure(insecure_settings(job))
     from labelward.auditing.audit import audit as run_audit
 
     try:
-        with ProgressDisplay("starting", quiet=quiet) as board:
-            rows = run_audit(job, out, force=force, watch=board, repeat=repeat)
-        page = _written(out)
+        with ProgressDisplay("starting", quiet=quiet) as progress:
+            rows = run_audit(job, out, force=force, watch=progress, repeat=repeat)
+        page = _write_page(out)
     except KeyboardInterrupt:
         from labelward.runs.schema import RESULTS_FILE
 
         if not (out / RESULTS_FILE).exists():
-            fail("no run was finished yet; the same command begins again", 2, "interrupted")
-        fail(f"what is finished stays in {out}; the same command goes on with the rest", 2, "interrupted")
+            fail("no run was finished; run the same command to start again", 2, "interrupted")
+        fail(f"finished results are kept in {out}; run the same command again to resume", 2, "interrupted")
     if json:
         print_json(as_json(out, page, rows))
         return
@@ -105,23 +103,23 @@ def _audit(job: Job, out: Path, *, repeat: Sequence[Path] = (), force: bool, jso
         typer.echo(f"report: {page}")
 
 
-def _written(out: Path) -> Path | None:
+def _write_page(out: Path) -> Path | None:
     from labelward.report.page import write_report
 
     return skip_without_dependency(partial(write_report, out, warn=warn), out)
 
 
 def skip_without_dependency(write: Callable[[], Path], out: Path) -> Path | None:
-    """Write a report; without its libraries, say what is missing: the figures are there all the same."""
+    """Write a report; warn if its optional libraries are missing, as the results are stored anyway."""
     try:
         return write()
     except DependencyError as error:
-        warn(f"no report: {error}; then: labelward report {out}")
+        warn(f"no report: {error}; then run: labelward report {out}")
         return None
 
 
-def insecure_reasons(job: Job) -> list[str]:
-    """Return why the job protects nothing, in the words that its views will hold; empty for a secure one."""
+def insecure_settings(job: Job) -> list[str]:
+    """Return the reasons why a job is insecure, as its views will state them; empty for a secure job."""
     if not job.encryption.insecure:
         return []
     from dataclasses import replace

@@ -1,4 +1,4 @@
-"""``labelward certs``: keys and certificates for the parties of a run, and what is wrong with a pair."""
+"""``labelward certs``: create and check keys and certificates of parties."""
 
 from __future__ import annotations
 
@@ -15,46 +15,49 @@ from labelward.errors import InputError, OutputError
 if TYPE_CHECKING:
     from labelward.transport.certificates import Issued
 
-__all__ = ["certs"]
-
 _AUTHORITY_KEY = "authority.key"
 _AUTHORITY_FOLDER = "authority"
-_MOST_DAYS = 3650
+_MAX_DAYS = 3650
 
-certs = typer.Typer(help="Make the certificates that parties show each other, and check them.", no_args_is_help=True)
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Where the files go; made where it does not exist.")]
+certs = typer.Typer(
+    help="Create and check the certificates by which parties authenticate each other.", no_args_is_help=True
+)
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Output folder; created if necessary.")]
 Addresses = Annotated[
     list[str] | None,
-    typer.Option("--address", metavar="HOST", help="A DNS name or IP under which it listens; may be given again."),
+    typer.Option("--address", metavar="HOST", help="DNS name or IP address at which the party listens. Repeatable."),
 ]
-Party = Annotated[str, typer.Option("--party", metavar="NAME", help="Its name in the job file.")]
-Days = Annotated[int, typer.Option(min=1, max=_MOST_DAYS, help="How long the certificates are valid.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")]
+Party = Annotated[str, typer.Option("--party", metavar="NAME", help="Name of the party in the job file.")]
+Days = Annotated[int, typer.Option(min=1, max=_MAX_DAYS, help="Validity of the certificates in days.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 
 
 @certs.command()
 def new(
     folder: Folder,
-    party: Annotated[list[str], typer.Option("--party", metavar="NAME", help="Its name in the job file; each party.")],
+    party: Annotated[
+        list[str], typer.Option("--party", metavar="NAME", help="Name of a party in the job file. Give all parties.")
+    ],
     address: Addresses = None,
     listener: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who listens under the addresses; the first --party.")
+        str | None,
+        typer.Option(metavar="NAME", help="Party that listens at the addresses. Default: the first --party."),
     ] = None,
     days: Days = 365,
     force: Force = False,
 ) -> None:
-    """Make an authority, and for each party a folder with all that it needs."""
+    """Create an authority, and a folder with key and certificates for each party."""
     from labelward.transport.certificates import AUTHORITY_DAYS, check_party_name, new_authority, new_party
 
     for name in party:
         check_party_name(name)
-    twice = sorted({name for name in party if party.count(name) > 1})
-    if twice:
-        raise InputError(f"{twice[0]!r} is given twice", code="duplicate", field="--party", value=twice[0])
+    duplicates = sorted({name for name in party if party.count(name) > 1})
+    if duplicates:
+        raise InputError(f"{duplicates[0]!r} is given twice", code="duplicate", field="--party", value=duplicates[0])
     listener = party[0] if listener is None else listener
     if listener not in party:
         raise InputError(
-            f"{listener!r} is none of the parties {', '.join(map(repr, party))}",
+            f"{listener!r} is not one of the parties {', '.join(map(repr, party))}",
             code="unknown",
             field="--listener",
             value=listener,
@@ -62,49 +65,52 @@ def new(
     authority = new_authority(days=max(days, AUTHORITY_DAYS))
     files = _authority_files(folder / _AUTHORITY_FOLDER, authority)
     for name in party:
-        made = new_party(authority, name, addresses=(address or []) if name == listener else [], days=days)
-        files |= _party_files(folder / name, name, made, authority.certificate)
+        issued = new_party(authority, name, addresses=(address or []) if name == listener else [], days=days)
+        files |= _party_files(folder / name, name, issued, authority.certificate)
     _write(files, force=force)
     for name in party:
-        under = f", to listen as {', '.join(address)}" if name == listener and address else ""
+        under = f", listening as {', '.join(address)}" if name == listener and address else ""
         typer.echo(
             f"wrote {folder / name}: {name}.crt (valid for {pluralize(days, 'day')}), {name}.key, authority.crt{under}"
         )
     typer.echo(f"wrote {folder / _AUTHORITY_FOLDER}: authority.crt, {_AUTHORITY_KEY}")
     if not address:
-        typer.echo(f"no --address was given, so that nobody can connect to {listener} yet")
-    typer.echo("Hand each party its folder on a way that nobody else can read, and delete it here.")
-    typer.echo(_keep(folder / _AUTHORITY_FOLDER))
+        typer.echo(f"no --address was given, so no party can connect to {listener} yet")
+    typer.echo("Send each party its folder over a confidential channel, and delete it here.")
+    typer.echo(_key_notice(folder / _AUTHORITY_FOLDER))
 
 
 @certs.command("authority")
 def authority_certificate(
     folder: Folder,
-    name: Annotated[str | None, typer.Option(help="What it is called; a name with a random end.")] = None,
-    days: Annotated[int, typer.Option(min=1, max=10 * _MOST_DAYS, help="How long it is valid.")] = _MOST_DAYS,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the authority. Default: a name with a random suffix.")
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, max=10 * _MAX_DAYS, help="Validity in days.")] = _MAX_DAYS,
     force: Force = False,
 ) -> None:
-    """Make an authority alone: its certificate, which all parties get, and its key, which nobody gets."""
+    """Create an authority only: a certificate for all parties, and a secret key."""
     from labelward.transport.certificates import new_authority
 
     _write(_authority_files(folder, new_authority(name=name, days=days)), force=force)
     typer.echo(f"wrote {folder}: authority.crt (valid for {pluralize(days, 'day')}), {_AUTHORITY_KEY}")
-    typer.echo(_keep(folder))
+    typer.echo(_key_notice(folder))
 
 
 @certs.command("party")
 def party_certificate(
     folder: Folder,
     party: Party,
-    authority: Annotated[Path, typer.Option(metavar="DIR", help="The folder with authority.crt and authority.key.")],
+    authority: Annotated[Path, typer.Option(metavar="DIR", help="Folder with authority.crt and authority.key.")],
     address: Addresses = None,
     request: Annotated[
-        Path | None, typer.Option(metavar="FILE.csr", help="Sign this request; the key stays where it was made.")
+        Path | None,
+        typer.Option(metavar="FILE.csr", help="Sign this request; the party's key stays where it was created."),
     ] = None,
     days: Days = 365,
     force: Force = False,
 ) -> None:
-    """Make one party's certificate with an authority that exists: the next one, or that of a new party."""
+    """Create a party's certificate with an existing authority, for renewal or for a new party."""
     from labelward.transport.certificates import (
         Issued,
         addresses_of,
@@ -117,42 +123,46 @@ def party_certificate(
     check_party_name(party)
     known = Issued(certificate=_read(authority / "authority.crt"), key=_read(authority / _AUTHORITY_KEY))
     if request is None:
-        made = new_party(known, party, addresses=address or [], days=days)
-        files = _party_files(folder, party, made, known.certificate)
+        issued = new_party(known, party, addresses=address or [], days=days)
+        files = _party_files(folder, party, issued, known.certificate)
     else:
-        asked = _read(request)
-        signed = sign_request(known, asked, party, addresses=address or [], days=days, where=str(request))
+        csr = _read(request)
+        signed = sign_request(known, csr, party, addresses=address or [], days=days, where=str(request))
         files = {folder / f"{party}.crt": signed, folder / "authority.crt": known.certificate}
     _write(files, force=force, same=folder / "authority.crt")
     listed = addresses_of(read_certificates(files[folder / f"{party}.crt"], f"{party}.crt")[0])
-    under = f", to listen as {', '.join(listed)}" if listed else ""
+    under = f", listening as {', '.join(listed)}" if listed else ""
     names = ", ".join(path.name for path in files)
     typer.echo(f"wrote {folder}: {names} (valid for {pluralize(days, 'day')}){under}")
 
 
 @certs.command()
 def request(folder: Folder, party: Party, address: Addresses = None, force: Force = False) -> None:
-    """Make a key, and a request that your company's authority, or your partner's, can sign."""
+    """Create a key and a signing request for your company's or your partner's authority."""
     from labelward.transport.certificates import check_party_name, new_request
 
-    made = new_request(check_party_name(party), addresses=address or [])
-    _write({folder / f"{party}.csr": made.certificate, folder / f"{party}.key": made.key}, force=force)
+    issued = new_request(check_party_name(party), addresses=address or [])
+    _write({folder / f"{party}.csr": issued.certificate, folder / f"{party}.key": issued.key}, force=force)
     typer.echo(f"wrote {folder}: {party}.csr, {party}.key")
-    typer.echo(f"Send {party}.csr to the authority; {party}.key stays here. What comes back goes beside it:")
-    typer.echo(f"{party}.crt (with the authorities between, if any, after it) and authority.crt.")
-    typer.echo(f"Then: labelward certs check {folder} --as {party}")
+    typer.echo(f"Send {party}.csr to the authority; keep {party}.key here. Put the files that you receive next to it:")
+    typer.echo(f"{party}.crt (followed by intermediate certificates, if any) and authority.crt.")
+    typer.echo(f"Then run: labelward certs check {folder} --as {party}")
 
 
 @certs.command()
 def check(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that the job file names.")],
-    party: Annotated[str, typer.Option("--as", metavar="NAME", help="Whose it is.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder given in the job file.")],
+    party: Annotated[str, typer.Option("--as", metavar="NAME", help="Name of the party.")],
     address: Annotated[
         list[str] | None,
-        typer.Option("--address", metavar="HOST", help="What others connect to, without the port; of who listens."),
+        typer.Option(
+            "--address",
+            metavar="HOST",
+            help="For a party that listens: the address that others connect to, without the port. Repeatable.",
+        ),
     ] = None,
 ) -> None:
-    """Say in plain words what is right and wrong with a party's files; exit code 2 where anything is wrong."""
+    """Check a party's files and explain any problems; exit code 2 if there are any."""
     from labelward.transport.certificates import examine_credentials
 
     found = examine_credentials(folder, party, addresses=address or [])
@@ -161,27 +171,27 @@ def check(
     wrong = sum(1 for finding in found if finding.kind == "wrong")
     if wrong:
         fail(
-            f"{pluralize(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong in {folder}; no peer would be reached",
+            f"{pluralize(wrong, 'problem')} in {folder}; connections to peers would fail",
             2,
         )
-    typer.echo(f"{party} can take part with these files")
+    typer.echo(f"{party} can connect with these files")
 
 
-def _keep(folder: Path) -> str:
+def _key_notice(folder: Path) -> str:
     return (
-        f"Whoever has {folder / _AUTHORITY_KEY} can be any party: one of you keeps it, away from the machines of the "
-        "runs. No run needs it; the next certificate does."
+        f"Anyone with {folder / _AUTHORITY_KEY} can impersonate any party: one of you keeps it, away from the machines "
+        "that run the parties. It is needed for further certificates only, not for runs."
     )
 
 
-def _authority_files(folder: Path, made: Issued) -> dict[Path, bytes]:
-    return {folder / "authority.crt": made.certificate, folder / _AUTHORITY_KEY: made.key}
+def _authority_files(folder: Path, issued: Issued) -> dict[Path, bytes]:
+    return {folder / "authority.crt": issued.certificate, folder / _AUTHORITY_KEY: issued.key}
 
 
-def _party_files(folder: Path, name: str, made: Issued, authority: bytes) -> dict[Path, bytes]:
+def _party_files(folder: Path, name: str, issued: Issued, authority: bytes) -> dict[Path, bytes]:
     return {
-        folder / f"{name}.crt": made.certificate,
-        folder / f"{name}.key": made.key,
+        folder / f"{name}.crt": issued.certificate,
+        folder / f"{name}.key": issued.key,
         folder / "authority.crt": authority,
     }
 
@@ -194,10 +204,15 @@ def _read(path: Path) -> bytes:
 
 
 def _write(files: Mapping[Path, bytes], *, force: bool, same: Path | None = None) -> None:
-    """Write all files or, where one may not be overwritten, none.
+    """Write all files, or none if one exists and may not be overwritten.
 
     Args:
-        same: a file that may be there if it holds the same.
+        files: content by path.
+        force: overwrite existing files.
+        same: a file that may exist with the same content.
+
+    Raises:
+        OutputError: a file exists, cannot be written, or would be in the folder of a run.
     """
     from labelward.runs.purge import enclosing_run
     from labelward.runs.secure_files import atomic_write, output_errors
@@ -205,7 +220,7 @@ def _write(files: Mapping[Path, bytes], *, force: bool, same: Path | None = None
     for folder in sorted({path.parent for path in files}):
         if run := enclosing_run(folder):
             raise OutputError(
-                f"lies in {run}, the folder of a run, where no key belongs; choose another place",
+                f"is inside {run}, the folder of a run, which must not contain keys; choose another folder",
                 code="foreign",
                 field=str(folder),
                 value=str(run),
@@ -215,7 +230,7 @@ def _write(files: Mapping[Path, bytes], *, force: bool, same: Path | None = None
             unchanged = path == same and path.is_file() and path.read_bytes() == content
             if (path.exists() or path.is_symlink()) and not force and not unchanged:
                 raise OutputError(
-                    "exists already; --force overwrites it, and its content is lost",
+                    "exists already; use --force to overwrite it permanently",
                     code="exists",
                     field=str(path),
                     value=str(path),

@@ -1,4 +1,4 @@
-"""``labelward explain`` and ``labelward export``: what a trained model goes by, and the joined model elsewhere."""
+"""``labelward explain`` and ``labelward export``: explanations of a trained model, and export to XGBoost."""
 
 from __future__ import annotations
 
@@ -8,31 +8,29 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labelward.cli._errors import check_output_file
+from labelward.cli._options import Force, Json
 from labelward.cli._output import pluralize, print_json, print_table, warn
 from labelward.cli._table_options import model_parties, resolve_tables
 
 if TYPE_CHECKING:
     from labelward.protocols.secureboost.explain import Importance
 
-__all__ = ["explain", "export"]
+explain = typer.Typer(help="Explain a trained model: column importance, trees, predictions.", no_args_is_help=True)
 
-explain = typer.Typer(help="Explain a trained model: importance, tree, rows.", no_args_is_help=True)
-
-Run = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="What labelward train wrote.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Output folder of labelward train.")]
 Names = Annotated[
     list[str] | None,
-    typer.Option(metavar="PARTY", help="A party that lets the names of its columns be told; may be repeated."),
+    typer.Option(metavar="PARTY", help="Party that reveals the names of its columns. Repeatable."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 
 @explain.command("importance")
 def show_importance(
     run_dir: Run,
     names: Names = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
 ) -> None:
-    """Print how often the model splits on each column, and what these splits gained."""
+    """Print the number of splits and their gain for each column."""
     model_parties(run_dir)
     from labelward.federation.model import FederatedModel
 
@@ -40,7 +38,7 @@ def show_importance(
     if json:
         print_json({"importance": [_entry(each) for each in found]})
     elif not found:
-        typer.echo("no tree of this model splits")
+        typer.echo("this model has no splits")
     else:
         all_gain = sum(each.total_gain for each in found)
         rows = [
@@ -60,12 +58,12 @@ def show_importance(
 @explain.command("tree")
 def show_tree(
     run_dir: Run,
-    number: Annotated[int, typer.Argument(metavar="TREE", min=0, help="Number of the tree, from 0.")],
-    svg: Annotated[Path | None, typer.Option(help="Write a picture, too (.svg).")] = None,
+    number: Annotated[int, typer.Argument(metavar="TREE", min=0, help="Index of the tree, from 0.")],
+    svg: Annotated[Path | None, typer.Option(help="Also write an image (.svg).")] = None,
     names: Names = None,
     force: Force = False,
 ) -> None:
-    """Draw a tree: the active party's splits in words, the others by their owner."""
+    """Print a tree: the active party's splits in full, other splits by owner."""
     model_parties(run_dir)
     if svg is not None:
         check_output_file(svg, force=force, ending=".svg")
@@ -83,46 +81,52 @@ def show_tree(
 @explain.command("rows")
 def explain_command(
     run_dir: Run,
-    out: Annotated[Path, typer.Option(help="Where the SHAP values go (.parquet).")],
-    table: Annotated[Path | None, typer.Option(help="One table with all parties' columns.")] = None,
-    party: Annotated[list[str] | None, typer.Option(help="One party's own table, as NAME=TABLE.")] = None,
+    out: Annotated[Path, typer.Option(help="Output file for the SHAP values (.parquet).")],
+    table: Annotated[Path | None, typer.Option(help="Table with the columns of all parties.")] = None,
+    party: Annotated[list[str] | None, typer.Option(help="A party's own table, as NAME=TABLE. Repeatable.")] = None,
     background: Annotated[
-        Path | None, typer.Option(help="One table of rows to compare with; without one, the rows that are explained.")
+        Path | None,
+        typer.Option(help="Table of background rows with the columns of all parties. Default: the explained rows."),
     ] = None,
     background_party: Annotated[
-        list[str] | None, typer.Option(help="One party's own table of rows to compare with, as NAME=TABLE.")
+        list[str] | None, typer.Option(help="A party's own table of background rows, as NAME=TABLE. Repeatable.")
     ] = None,
     background_rows: Annotated[
-        int, typer.Option(min=1, help="How many of them: of more, so many are taken, evenly spaced.")
+        int,
+        typer.Option(
+            min=1, help="Maximum number of background rows; from a larger table, evenly spaced rows are taken."
+        ),
     ] = 100,
     names: Names = None,
     force: Force = False,
 ) -> None:
-    """Write SHAP values: what each column adds to the margin of each row, against background rows."""
+    """Write SHAP values: the contribution of each column to each row's margin, relative to background rows."""
     check_output_file(out, force=force, ending=".parquet")
     parties = model_parties(run_dir)
-    tables, behind = resolve_tables(parties, table, party or []), None
+    tables, background_tables = resolve_tables(parties, table, party or []), None
     if background is not None or background_party:
-        behind = resolve_tables(parties, background, background_party or [], ("--background", "--background-party"))
+        background_tables = resolve_tables(
+            parties, background, background_party or [], ("--background", "--background-party")
+        )
     from labelward.federation.explain import explain_stored_model as run_explain
 
     rows, outputs = run_explain(
-        run_dir, tables, out, background=behind, most=background_rows, names=names or (), warn=warn
+        run_dir, tables, out, background=background_tables, most=background_rows, names=names or (), warn=warn
     )
-    typer.echo(f"wrote {out}: {pluralize(rows, 'row')}{f', {outputs} outputs of each' if outputs > 1 else ''}")
+    typer.echo(f"wrote {out}: {pluralize(rows, 'row')}{f', {outputs} outputs per row' if outputs > 1 else ''}")
 
 
 def export(
     run_dir: Run,
-    out: Annotated[Path, typer.Option(help="Where the model goes (.json).")],
+    out: Annotated[Path, typer.Option(help="Output file for the model (.json).")],
     consent: Annotated[
         list[str] | None,
-        typer.Option(metavar="PARTY", help="A party that consents and so tells its splits; all others must."),
+        typer.Option(metavar="PARTY", help="Party that agrees to reveal its splits; all parties must be given."),
     ] = None,
     names: Names = None,
     force: Force = False,
 ) -> None:
-    """Write the joined model for XGBoost, if every party consents."""
+    """Export the joint model to XGBoost, if all parties consent."""
     check_output_file(out, force=force, ending=".json")
     model_parties(run_dir)
     from labelward.federation.model import FederatedModel

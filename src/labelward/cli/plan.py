@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from labelward.cli._errors import LARGEST_SEED, prefix_job_file
+from labelward.cli._errors import MAX_SEED, prefix_job_file
 from labelward.cli._output import print_json, print_table, warn_insecure
 from labelward.errors import InputError
 
@@ -33,7 +33,7 @@ def plan(
     ] = None,
     latency: Annotated[float | None, typer.Option(help="Between companies: round-trip time in milliseconds.")] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the run; default: the job's first.")
+        int | None, typer.Option(min=0, max=MAX_SEED, help="Seed of the run; default: the job's first.")
     ] = None,
     defense: Annotated[str | None, typer.Option(help="Variant to estimate; default: the undefended one.")] = None,
     rows: Annotated[int | None, typer.Option(help="Number of rows, if no table of the job is here.")] = None,
@@ -46,7 +46,7 @@ def plan(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Estimate time, traffic and memory of a training run, from operations measured on this machine."""
-    from labelward.cli.audit import insecure_reasons
+    from labelward.cli.audit import insecure_settings
     from labelward.job import load_job
     from labelward.planning.cost_estimate import estimate_cost
     from labelward.planning.workload import RemoteShape
@@ -55,7 +55,7 @@ def plan(
     remote = RemoteShape(rows=rows, columns=_columns(columns or []), classes=classes)
     with prefix_job_file(job_file):
         job = load_job(job_file)
-        warn_insecure(insecure_reasons(job))
+        warn_insecure(insecure_settings(job))
         found = estimate_cost(job, seed=seed, variant=defense, link=link, remote=remote)
     if json:
         print_json(_as_json(found))

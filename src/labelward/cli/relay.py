@@ -1,4 +1,4 @@
-"""``labelward relay``: a listener that is no party, and can read nothing of what it passes on."""
+"""``labelward relay``: forwards sealed messages between parties that cannot accept connections."""
 
 from __future__ import annotations
 
@@ -13,64 +13,63 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["relay_command"]
-
 _SENTENCES: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    "listening": lambda told: f"listening at {told['listen']}",
-    "connected": lambda told: (
-        f"{told['peer']} connects from {told['address']} (certificate {told['fingerprint'][:16]})"
+    "listening": lambda event: f"listening at {event['listen']}",
+    "connected": lambda event: (
+        f"{event['peer']} connected from {event['address']} (certificate {event['fingerprint'][:16]})"
     ),
-    "disconnected": lambda told: f"{told['peer']} has left: {told['reason']}",
-    "refused": lambda told: f"refused {told['peer']} from {told['address']}: {told['reason']}",
-    "stopped": lambda told: "stopped; parties connect again when the relay is back, and lose nothing",
+    "disconnected": lambda event: f"{event['peer']} disconnected: {event['reason']}",
+    "refused": lambda event: f"refused {event['peer']} from {event['address']}: {event['reason']}",
+    "stopped": lambda event: "stopped; parties reconnect without loss when the relay is restarted",
 }
 
 
 def relay_command(
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen, such as 0.0.0.0:7443.")],
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on, such as 0.0.0.0:7443.")],
     party: Annotated[
-        list[str], typer.Option("--party", metavar="NAME", help="Who may connect, by certificate; each party.")
+        list[str],
+        typer.Option("--party", metavar="NAME", help="Party that may connect, by certificate. Give all parties."),
     ],
     certificates: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="With NAME.crt, NAME.key and authority.crt.")
+        Path, typer.Option(metavar="FOLDER", help="Folder with NAME.crt, NAME.key and authority.crt.")
     ] = Path("certs"),
     name: Annotated[
-        str, typer.Option("--as", metavar="NAME", help="What the parties' job files call the listener.")
+        str, typer.Option("--as", metavar="NAME", help="Name of the relay, given as listener in the job files.")
     ] = "relay",
     heartbeat: Annotated[
-        float, typer.Option(min=0.1, max=3600.0, help="Seconds between signs of life, as in the job files.")
+        float, typer.Option(min=0.1, max=3600.0, help="Seconds between heartbeats, as in the job files.")
     ] = 5.0,
-    json_log: Annotated[bool, typer.Option("--json", help="JSON lines on stderr in place of sentences.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing on stderr but errors.")] = False,
+    json_log: Annotated[bool, typer.Option("--json", help="Print JSON lines on stderr instead of sentences.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors on stderr.")] = False,
 ) -> None:
-    """Pass sealed messages on between parties none of which can listen; until it is stopped (SIGTERM or Ctrl-C).
+    """Relay sealed messages for parties that cannot accept connections, until stopped by SIGTERM or Ctrl-C.
 
-    It learns who is connected, when, and how many bytes travel between whom. It keeps nothing on disk.
+    The relay sees who is connected and how many bytes are sent to whom, but not their content. It stores nothing.
     """
-    from labelward.cli._stderr_writer import StderrWriter
+    from labelward.cli._output import StderrWriter
     from labelward.errors import InputError
     from labelward.transport.certificates import Credentials
     from labelward.transport.grpc import serve_relay
 
     if len(set(party)) != len(party) or len(party) < 2:
         raise InputError(
-            f"two or more different names are needed, but got {', '.join(map(repr, party))}",
+            f"give two or more different names; got {', '.join(map(repr, party))}",
             code="duplicate",
             field="--party",
             value=tuple(party),
         )
     credentials = Credentials.load(certificates, name)
 
-    def log(event: str, told: Mapping[str, Any]) -> None:
+    def log(event: str, details: Mapping[str, Any]) -> None:
         if quiet or (event not in _SENTENCES and not json_log):
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": now, "event": event, **told}) if json_log else _SENTENCES[event](told)
-        voice(line)
+        line = json.dumps({"time": now, "event": event, **details}) if json_log else _SENTENCES[event](details)
+        writer(line)
 
-    voice = StderrWriter()
+    writer = StderrWriter()
     try:
-        with _told_to_stop() as stop:
+        with _stop_signal() as stop:
             served = serve_relay(listen, credentials, tuple(party), log=log, heartbeat=heartbeat)
             try:
                 stop.recv(1)
@@ -78,23 +77,23 @@ def relay_command(
                 served.close()
         log("stopped", {})
     finally:
-        voice.close()
+        writer.close()
 
 
 @contextlib.contextmanager
-def _told_to_stop() -> Iterator[socket.socket]:
-    """Give a socket from which a byte comes at SIGTERM or Ctrl-C.
+def _stop_signal() -> Iterator[socket.socket]:
+    """Yield a socket that receives a byte at SIGTERM or Ctrl-C.
 
-    Who waits for an event instead misses a signal that comes just before the waiting begins.
+    Waiting for an event instead would miss a signal that arrives just before the wait starts.
     """
-    told, tells = socket.socketpair()
-    with told, tells:
-        tells.setblocking(False)
-        wakened = signal.set_wakeup_fd(tells.fileno())
-        before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    receiver, sender = socket.socketpair()
+    with receiver, sender:
+        sender.setblocking(False)
+        previous = signal.set_wakeup_fd(sender.fileno())
+        handlers = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            yield told
+            yield receiver
         finally:
-            for number, handler in before.items():
+            for number, handler in handlers.items():
                 signal.signal(number, handler)
-            signal.set_wakeup_fd(wakened)
+            signal.set_wakeup_fd(previous)

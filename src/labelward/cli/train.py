@@ -1,4 +1,4 @@
-"""``labelward train`` and ``labelward predict``: one model, as shares of the parties."""
+"""``labelward train`` and ``labelward predict``: training and prediction with all parties in one process."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from labelward.cli._errors import LARGEST_SEED, check_output_file, fail, prefix_job_file
-from labelward.cli._options import Repeat
+from labelward.cli._errors import MAX_SEED, check_output_file, fail, prefix_job_file
+from labelward.cli._options import Force, Quiet, Repeat
 from labelward.cli._output import pluralize, warn, warn_insecure
 from labelward.cli._progress import ProgressDisplay
 from labelward.cli._table_options import model_parties, resolve_tables
@@ -16,31 +16,29 @@ from labelward.cli._table_options import model_parties, resolve_tables
 if TYPE_CHECKING:
     from labelward.federation.adapter import ValidationHistory
 
-__all__ = ["predict_command", "train_command"]
-
 
 def train_command(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="What to train.")],
-    out: Annotated[Path, typer.Option(help="The folder for the parties' views and model shares.")],
+    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="Job file.")],
+    out: Annotated[Path, typer.Option(help="Folder for the parties' views and model shares.")],
     seed: Annotated[
         int | None,
         typer.Option(
             min=0,
-            max=LARGEST_SEED,
-            help="One of the job's seeds, or any other; the first. With --continue the model's own.",
+            max=MAX_SEED,
+            help="Any seed. Default: the first one of the job, or with --continue that of the model.",
         ),
     ] = None,
-    defense: Annotated[str | None, typer.Option(help="Which variant, where the job has several.")] = None,
+    defense: Annotated[str | None, typer.Option(help="Variant, if the job has several.")] = None,
     earlier: Annotated[
         Path | None,
-        typer.Option("--continue", metavar="RUN_DIR", help="Grow the job's trees on top of this trained model."),
+        typer.Option("--continue", metavar="RUN_DIR", help="Warm start: add the job's trees to this trained model."),
     ] = None,
     repeat: Repeat = None,
-    force: Annotated[bool, typer.Option("--force", help="Throw away what an earlier training left there.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete an earlier training run in the folder.")] = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Train one model; keep its test figures and each party's view and model share."""
-    from labelward.cli.audit import insecure_reasons
+    """Train one model; store its test metrics, and the view and model share of each party."""
+    from labelward.cli.audit import insecure_settings
     from labelward.federation.model_shares import trained_job
     from labelward.federation.train import train_variant as run_train
     from labelward.job import load_job
@@ -49,53 +47,54 @@ def train_command(
     job = load_job(job_file)
     if seed is None:
         seed = (job if earlier is None else trained_job(earlier)).run.seeds[0]
-    warn_insecure(insecure_reasons(job))
+    warn_insecure(insecure_settings(job))
     try:
-        with ProgressDisplay("training", quiet=quiet) as board, prefix_job_file(job_file):
-            done = run_train(
+        with ProgressDisplay("training", quiet=quiet) as progress, prefix_job_file(job_file):
+            result = run_train(
                 job,
                 out,
                 seed=seed,
                 variant=defense,
                 force=force,
-                watch=board,
+                watch=progress,
                 earlier=earlier,
                 repeat=repeat or (),
                 forecast=forecast,
             )
     except KeyboardInterrupt:
-        begin = f"; begin again with --force, since {out} exists" if out.exists() else ""
-        fail(f"no model was finished{begin}", 2, "interrupted")
-    if done.watched is not None:
-        typer.echo(_best_round(done.watched))
-    from labelward.report.metrics import figure
+        hint = f"; use --force to start again in {out}" if out.exists() else ""
+        fail(f"the model was not finished{hint}", 2, "interrupted")
+    if result.watched is not None:
+        typer.echo(_best_round(result.watched))
+    from labelward.report.metrics import format_metric
 
-    for name, value in done.utility.items():
-        typer.echo(f"{name}  {figure(name, value, digits=4)}")
+    for name, value in result.utility.items():
+        typer.echo(f"{name}  {format_metric(name, value, digits=4)}")
     typer.echo(f"wrote {out}")
 
 
 def _best_round(watched: ValidationHistory) -> str:
-    from labelward.report.metrics import figure
+    from labelward.report.metrics import format_metric
 
-    reached = (
-        f"{watched.metric} {figure(watched.metric, watched.values[watched.best], digits=4)} on the validation rows"
-    )
+    value = format_metric(watched.metric, watched.values[watched.best], digits=4)
+    reached = f"{watched.metric} {value} on the validation rows"
     return f"best round  {watched.best + 1} of {len(watched.values)} ({reached})"
 
 
 def predict_command(
-    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="What labelward train wrote.")],
-    out: Annotated[Path, typer.Option(help="Where the predictions go (.parquet).")],
-    table: Annotated[Path | None, typer.Option(help="One table with all parties' columns.")] = None,
-    party: Annotated[list[str] | None, typer.Option(help="One party's own table, as NAME=TABLE.")] = None,
+    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Output folder of labelward train.")],
+    out: Annotated[Path, typer.Option(help="Output file for the predictions (.parquet).")],
+    table: Annotated[Path | None, typer.Option(help="Table with the columns of all parties.")] = None,
+    party: Annotated[list[str] | None, typer.Option(help="A party's own table, as NAME=TABLE. Repeatable.")] = None,
     mode: Annotated[
         Literal["one-round", "levels"],
-        typer.Option(help="levels: slower; the active party learns only the sides that a row's way needs."),
+        typer.Option(
+            help="one-round: fast. levels: slower, but the active party learns only the splits on each row's path."
+        ),
     ] = "one-round",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    force: Force = False,
 ) -> None:
-    """Predict new rows with all parties' shares of a model."""
+    """Predict new rows with the model shares of all parties."""
     check_output_file(out, force=force, ending=".parquet")
     tables = resolve_tables(model_parties(run_dir), table, party or [])
     from labelward.federation.predict import predict_table as run_predict

@@ -1,4 +1,4 @@
-"""``labelward view``: look into what one party received, and remove it when it is no longer needed."""
+"""``labelward view``: inspect and purge stored views."""
 
 from __future__ import annotations
 
@@ -15,41 +15,39 @@ from labelward.errors import FileFormatError
 if TYPE_CHECKING:
     from labelward.party.view import View
 
-__all__ = ["view"]
-
-_LONGEST_LIST = 8
+_MAX_ENTRIES = 8
 _KINDS = ("received", "observed", "sent", "applied")
 
-view = typer.Typer(help="Look into a stored view: show, digest, verify; or purge it.", no_args_is_help=True)
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a stored view.")]
+view = typer.Typer(help="Inspect stored views, or purge them.", no_args_is_help=True)
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a stored view.")]
 
 
 @view.command("show")
 def show_command(
     folder: Folder,
-    messages: Annotated[int, typer.Option(min=0, help="Print the first so many records as well.")] = 0,
+    messages: Annotated[int, typer.Option(min=0, help="Also print this number of records.")] = 0,
 ) -> None:
-    """Print who recorded the view, and its records by type."""
+    """Print the header of a view, and its records by type."""
     from labelward.party.view import View
 
     opened = View.load(folder)
     header = opened.header
     if header.insecure:
-        typer.echo(f"INSECURE: {', '.join(header.insecure)}; this run protected nothing")
-    typer.echo(f"view of {header.party!r} ({header.role}), with {', '.join(map(repr, header.peers)) or 'nobody'}")
+        typer.echo(f"INSECURE: {', '.join(header.insecure)}; do not use this setting between companies")
+    typer.echo(f"view of {header.party!r} ({header.role}), with {', '.join(map(repr, header.peers)) or 'no peers'}")
     typer.echo(f"labelward {header.version}, format {header.format}; engine {header.engine}, {header.bits} bits")
     typer.echo(f"{header.rows[0]} training rows, {header.rows[1]} prediction rows")
     for key, value in sorted(header.job.items()):
         typer.echo(f"  {key} = {value}")
     _print_counts(opened)
     for kind, peer, step, record in islice(opened.records(), messages):
-        whence = f" from {peer}" if peer else ""
-        typer.echo(f"{kind}{whence}: {type(record).__name__} {list(step)} {_fields(record)}")
+        origin = f" from {peer}" if peer else ""
+        typer.echo(f"{kind}{origin}: {type(record).__name__} {list(step)} {_fields(record)}")
 
 
 @view.command("digest")
 def digest_command(folder: Folder) -> None:
-    """Print a SHA-256 of the view content: equal for equal runs, whatever keys and machines."""
+    """Print a SHA-256 digest of the view content; it is equal for equal runs, independent of keys and machine."""
     from labelward.party.view import View
 
     typer.echo(View.load(folder).digest())
@@ -57,7 +55,8 @@ def digest_command(folder: Folder) -> None:
 
 @view.command("verify")
 def verify_command(folder: Folder) -> None:
-    """Check the hash chain and every record; exit code 2 where anything is damaged or missing."""
+    """Check the hash chain and all records; exit code 2 if anything is damaged or missing."""
+    from labelward.attacks import STANDING
     from labelward.attacks.split_posterior import sides_depend_on_labels
     from labelward.party.view import View
 
@@ -67,53 +66,52 @@ def verify_command(folder: Folder) -> None:
     records = sum(number for number, _ in opened.counts().values())
     if opened.ended == "cut off":
         raise FileFormatError(
-            "no closing record; the run was killed, or records at the end are missing",
+            "truncated: no closing record; the run was killed, or the file was cut",
             code="incomplete",
             field=str(folder),
         )
     if sides_depend_on_labels(opened):
         warn(
-            f"version {opened.header.version} drew test rows by label, from a seed that all parties know: if these are "
-            "classes, this view gives them away (attack it with split-posterior and --param class_counts=[...])"
+            f"version {opened.header.version} drew test rows by label from a seed that all parties know. If the labels "
+            f"are classes, this view reveals them (attack it with {STANDING} and --param class_counts=[...])"
         )
-    typer.echo(f"whole: {records} records of {opened.party!r}, {readable} of them view content; run {opened.ended}")
+    typer.echo(f"intact: {records} records of {opened.party!r}, {readable} of them view content; run {opened.ended}")
 
 
 @view.command("purge")
 def purge_command(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of a run, of one party in it, or of a view.")],
-    views: Annotated[bool, typer.Option("--views", help="The views only.")] = False,
-    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="The checkpoints only.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a run, of a party in it, or of a view.")],
+    views: Annotated[bool, typer.Option("--views", help="Views only.")] = False,
+    checkpoints: Annotated[bool, typer.Option("--checkpoints", help="Checkpoints only.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Remove views and checkpoints for good; models, results and tables stay."""
-    from labelward.runs.purge import find_purgeable
-    from labelward.runs.purge import purge_targets as remove
+    """Delete views and checkpoints permanently; models, results and tables are kept."""
+    from labelward.runs.purge import find_purgeable, purge_targets
 
     kinds: list[Literal["view", "checkpoint"]] = ["view"] if views or not checkpoints else []
     if checkpoints or not views:
         kinds.append("checkpoint")
     found = find_purgeable(folder, kinds)
     if not found:
-        typer.echo(f"{folder}: nothing to remove; it holds no {' and no '.join(f'{kind}s' for kind in kinds)}")
+        typer.echo(f"{folder}: nothing to delete; no {' and no '.join(f'{kind}s' for kind in kinds)} found")
         return
     rows = [(each.kind, str(each.folder), f"{len(each.files):,}", f"{each.size:,}") for each in found]
-    print_table("", ("what", "folder", "files", "bytes"), rows, words=2)
-    typer.echo("Models, results and tables stay. Of views no attack can be repeated afterwards;")
-    typer.echo("a run that is not finished cannot go on without its checkpoints.")
-    if not yes and not _agreed():
-        fail("nothing was removed", 2, "stopped")
-    remove(found)
+    print_table("", ("kind", "folder", "files", "bytes"), rows, words=2)
+    typer.echo("Models, results and tables are kept. Attacks on deleted views cannot be repeated,")
+    typer.echo("and an unfinished run cannot be resumed without its checkpoints.")
+    if not yes and not _confirmed():
+        fail("nothing was deleted", 2, "stopped")
+    purge_targets(found)
     typer.echo(
-        f"removed {pluralize(sum(len(each.files) for each in found), 'file')}; purged.json in each folder names them"
+        f"deleted {pluralize(sum(len(each.files) for each in found), 'file')}; purged.json in each folder lists them"
     )
-    typer.echo("Backups, snapshots and copies are out of reach, and a disk may keep what was on it.")
+    typer.echo("Backups, snapshots and copies are not deleted, and a disk may still contain the data.")
 
 
-def _agreed() -> bool:
-    """Ask on the terminal; where nobody can answer, the answer is no."""
+def _confirmed() -> bool:
+    """Ask for confirmation; without a terminal, the answer is no."""
     try:
-        return typer.confirm("Remove them for good?", default=False)
+        return typer.confirm("Delete them permanently?", default=False)
     except typer.Abort:
         return False
 
@@ -124,17 +122,17 @@ def _print_counts(opened: View) -> None:
         (kind, name, f"{number:,}", *((f"{size:,}", "") if kind == "sent" else ("", f"{size:,}")))
         for (kind, name), (number, size) in counts
     ]
-    print_table("", ("record", "type", "number", "bytes on the wire", "bytes kept"), rows, words=2)
-    typer.echo("A received ciphertext is kept as a digest: fewer bytes than had travelled.")
+    print_table("", ("record", "type", "number", "bytes sent", "bytes stored"), rows, words=2)
+    typer.echo("Received ciphertexts are stored as digests, which are smaller than the messages.")
 
 
 def _brief(value: Any) -> str:
-    """Return a field in a few characters: sizes in place of bytes, digests as hex, the head of long lists."""
+    """Return a short form of a field: size instead of bytes, first entries of long lists."""
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if isinstance(value, tuple | list):
-        head = ", ".join(_brief(one) for one in value[:_LONGEST_LIST])
-        return f"[{head}{', …' if len(value) > _LONGEST_LIST else ''}]"
+        head = ", ".join(_brief(one) for one in value[:_MAX_ENTRIES])
+        return f"[{head}{', …' if len(value) > _MAX_ENTRIES else ''}]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_brief(one)}" for key, one in value.items()) + "}"
     if hasattr(value, "__struct_fields__"):

@@ -1,11 +1,11 @@
-"""What the bottom models of a run learned, for the report: how labels lie in embeddings, and on what an answer rests.
+"""Explanations of trained bottom models for the report: labels in embeddings, and Grad-CAM evidence in images.
 
-Of each passive party: how often a row's nearest rows by embedding have its label, under its bottom model as it was
-trained and as it was before; and both embeddings in the plane, by t-SNE. Of images: Grad-CAM over the joined model.
-It is measured on the models as they lie in a run's folder, whatever the views hold, and stored beside ``run.json``.
+For each passive party: the accuracy of nearest neighbors in its embedding before and after training, and both
+embeddings in two dimensions by t-SNE. For images: Grad-CAM over the joint model. Measured on the models in the folder
+of a run, independent of the views, and stored next to ``run.json``.
 
-Reference: Section 5.3, Figure 4 and Table 5 of the label inference paper. Differences: the untrained bottom stands
-beside the trained one; figures that do not depend on the drawing stand beside both pictures.
+Reference: Section 5.3, Figure 4 and Table 5 of the label inference paper. Differences: the untrained bottom model is
+shown for comparison, and neighbor accuracy does not depend on the plot.
 """
 
 from __future__ import annotations
@@ -27,39 +27,25 @@ from labelward.federation.simulation import MODEL
 from labelward.rng import learning
 from labelward.runs.secure_files import atomic_write
 
-__all__ = [
-    "EXPLANATIONS_FILE",
-    "NEIGHBORS",
-    "ClassMap",
-    "ExplainedImage",
-    "Explainer",
-    "Explanations",
-    "LabelsInEmbedding",
-    "Projection",
-    "neighbor_accuracy",
-    "project_to_plane",
-    "read_explanations",
-]
-
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 EXPLANATIONS_FILE = "explanations.json"
 NEIGHBORS = 5
-_MEASURED, _DRAWN, _LEAST = 1000, 500, 20
-"""Training rows that are measured, those among them that are drawn, and how many there must be."""
-_LOOKED_AT, _SHOWN = 200, 6
-"""Test rows over which Grad-CAM is averaged, and those among them that are shown."""
+_MEASURED, _PLOTTED, _MIN_ROWS = 1000, 500, 20
+"""Training rows that are measured, those of them that are plotted, and the required minimum."""
+_EVIDENCE_ROWS, _PICTURES = 200, 6
+"""Test rows over which Grad-CAM is averaged, and those of them that are shown."""
 _SIDE = 1000
 _ITERATIONS = 500
 
 
 class Projection(msgspec.Struct, frozen=True, kw_only=True):
-    """An embedding of some rows.
+    """Projection of an embedding.
 
     Attributes:
-        neighbors: share of the measured rows of whose nearest rows most have their label.
-        points: of the drawn rows in the plane, each coordinate from 0 to 1,000.
+        neighbors: share of the measured rows that have the majority label of their nearest neighbors.
+        points: plotted rows in two dimensions, coordinates from 0 to 1,000.
     """
 
     neighbors: float
@@ -67,12 +53,12 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabelsInEmbedding(msgspec.Struct, frozen=True, kw_only=True):
-    """How the labels of training rows lie in a party's embeddings, before training and after it.
+    """Labels of training rows in a party's embeddings, before and after training.
 
     Attributes:
-        rows: that were measured.
-        frequent: share of the most frequent label among them: what one reaches without any neighbor.
-        labels: class numbers of the drawn rows.
+        rows: number of measured rows.
+        frequent: share of their most frequent label: the baseline without neighbors.
+        labels: class numbers of the plotted rows.
     """
 
     party: str
@@ -84,12 +70,12 @@ class LabelsInEmbedding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClassMap(msgspec.Struct, frozen=True, kw_only=True):
-    """One party's part of an image, and on what of it the answer rests: a byte for each pixel and for each cell.
+    """One party's part of an image with its Grad-CAM map: one byte for each pixel and each cell.
 
     Attributes:
         shape: channels, height and width of the pixels.
         cells: height and width of the map.
-        map: 255 is the largest value of the row's maps at all parties.
+        map: 255 is the largest value of the row's maps over all parties.
     """
 
     party: str
@@ -100,21 +86,21 @@ class ClassMap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExplainedImage(msgspec.Struct, frozen=True, kw_only=True):
-    """A test row: its class number, and each party's part, the active party's first."""
+    """A test row: class number and each party's part, the active party's first."""
 
     label: int
     parts: tuple[ClassMap, ...]
 
 
 class Explanations(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of a run.
+    """Stored explanations of a run.
 
     Attributes:
-        classes: names of the labels by number; of quantities of the bins that they are cut into.
-        embeddings: of the passive parties that are looked at.
-        pictures: of image models.
-        evidence: of image models by party: its share of the values of all maps, mean over ``evidence_rows`` test rows.
-        seconds: what all this took.
+        classes: names of classes by number; for regression, of bins.
+        embeddings: of passive parties.
+        pictures: for image models.
+        evidence: for image models by party: share of the values of all maps, mean over ``evidence_rows`` test rows.
+        seconds: duration of the computation.
     """
 
     format: Literal[1] = 1
@@ -128,7 +114,7 @@ class Explanations(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Explainer:
-    """Explains the runs of one seed; what does not depend on the run is worked out once."""
+    """Explains the runs of one seed; results that do not depend on the run are computed once."""
 
     programs: ModelAdapter[Any]
     data: VerticalDataset
@@ -136,11 +122,11 @@ class Explainer:
     _before: dict[str, Projection] = field(default_factory=dict)
 
     def explain(self, folder: Path, parties: Sequence[str]) -> None:
-        """Write what the models of a run tell into its folder; nothing for models that make no embeddings.
+        """Write the explanations of a run into its folder; no file for models without embeddings.
 
         Args:
             folder: of the run, with all parties' shares.
-            parties: passive ones, whose embeddings are looked at.
+            parties: passive parties whose embeddings are measured.
 
         Raises:
             FileFormatError: a share is missing or damaged.
@@ -150,9 +136,9 @@ class Explainer:
             return
         start = time.perf_counter()
         shares = {party.name: self.programs.load(folder / party.name / MODEL) for party in self.data.parties}
-        held = [party for party in self.data.parties if party.name in parties]
-        embeddings = [found for party in held if (found := self._embedded(shares[party.name], party)) is not None]
-        rows = self._drawn("explained test rows", len(self.data.test_labels))[:_LOOKED_AT]
+        chosen = [party for party in self.data.parties if party.name in parties]
+        embeddings = [found for party in chosen if (found := self._embedded(shares[party.name], party)) is not None]
+        rows = self._sampled("explained test rows", len(self.data.test_labels))[:_EVIDENCE_ROWS]
         images = self.programs.class_maps(shares, self.data, rows)
         if not embeddings and not images:
             return
@@ -168,29 +154,29 @@ class Explainer:
         with atomic_write(folder / EXPLANATIONS_FILE) as file:
             file.write(msgspec.json.encode(explanations) + b"\n")
 
-    def _drawn(self, purpose: str, rows: int) -> NDArray[np.int64]:
+    def _sampled(self, purpose: str, rows: int) -> NDArray[np.int64]:
         return learning(self.seed, "", 0, purpose).permutation(rows).astype(np.int64)
 
-    def _embedded(self, share: Any, held: PartyDataset) -> LabelsInEmbedding | None:
-        rows = self._drawn("explained rows", len(self.data.train_labels))[:_MEASURED]
-        found = self.programs.embeddings(share, held, rows, seed=self.seed)
-        if found is None or len(rows) < _LEAST or not all(np.isfinite(each).all() for each in found):
+    def _embedded(self, share: Any, party: PartyDataset) -> LabelsInEmbedding | None:
+        rows = self._sampled("explained rows", len(self.data.train_labels))[:_MEASURED]
+        found = self.programs.embeddings(share, party, rows, seed=self.seed)
+        if found is None or len(rows) < _MIN_ROWS or not all(np.isfinite(each).all() for each in found):
             return None
         trained, untrained = found
         labels = self.data.train_labels[rows]
-        if held.name not in self._before:
-            self._before[held.name] = self._projected(untrained, labels)
+        if party.name not in self._before:
+            self._before[party.name] = self._projected(untrained, labels)
         return LabelsInEmbedding(
-            party=held.name,
+            party=party.name,
             rows=len(rows),
             frequent=float(np.bincount(labels).max() / len(labels)),
-            labels=tuple(labels[:_DRAWN].tolist()),
-            before=self._before[held.name],
+            labels=tuple(labels[:_PLOTTED].tolist()),
+            before=self._before[party.name],
             after=self._projected(trained, labels),
         )
 
     def _projected(self, embedding: Floats, labels: Labels) -> Projection:
-        points = project_to_plane(embedding[:_DRAWN], seed=self.seed)
+        points = project_to_plane(embedding[:_PLOTTED], seed=self.seed)
         return Projection(
             neighbors=neighbor_accuracy(embedding, labels),
             points=tuple((x, y) for x, y in np.rint(points * _SIDE).astype(int).tolist()),
@@ -198,27 +184,27 @@ class Explainer:
 
 
 def neighbor_accuracy(embedding: Floats, labels: Labels, neighbors: int = NEIGHBORS) -> float:
-    """Return the share of rows that get their own label from their nearest rows, none of which is the row itself.
+    """Return the share of rows whose label is predicted by their nearest neighbors, excluding the row itself.
 
     Args:
-        embedding: [rows, numbers]; distances are Euclidean, between the numbers as they are.
+        embedding: [rows, dimensions]; distances are Euclidean, without scaling.
         labels: int64 [rows].
-        neighbors: fewer than rows. Each has a vote; where votes are equal, the nearest row's counts more.
+        neighbors: number of neighbors, below the number of rows. Each has one vote; the nearest one breaks ties.
     """
     from sklearn.neighbors import NearestNeighbors
 
     nearest = NearestNeighbors(n_neighbors=neighbors).fit(embedding).kneighbors(return_distance=False)
-    told = labels[nearest]
-    votes = (told[:, :, None] == np.arange(labels.max() + 1)).sum(1).astype(np.float64)
-    votes[np.arange(len(labels)), told[:, 0]] += 0.5
+    neighbor_labels = labels[nearest]
+    votes = (neighbor_labels[:, :, None] == np.arange(labels.max() + 1)).sum(1).astype(np.float64)
+    votes[np.arange(len(labels)), neighbor_labels[:, 0]] += 0.5
     return float(np.mean(votes.argmax(1) == labels))
 
 
 def project_to_plane(embedding: Floats, *, seed: int) -> Floats:
-    """Return the rows of an embedding in the plane by t-SNE, each coordinate from 0 to 1.
+    """Return a two-dimensional t-SNE projection of an embedding, coordinates from 0 to 1.
 
-    Equal calls give equal points. It starts from the first two principal components; of a single number it makes a
-    line, of equal rows one point.
+    Deterministic, initialized with the first two principal components. A one-dimensional embedding becomes a line,
+    equal rows become one point.
     """
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -230,14 +216,14 @@ def project_to_plane(embedding: Floats, *, seed: int) -> Floats:
     model = TSNE(
         init="pca", perplexity=min(30.0, (len(embedding) - 1) / 3), max_iter=_ITERATIONS, random_state=seed % (1 << 32)
     )
-    with threadpool_limits(1):  # sums of several threads round differently, and they wait for each other
+    with threadpool_limits(1):  # several threads would round differently
         points = np.asarray(model.fit_transform(embedding), dtype=np.float64)
     low, extent = points.min(0), np.ptp(points, axis=0).max()
     return np.asarray((points - low) / (extent or 1.0))
 
 
 def read_explanations(folder: Path) -> Explanations | None:
-    """Return what is stored in the folder of a run, or None where nothing is.
+    """Return the stored explanations of a run, or None.
 
     Raises:
         FileFormatError: the file is damaged or of another format version.
@@ -254,14 +240,14 @@ def read_explanations(folder: Path) -> Explanations | None:
 
 
 def _pictures(images: Mapping[str, ImageMaps], labels: Labels) -> tuple[ExplainedImage, ...]:
-    """Return the first row of each class, up to so many classes, in bytes."""
+    """Return the first row of each class, for a limited number of classes."""
     if not images:
         return ()
     low = min(float(each.pixels.min()) for each in images.values())
     high = max(float(each.pixels.max()) for each in images.values())
     _, first = np.unique(labels, return_index=True)
     pictures = []
-    for row in first[:_SHOWN].tolist():
+    for row in first[:_PICTURES].tolist():
         largest = max(float(each.maps[row].max()) for each in images.values())
         parts = [
             ClassMap(
@@ -278,12 +264,12 @@ def _pictures(images: Mapping[str, ImageMaps], labels: Labels) -> tuple[Explaine
 
 
 def _evidence(images: Mapping[str, ImageMaps]) -> dict[str, float]:
-    """Return each party's share of its rows' maps, mean over the rows of which any map shows something."""
+    """Return each party's share of the map values, mean over the rows with a nonzero map."""
     sums = np.array([each.maps.sum((1, 2)) for each in images.values()])
     if not sums.any():
         return {}
-    shown = sums[:, sums.sum(0) > 0]
-    return dict(zip(images, (shown / shown.sum(0)).mean(1).tolist(), strict=True))
+    nonzero = sums[:, sums.sum(0) > 0]
+    return dict(zip(images, (nonzero / nonzero.sum(0)).mean(1).tolist(), strict=True))
 
 
 def _bytes(values: Floats, largest: float) -> bytes:

@@ -1,4 +1,4 @@
-"""Attacks on a view, scored against the true labels: the same arithmetic within an audit and for a stored guess."""
+"""Run an attack on a view and score its guess against the true labels, in an audit or for a stored guess."""
 
 from __future__ import annotations
 
@@ -12,40 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward import rng
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
-from labelward.attacks.passive_completion import Completion
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Baseline, LabelGuess
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError
 from labelward.federation.adapter import attacker_data
-from labelward.leakage.baselines import fit_boosted, fit_logistic, oracle_upper_bound
-from labelward.metrics.leakage import cluster_chance, label_chance, score_clusters, score_labels
+from labelward.leakage.baselines import fit_boosted, fit_logistic
+from labelward.metrics.leakage import (
+    cluster_chance,
+    label_chance,
+    permutation_chance,
+    score_clusters,
+    score_labels,
+)
+from labelward.metrics.registry import OUTSIDE
 from labelward.party.view import View
 from labelward.runs.checks import Metrics
-
-__all__ = [
-    "FOLDS",
-    "AttackResult",
-    "attack_and_score",
-    "run_attack",
-    "sample_known_rows",
-    "score_baselines",
-    "score_label_guess",
-    "score_values",
-    "score_without_view",
-]
-
-FOLDS = 5
-"""Of the upper bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttackResult:
-    """One attack by one party.
+    """Result of one attack by one party.
 
     Attributes:
-        leakage: as a result row holds it, but for what the attack reaches without the view.
-        auxiliary: what the attack was given besides the view and the party's own columns.
-        seconds: of the attack on the view.
+        leakage: metrics as in a result row, except for those without the view.
+        auxiliary: what the attack was given in addition to the view and the party's own columns.
+        notes: see :attr:`labelward.attacks.base.LabelGuess.notes`.
+        seconds: duration of the attack on the view.
     """
 
     leakage: Metrics
@@ -55,37 +47,38 @@ class AttackResult:
 
 
 def run_attack(attack: Attack, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, seed: int) -> LabelGuess:
-    """Run an attack; its draws depend on seed, party and kind of attack alone."""
+    """Run an attack; its draws depend only on the seed, the party and the kind of attack."""
     draws = rng.learning(seed, view.party, 0, f"attack {attack.kind}")
     return attack(view, own, aux, rng=draws)
 
 
 def sample_known_rows(labels: NDArray[np.int64], count: int, *, seed: int) -> NDArray[np.int64]:
-    """Return int64 [count], ascending: rows whose labels an attacker is told, as many of each class as of any other.
+    """Return int64 [count], ascending: rows whose labels an attacker is told, the same number of each class.
 
-    Where a class has too few rows, all of them are known, and the rest are drawn from the others. The draws depend on
-    the seed alone, so that all attacks and parties know the same rows.
+    If a class has too few rows, all of them are known and the other classes make up for it. The draws depend on the
+    seed only, so all attacks and parties know the same rows.
 
     Args:
         labels: int64 [rows], class numbers.
-        count: how many; 0: none.
+        count: number of known rows; 0: none.
         seed: of the run.
 
     Raises:
-        DataError: fewer than there are classes, or as many as there are rows.
+        DataError: fewer known rows than classes, or no row left to guess.
     """
     if not count:
         return np.empty(0, np.int64)
     classes = np.unique(labels)
     if not len(classes) <= count < len(labels):
         raise DataError(
-            f"{count} known labels of {len(labels)} rows; at least one of each of the {len(classes)} "
-            "classes must be known, and one row at least must be left to guess",
+            f"{count} known labels of {len(labels)} rows; give at least one for each of the {len(classes)} classes, "
+            "and leave at least one row to guess",
             code="labels",
             field="auxiliary",
             value=count,
         )
     order = rng.learning(seed, "", 0, "known labels").permutation(len(labels))
+    # The first row of every class comes first, then the second of every class, and so on; ties as drawn.
     place = np.empty(len(labels), np.int64)
     for label in classes:
         of_class = order[labels[order] == label]
@@ -97,55 +90,74 @@ def sample_known_rows(labels: NDArray[np.int64], count: int, *, seed: int) -> ND
 def score_values(
     values: NDArray[np.int64],
     labels: Sequence[str],
-    quantities: NDArray[np.float64] | None = None,
+    targets: NDArray[np.float64] | None = None,
     *,
     known_per_cluster: int = 0,
+    attack: Attack | None = None,
 ) -> dict[str, Any]:
-    """Return the metrics of a guess, with ``cluster_chance`` beside them.
+    """Return the metrics of guessed clusters, and their ``chance`` level.
 
     Args:
         values: int64 [rows], the guess.
-        labels: the true labels of the same rows, or the bins that they are cut into, as text: numbered here, so that it
+        labels: true labels of the same rows as text, or bins of regression targets. They are numbered here, so that it
             does not matter which table they come from.
-        quantities: the labels themselves, where they are quantities.
-        known_per_cluster: as the guess has it.
+        targets: float64 [rows], regression targets; None for classes.
+        known_per_cluster: as in the guess.
+        attack: adds its own metrics.
     """
     truth = np.unique(np.asarray(labels, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
     known = known_per_cluster
-    return {
-        **score_clusters(values, truth, quantities, known_per_cluster=known),
-        "chance": cluster_chance(values, truth, quantities, known_per_cluster=known),
-    }
+    found = score_clusters(values, truth, targets, known_per_cluster=known)
+    chance = cluster_chance(values, truth, targets, known_per_cluster=known)
+    _add_own_metrics(attack, LabelGuess(values=values, known_per_cluster=known), truth, found, chance)
+    return {**found, "chance": chance}
 
 
 def score_label_guess(
-    guess: LabelGuess, truth: NDArray[np.int64], aux: AuxiliaryKnowledge, outside_truth: NDArray[np.int64] | None = None
+    guess: LabelGuess,
+    truth: NDArray[np.int64],
+    aux: AuxiliaryKnowledge,
+    outside_truth: NDArray[np.int64] | None = None,
+    *,
+    attack: Attack | None = None,
 ) -> dict[str, Any]:
-    """Return the metrics of guessed labels, with ``cluster_chance`` beside them; known rows are not scored.
+    """Return the metrics of guessed labels, and their ``chance`` level; known rows are not scored.
 
-    Metrics of rows outside the training set begin with ``outside_``.
+    Names of metrics over rows outside the training set begin with :data:`labelward.metrics.registry.OUTSIDE`.
 
     Args:
         guess: of kind ``"labels"``.
         truth: int64 [rows], class numbers.
-        aux: what the attacker was told.
-        outside_truth: int64 [rows outside], where the guess speaks of them.
+        aux: the labels that the attacker was told.
+        outside_truth: int64 [rows outside], for a guess about these.
+        attack: adds its own metrics.
     """
-    left = np.setdiff1d(np.arange(len(truth)), aux.known_rows)
-    scored = [("", _rows_of(guess, left), truth[left])]
+    unknown = np.setdiff1d(np.arange(len(truth)), aux.known_rows)
+    scores = None if guess.scores is None else guess.scores[unknown]
+    scored = [("", LabelGuess(values=guess.values[unknown], kind="labels", scores=scores), truth[unknown])]
     if guess.outside is not None and outside_truth is not None:
-        scored.append(("outside_", (guess.outside.values, guess.outside.scores), outside_truth))
-    found: dict[str, Any] = {}
-    by_chance: dict[str, float] = {}
-    for prefix, (values, scores), labels in scored:
-        for into, how in ((found, score_labels), (by_chance, label_chance)):
-            metrics = how(values, labels, scores, classes=aux.classes)
-            into.update({f"{prefix}{name}": value for name, value in metrics.items()})
-    return {**found, "chance": by_chance}
+        scored.append((OUTSIDE, guess.outside, outside_truth))
+    found: dict[str, float] = {}
+    chance: dict[str, float] = {}
+    for prefix, part, labels in scored:
+        metrics = score_labels(part.values, labels, part.scores, classes=aux.classes)
+        by_chance = label_chance(part.values, labels, part.scores, classes=aux.classes)
+        _add_own_metrics(attack, part, labels, metrics, by_chance)
+        found |= {f"{prefix}{name}": value for name, value in metrics.items()}
+        chance |= {f"{prefix}{name}": value for name, value in by_chance.items()}
+    return {**found, "chance": chance}
 
 
-def _rows_of(guess: LabelGuess, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
-    return guess.values[rows], None if guess.scores is None else guess.scores[rows]
+def _add_own_metrics(
+    attack: Attack | None,
+    guess: LabelGuess,
+    truth: NDArray[np.int64],
+    found: dict[str, float],
+    chance: dict[str, float],
+) -> None:
+    if attack is not None and attack.metrics:
+        found |= attack.score(guess, truth)
+        chance |= permutation_chance(attack.metrics, partial(attack.score, guess), truth)
 
 
 def attack_and_score(
@@ -156,38 +168,37 @@ def attack_and_score(
     Args:
         attack: with its parameters.
         view: the party's.
-        data: of all parties; of it the attack is given the party's own columns and the labels that it must know.
+        data: of all parties; the attack gets the party's own columns and the labels that it needs to be told.
         seed: of the run.
-        own: what the party owns besides its columns, such as its bottom model; None: its columns alone.
+        own: what the party has in addition to its columns, such as its bottom model; None: its columns only.
     """
-    own, aux = own or attacker_data(_held(view, data)), _auxiliary(attack, data, seed)
+    own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed)
     start = time.perf_counter()
     guess = run_attack(attack, view, own, aux, seed=seed)
     seconds = time.perf_counter() - start
-    leakage = {**_score(guess, data, aux), "primary": attack.primary}
-    told = {"classes" if data.classes else "bins of the labels": aux.classes}
+    leakage = {**_score(attack, guess, data, aux), "primary": attack.primary}
+    auxiliary: dict[str, Any] = {"classes" if data.classes else "bins of the labels": aux.classes}
     if guess.known_per_cluster:
-        told["known rows of each cluster"] = guess.known_per_cluster
+        auxiliary["known rows of each cluster"] = guess.known_per_cluster
     if len(aux.known_rows):
-        told["known labels"] = len(aux.known_rows)
+        auxiliary["known labels"] = len(aux.known_rows)
     if attack.needs_class_counts and aux.class_counts is not None:
-        told["rows of each class"] = aux.class_counts.tolist()
+        auxiliary["rows of each class"] = aux.class_counts.tolist()
     if own.other_runs:
-        told["other runs"] = len(own.other_runs)
-    return AttackResult(leakage=leakage, auxiliary=told, notes=guess.notes, seconds=seconds)
+        auxiliary["other runs"] = len(own.other_runs)
+    return AttackResult(leakage=leakage, auxiliary=auxiliary, notes=guess.notes, seconds=seconds)
 
 
 def score_without_view(
     attack: Attack, view: View, data: VerticalDataset, *, seed: int, own: AttackerData | None = None
 ) -> dict[str, float]:
-    """Return the metrics of the same attack on the empty view of the same party.
+    """Return the metrics of the same attack on an empty view of the same party.
 
-    Of a completion that is the paper's direct semi-supervised baseline: the same, on the untrained bottom model.
+    For a completion attack this is the paper's direct semi-supervised baseline: the attack on the untrained bottom
+    model.
     """
-    own, aux = own or attacker_data(_held(view, data)), _auxiliary(attack, data, seed)
-    metrics = _score(run_attack(attack, view.without_records(), own, aux, seed=seed), data, aux)
-    metrics.pop("chance")
-    return metrics
+    own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed)
+    return _without_chance(_score(attack, run_attack(attack, view.without_records(), own, aux, seed=seed), data, aux))
 
 
 def score_baselines(
@@ -197,53 +208,56 @@ def score_baselines(
     *,
     seed: int,
     own: AttackerData | None = None,
-    folds: int = FOLDS,
-    kept: dict[Hashable, LabelGuess] | None = None,
+    upper_bound: bool = True,
+    cache: dict[Hashable, LabelGuess] | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Return what else the known labels give, with the metric names of the attack; it does not depend on the run.
+    """Return the metrics of baselines by name, with the attack's metric names; they do not depend on the run.
 
     Args:
-        folds: of the upper bound; 0: it is left out.
-        kept: guesses of earlier calls for the same data and seed, which many attacks share; it is added to.
+        attack: whose baselines are scored.
+        view: of the attacking party; only its name is used.
+        data: of all parties.
+        seed: of the run.
+        own: as in :func:`attack_and_score`.
+        upper_bound: whether baselines may use the labels of all rows.
+        cache: guesses of earlier calls for the same data and seed, which several attacks share; extended here.
 
     Returns:
-        ``"logistic"`` and ``"boosted"``: supervised models of the known labels on raw columns; ``"all labels"``: the
-        party's own network trained on the labels of all other rows, where the attack completes one. Nothing for an
-        attack that is told no label.
+        For an attack that is told labels, ``"logistic"`` and ``"boosted"``: supervised models of the known labels on
+        raw columns. For any attack, its own (:meth:`labelward.attacks.base.Attack.baselines`).
     """
-    own, aux = own or attacker_data(_held(view, data)), _auxiliary(attack, data, seed)
-    if not len(aux.known_rows):
-        return {}
-    kept = {} if kept is None else kept
-    made: dict[str, tuple[Hashable, Callable[[], LabelGuess]]] = {
-        name: ((view.party, name, attack.labels_needed), partial(model, own, aux))
-        for name, model in (("logistic", fit_logistic), ("boosted", fit_boosted))
-    }
-    if folds and isinstance(attack, Completion) and own.untrained is not None:
-        recipe = (view.party, folds, attack.learning_rate, attack.shrink, attack.alpha, attack.mix)  # all it depends on
-        draws = rng.learning(seed, view.party, 0, "all labels")
-        made["all labels"] = (
-            recipe,
-            partial(oracle_upper_bound, attack, own, data.train_labels, classes=aux.classes, folds=folds, rng=draws),
-        )
-    found = {}
-    for name, (key, make) in made.items():
-        if key not in kept:
-            kept[key] = make()
-        found[name] = kept[key]
-    return {
-        name: {metric: value for metric, value in _score(guess, data, aux).items() if metric != "chance"}
-        for name, guess in found.items()
-    }
+    own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed)
+    cache = {} if cache is None else cache
+    found: dict[str, Baseline] = {}
+    if len(aux.known_rows):
+        for name, model in (("logistic", fit_logistic), ("boosted", fit_boosted)):
+            found[name] = Baseline(guess=_deterministic(model, own, aux), depends_on=attack.labels_needed)
+    found |= attack.baselines(own, aux, truth=data.train_labels if upper_bound else None)
+    scores = {}
+    for name, baseline in found.items():
+        key = (view.party, name, attack if baseline.depends_on is None else baseline.depends_on)
+        if key not in cache:
+            cache[key] = baseline.guess(rng.learning(seed, view.party, 0, name))
+        scores[name] = _without_chance(_score(attack, cache[key], data, aux))
+    return scores
 
 
-def _held(view: View, data: VerticalDataset) -> PartyDataset:
-    """Return what the view's party holds."""
+def _deterministic(
+    model: Callable[[AttackerData, AuxiliaryKnowledge], LabelGuess], own: AttackerData, aux: AuxiliaryKnowledge
+) -> Callable[[np.random.Generator], LabelGuess]:
+    return lambda _: model(own, aux)
+
+
+def _without_chance(metrics: dict[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if name != "chance"}
+
+
+def _party_data(view: View, data: VerticalDataset) -> PartyDataset:
     return next(party for party in data.parties if party.name == view.party)
 
 
 def _auxiliary(attack: Attack, data: VerticalDataset, seed: int) -> AuxiliaryKnowledge:
-    """Return what the attacker is told: how many classes or bins there are, the classes' counts, and some labels."""
+    """Return what the attacker is told: the number of classes or bins, the classes' counts, and some labels."""
     rows = sample_known_rows(data.train_labels, attack.labels_needed, seed=seed)
     classes, counts = int(data.train_labels.max()) + 1, None
     if data.classes:
@@ -254,16 +268,16 @@ def _auxiliary(attack: Attack, data: VerticalDataset, seed: int) -> AuxiliaryKno
     )
 
 
-def _score(guess: LabelGuess, data: VerticalDataset, aux: AuxiliaryKnowledge) -> dict[str, Any]:
-    """Compare a guess with the true labels of the training rows, and of rows outside where it says something of them.
+def _score(attack: Attack, guess: LabelGuess, data: VerticalDataset, aux: AuxiliaryKnowledge) -> dict[str, Any]:
+    """Compare a guess with the true labels of the training rows, and of the test rows if it covers them.
 
-    Of these the test rows are meant: the only ones that a party holds and does not train on.
+    Test rows are the only rows that a party has and does not train on.
     """
     if guess.kind == "labels":
-        return score_label_guess(guess, data.train_labels, aux, data.test_labels)
+        return score_label_guess(guess, data.train_labels, aux, data.test_labels, attack=attack)
     known = guess.known_per_cluster
     if data.classes:
         names = np.asarray(data.classes)[data.train_labels].tolist()
-        return score_values(guess.values, names, known_per_cluster=known)
+        return score_values(guess.values, names, known_per_cluster=known, attack=attack)
     bins = data.train_labels.astype(np.str_).tolist()
-    return score_values(guess.values, bins, data.train_values, known_per_cluster=known)
+    return score_values(guess.values, bins, data.train_values, known_per_cluster=known, attack=attack)

@@ -1,8 +1,8 @@
-"""A stored view attacked with one party's features alone, a stored guess scored: an audit's work in separate processes.
+"""Attacks on stored views and scoring of stored guesses: the steps of an audit in separate processes.
 
-A guess is a Parquet file with the columns ``id`` (text) and ``guess`` (int64); its metadata under ``labelward`` holds a
-format version, the attack, party and seed that made it, and how its view ended. A guess of labels has ``known`` (bool:
-the attacker was told this row's label) besides, and ``scores`` (lists of float64) where the attack gave any.
+A guess is a Parquet file with the columns ``id`` (text) and ``guess`` (int64). Its metadata under ``labelward`` holds a
+format version, the attack, party and seed, and how the view ended. A guess of labels also has the columns ``known``
+(bool: the attacker was told the label of the row) and, if the attack gives scores, ``scores`` (lists of float64).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from labelward.data import DataSplit, read_ids, read_table, source_column, trans
 from labelward.data.labels import encode_labels, encode_regression_targets, quantile_edges
 from labelward.data.tables import find_column
 from labelward.errors import DataError, FileFormatError, JobError
-from labelward.federation.components import make_attack
+from labelward.federation.components import PROGRAMS, make_attack, model_adapter
+from labelward.federation.simulation import MODEL
 from labelward.job import ComponentSpec
 from labelward.leakage.run_attack import run_attack, score_label_guess, score_values
 from labelward.messages.handshake import RowSplit
@@ -31,34 +32,23 @@ from labelward.party.transcript import ids_digest
 from labelward.party.view import View
 from labelward.runs.secure_files import atomic_write
 
-__all__ = [
-    "FORMAT",
-    "AttackerKnowledge",
-    "StoredGuess",
-    "attack_view",
-    "read_guess",
-    "read_known",
-    "score_guess",
-    "write_guess",
-]
-
 FORMAT = 1
 _METADATA = b"labelward"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredGuess:
-    """A guess as it lies in a file.
+    """A guess in a file.
 
     Attributes:
         ids: text [rows].
         values: int64 [rows].
-        known_per_cluster: known rows of each cluster.
+        known_per_cluster: number of known rows of each cluster.
         kind: ``"clusters"`` or ``"labels"``.
-        scores: float64 [rows, classes], of labels; None where the attack gave none.
-        known: bool [rows]: rows whose labels the attacker was told; they are not scored.
-        names: of the classes that the labels number, as far as the attacker knows them.
-        about: what its writer noted: ``attack``, ``party``, ``seed``, ``view``.
+        scores: float64 [rows, classes], for labels; None: the attack gave none.
+        known: bool [rows]: rows whose labels the attacker was told, which are not scored.
+        names: class names by number, as far as the attacker knows them.
+        about: metadata: ``attack``, ``party``, ``seed``, ``view``.
     """
 
     ids: tuple[str, ...]
@@ -73,13 +63,13 @@ class StoredGuess:
 
 @dataclass(frozen=True, kw_only=True)
 class AttackerKnowledge:
-    """What an attacker brings besides its view and its columns.
+    """Input of an attack in addition to the view and the party's columns.
 
     Attributes:
-        known: table of row ids and labels of those training rows whose labels it was told; None: of none.
+        known: table of row ids and labels of training rows whose labels the attacker was told; None: no rows.
         label: the label column of that table.
-        other_runs: folders of the same party's views in other runs over the same rows.
-        bottoms: what gives the trained and the untrained bottom model of the view's party; None: it has none.
+        other_runs: folders of the same party's views in other runs on the same rows.
+        bottoms: return the trained and the untrained bottom model of the view's party; None: it has none.
     """
 
     known: Path | None = None
@@ -98,42 +88,41 @@ def attack_view(
     seed: int,
     id_column: str | None = None,
     incomplete: bool = False,
-    told: AttackerKnowledge | None = None,
+    knowledge: AttackerKnowledge | None = None,
 ) -> tuple[tuple[str, ...], LabelGuess]:
-    """Attack a stored view, and return row ids and guess.
+    """Attack a stored view; return row ids and guess.
 
     Args:
         view_dir: folder of the view.
-        features: table of the columns that the view's party had, of the training rows. Where it has row ids, they must
-            be the view's, in any order; a passive party may bring all rows of the run. Without ids only the number of
-            rows is checked: they must be in the view's order, and are numbered from 0.
+        features: table of the party's columns of the training rows. Row ids must be those of the view, in any order; a
+            passive party may give all rows of the run. Without ids, rows must be in the order of the view, and are
+            numbered from 0.
         kind: of the attack.
-        params: of the attack. Of those with known labels the table of these says how many there are; ``auxiliary`` may
-            stand here, too, where it is their number.
-        classes: number of classes that the attacker knows there to be; of quantities, of the bins to guess.
-        seed: of the run; gives the draws that the audit's attack had.
-        id_column: the table's column of row ids; by default ``id``, if there is one. Likewise of the known labels.
-        told: what the attacker knows and has besides.
-        incomplete: whether a view without its closing record may be attacked.
+        params: of the attack. ``auxiliary``, if given, must be the number of known labels.
+        classes: number of classes known to the attacker; for regression, number of bins.
+        seed: of the run; with the same seed, the draws are those of the audit's attack.
+        id_column: column of row ids in the tables; by default ``id``, if there is one.
+        incomplete: accept a view without closing record.
+        knowledge: further input of the attack.
 
     Raises:
-        FileFormatError: the view is damaged or cut off, or does not say whose rows it speaks of.
-        DataError: the table cannot be used, or has other columns or rows than the view's party had.
-        JobError: an unknown attack or parameter, or one that reads views of other models; no known labels where the
-            attack needs some, or another number of them than ``auxiliary``.
+        FileFormatError: the view is damaged or truncated, or does not state its rows.
+        DataError: a table cannot be used, or its columns or rows are not those of the view.
+        JobError: an unknown attack or parameter; an attack on other models; missing known labels, or a number of known
+            labels that differs from ``auxiliary``.
     """
     attack = make_attack(ComponentSpec(kind, params), "")
     view = View.load(view_dir)
     if view.ended == "cut off" and not incomplete:
         raise FileFormatError(
-            "no closing record; the run was killed, or records at the end are missing, "
-            "so that an attack would find less than there was to see",
+            "truncated: no closing record; the run was killed, or the file was cut. An attack would read less than "
+            "the party saw",
             code="incomplete",
             field=str(view_dir),
         )
     _check_model(attack, view)
     if not view.header.ids:
-        raise FileFormatError("the view does not say which rows it speaks of", code="unsupported", field=str(view_dir))
+        raise FileFormatError("the view does not state its rows", code="unsupported", field=str(view_dir))
     table = read_table(features, text=[id_column or "id"])
     place = f"table {str(features)!r}"
     named = id_column is not None or "id" in table.column_names
@@ -142,7 +131,7 @@ def attack_view(
         table, outside = _training_rows(view, table, id_column or "id", place)
     if table.num_rows != view.rows:
         raise DataError(
-            f"has {table.num_rows} rows, but the view of {view.party!r} speaks of {view.rows}",
+            f"has {table.num_rows} rows, but the view of {view.party!r} has {view.rows}",
             code="rows",
             field=place,
             value=table.num_rows,
@@ -153,33 +142,33 @@ def attack_view(
         table, ids = table.take(pa.array(order)), tuple(ids[row] for row in order)
     _check_columns(view, [name for name in table.column_names if name != (id_column or "id")], place)
     columns, categories = view.header.columns, view.header.categories
-    own_columns = transform(table, columns, categories, place)
-    told = told or AttackerKnowledge()
-    bottom, untrained = told.bottoms or (None, None)
-    wide = {name: len(each) for name, each in categories.items()}
+    own_features = transform(table, columns, categories, place)
+    knowledge = knowledge or AttackerKnowledge()
+    bottom, untrained = knowledge.bottoms or (None, None)
+    category_counts = {name: len(each) for name, each in categories.items()}
     own = AttackerData(
-        features=own_columns,
+        features=own_features,
         columns=columns,
-        categories=wide,
+        categories=category_counts,
         outside=None if outside is None else transform(outside, columns, categories, place),
         bottom=bottom,
         untrained=untrained,
-        other_runs=tuple(_other_run(view, folder) for folder in told.other_runs),
+        other_runs=tuple(_other_run(view, folder) for folder in knowledge.other_runs),
     )
     aux = AuxiliaryKnowledge(classes=classes)
-    if told.known is not None:
-        rows, labels, _ = read_known(told.known, ids, told.label, id_column)
+    if knowledge.known is not None:
+        rows, labels, _ = read_known(knowledge.known, ids, knowledge.label, id_column)
         if "auxiliary" in params:
-            _check_count(attack, len(rows), told.known)
+            _check_count(attack, len(rows), knowledge.known)
         aux = AuxiliaryKnowledge(classes=classes, known_rows=rows, known_labels=labels)
     if attack.labels_needed and not len(aux.known_rows):
         raise JobError(
-            f"{kind} needs the labels of some rows; give a table of those that the attacker was told",
+            f"{kind} needs the labels of some rows; give a table of known labels",
             code="missing",
             value=kind,
         )
     if attack.needs_class_counts:
-        reason = "required for a stored view: how many rows each class has, such as [212, 357]"
+        reason = "required for a stored view: the number of rows of each class, such as [212, 357]"
         raise JobError(reason, code="missing", field=f"attack {kind!r}, class_counts")
     return ids, run_attack(attack, view, own, aux, seed=seed)
 
@@ -192,22 +181,50 @@ def _other_run(view: View, folder: Path) -> View:
     return other
 
 
+def load_bottom_models(view_dir: Path, model: Path | None = None) -> tuple[Callable[[], Any], Callable[[], Any]] | None:
+    """Return functions that give the trained and the untrained bottom model of a view's party; None: it has none.
+
+    Args:
+        view_dir: folder of the view.
+        model: folder of the party's share; None: the one next to the view, if there is one.
+
+    Raises:
+        FileFormatError: the view or the share is damaged.
+        DataError: the share belongs to another party.
+        DependencyError: the share is of a split network, and torch is not installed.
+    """
+    view = View.load(view_dir)
+    folder = view_dir.resolve().parent / MODEL if model is None else model
+    kind = view.parameter("model.kind")
+    if kind not in PROGRAMS:
+        raise FileFormatError(
+            f"the view is of model {kind!r}, which this version does not know",
+            code="unsupported",
+            field=str(view_dir),
+            value=kind,
+        )
+    if not folder.exists() and model is None:
+        return None
+    own = model_adapter(ComponentSpec(kind)).own(view, AttackerData(features=np.empty((0, 0)), columns=()), folder)
+    return None if own.bottom is None or own.untrained is None else (own.bottom, own.untrained)
+
+
 def read_known(
     path: Path, ids: Sequence[str], label: str, id_column: str | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, ...]]:
-    """Return which rows an attacker was told the labels of, ascending, their class numbers, and the classes' names.
+    """Return the rows with known labels (ascending), their class numbers, and the class names.
 
-    Classes are numbered in the order of their names, of numbers where all are whole numbers: as training numbers them
-    where each has a known row.
+    Classes are numbered in the order of their names, or by value if all names are integers: as in training, if each
+    class has a known row.
 
     Args:
-        path: table with row ids and labels.
-        ids: of the view's rows.
+        path: of a table with row ids and labels.
+        ids: row ids of the view.
         label: its label column.
         id_column: its column of row ids; by default ``id``.
 
     Raises:
-        DataError: the table cannot be used, or names a row that is not the view's.
+        DataError: the table cannot be used, or has a row that is not in the view.
     """
     place = f"table {str(path)!r}"
     table = read_table(path, text=[id_column or "id", label])
@@ -217,7 +234,7 @@ def read_known(
     unknown = [name for name in names if name not in row_of]
     if unknown:
         raise DataError(
-            f"row {unknown[0]!r} is none of the view's training rows ({len(unknown)} in all)",
+            f"row {unknown[0]!r} is not a training row of the view ({len(unknown)} such rows)",
             code="rows",
             field=place,
             value=unknown[0],
@@ -241,20 +258,23 @@ def write_guess(
     """Write a guess.
 
     Args:
-        known: positions of rows whose labels the attacker was told, and
-        names: of the classes, as :func:`read_known` gives both.
-        about: what is to be noted: ``attack``, ``party``, ``seed``, ``view`` (how it ended: ``View.ended``).
+        path: of the file.
+        ids: row ids.
+        guess: to be written.
+        about: metadata: ``attack``, ``party``, ``seed``, ``view`` (how it ended: ``View.ended``).
+        known: positions of rows with known labels, from :func:`read_known`.
+        names: class names, from :func:`read_known`.
 
     Raises:
         OutputError: the file cannot be written.
     """
-    more = {"notes": guess.notes, "known_per_cluster": guess.known_per_cluster, "names": list(names)}
-    text = json.dumps({"format": FORMAT, "kind": guess.kind, **about, **more})
+    details = {"notes": guess.notes, "known_per_cluster": guess.known_per_cluster, "names": list(names)}
+    text = json.dumps({"format": FORMAT, "kind": guess.kind, **about, **details})
     columns = {"id": pa.array(list(ids), pa.string()), "guess": pa.array(guess.values, pa.int64())}
     if guess.kind == "labels":
-        told = np.zeros(len(ids), dtype=np.bool_)
-        told[[] if known is None else known] = True
-        columns["known"] = pa.array(told)
+        is_known = np.zeros(len(ids), dtype=np.bool_)
+        is_known[[] if known is None else known] = True
+        columns["known"] = pa.array(is_known)
     if guess.scores is not None:
         columns["scores"] = pa.array(list(guess.scores), pa.list_(pa.float64(), guess.scores.shape[1]))
     table = pa.table(columns)
@@ -266,13 +286,13 @@ def read_guess(path: Path) -> StoredGuess:
     """Read a guess.
 
     Raises:
-        FileFormatError: it is missing, damaged, no guess, or of another format version.
+        FileFormatError: the file is missing, damaged, not a guess, or of another format version.
     """
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise FileFormatError(
-            f"no guess can be read ({' '.join(str(error).split())})", code="unreadable", field=str(path)
+            f"cannot be read as a guess ({' '.join(str(error).split())})", code="unreadable", field=str(path)
         ) from error
     try:
         about = json.loads((table.schema.metadata or {})[_METADATA])
@@ -302,22 +322,20 @@ def read_guess(path: Path) -> StoredGuess:
             names=tuple(about["names"]),
         )
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
-        raise FileFormatError(
-            f"is no guess that labelward attack wrote ({error})", code="foreign", field=str(path)
-        ) from error
+        raise FileFormatError(f"not a guess of labelward attack ({error})", code="foreign", field=str(path)) from error
 
 
 def score_guess(
     guess: Path, truth: Path, *, label: str = "label", id_column: str | None = None, bins: int | None = None
 ) -> dict[str, Any]:
-    """Compare a stored guess with the true labels; metric names as in result rows, with ``chance``.
+    """Score a stored guess against the true labels; metric names as in result rows, with ``chance``.
 
     Args:
-        guess: as :func:`write_guess` wrote it.
-        truth: table with the labels of these rows, of others too, in any order.
+        guess: file of :func:`write_guess`.
+        truth: table with the labels of these rows and possibly others, in any order.
         label: its label column.
-        id_column: its column of row ids; by default ``id``, or row numbers from 0 where there is none.
-        bins: the labels are quantities; they are cut into so many bins of equal numbers of the guess's rows.
+        id_column: its column of row ids; by default ``id``, otherwise row numbers from 0.
+        bins: for regression targets: number of bins, with equal numbers of the guess's rows; None: classes.
 
     Raises:
         FileFormatError: the guess cannot be read.
@@ -329,45 +347,57 @@ def score_guess(
     if bins is None:
         classes, numbers = encode_labels(table, label, place)
     else:
-        quantities = encode_regression_targets(table, label, place)
+        targets = encode_regression_targets(table, label, place)
     row_of = {name: row for row, name in enumerate(_ids(table, id_column, place))}
     missing = [name for name in stored.ids if name not in row_of]
     if missing:
-        told = f"has no row {missing[0]!r}, and {len(missing)} rows of the guess are missing in all"
+        message = f"has no row {missing[0]!r}; {len(missing)} rows of the guess are missing"
         if id_column is None and "id" not in table.column_names:
             columns = ", ".join(map(repr, table.column_names))
-            told += f"; it has no column 'id', so that its rows count from 0 (its columns: {columns}); give --id"
-        raise DataError(told, code="rows", field=place, value=missing[0])
+            message += f". Without a column 'id', rows are numbered from 0 (columns: {columns}); give --id"
+        raise DataError(message, code="rows", field=place, value=missing[0])
     rows = [row_of[name] for name in stored.ids]
-    known = stored.known_per_cluster
+    known, attack = stored.known_per_cluster, _attack_of(stored)
     if stored.kind == "labels":
         if bins is not None:
-            numbers, classes = np.searchsorted(quantile_edges(quantities[rows], bins), quantities), ()
-        return _score_labels(stored, numbers[rows], classes, place)
+            numbers, classes = np.searchsorted(quantile_edges(targets[rows], bins), targets), ()
+        return _score_labels(stored, numbers[rows], classes, place, attack)
     if bins is None:
-        return score_values(stored.values, np.asarray(classes)[numbers[rows]].tolist(), known_per_cluster=known)
-    values = quantities[rows]
+        return score_values(
+            stored.values, np.asarray(classes)[numbers[rows]].tolist(), known_per_cluster=known, attack=attack
+        )
+    values = targets[rows]
     if np.ptp(values) == 0:
         raise DataError(
-            f"all rows of the guess have the label {values[0]:g}",
+            f"all rows of the guess have the same label {values[0]:g}",
             code="labels",
             field=f"{place}, label column {label!r}",
             value=float(values[0]),
         )
     numbers = np.searchsorted(quantile_edges(values, bins), values)
-    return score_values(stored.values, numbers.astype(np.str_).tolist(), values, known_per_cluster=known)
+    return score_values(stored.values, numbers.astype(np.str_).tolist(), values, known_per_cluster=known, attack=attack)
+
+
+def _attack_of(stored: StoredGuess) -> Attack | None:
+    """Return the attack of a guess; None if this version does not know it."""
+    described = dict(stored.about.get("attack", {}))
+    try:
+        attack: Attack = make_attack(ComponentSpec(str(described.pop("kind", "")), described), "")
+    except JobError:
+        return None
+    return attack
 
 
 def _score_labels(
-    stored: StoredGuess, numbers: NDArray[np.int64], classes: Sequence[str], place: str
+    stored: StoredGuess, numbers: NDArray[np.int64], classes: Sequence[str], place: str, attack: Attack | None
 ) -> dict[str, Any]:
-    """Score a guess of labels; the truth is renumbered as the guess numbers classes, where that knows their names."""
+    """Score a guess of labels; the truth is renumbered by the class names of the guess, if it has any."""
     truth = np.asarray(numbers, np.int64)
     if stored.names and classes:
         absent = [name for name in classes if name not in stored.names]
         if absent:
             raise DataError(
-                f"class {absent[0]!r} is none of the guess's ({', '.join(stored.names)})",
+                f"class {absent[0]!r} is not one of the guess ({', '.join(stored.names)})",
                 code="labels",
                 field=place,
                 value=absent[0],
@@ -376,11 +406,11 @@ def _score_labels(
     count = max(int(truth.max()) + 1, int(stored.about.get("classes", 0)), len(stored.names))
     known = np.flatnonzero(stored.known) if stored.known is not None else np.empty(0, np.int64)
     guess = LabelGuess(values=stored.values, kind="labels", scores=stored.scores)
-    return score_label_guess(guess, truth, AuxiliaryKnowledge(classes=count, known_rows=known))
+    return score_label_guess(guess, truth, AuxiliaryKnowledge(classes=count, known_rows=known), attack=attack)
 
 
 def _class_order(values: Sequence[str]) -> Callable[[str], Any]:
-    """Return what sorts classes: as whole numbers where all are such, else as text."""
+    """Return the sort key of class names: their value if all are integers, otherwise the text."""
     try:
         for value in values:
             int(value)
@@ -396,20 +426,19 @@ def _ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:
 
 
 def _view_order(view: View, ids: Sequence[str], place: str) -> Sequence[int]:
-    """Return the order in which the table's rows are those of the view: as they stand, or sorted as an audit sorts."""
+    """Return the order of the table's rows in the view: the order of the table, or sorted as in an audit."""
     for order in _orders(ids):
         if ids_digest(ids[row] for row in order) == view.header.ids:
             return order
     raise DataError(
-        f"its row ids are not those of the view of {view.party!r}, or are in another order; "
-        "is it of another seed, or are these not the training rows?",
+        f"row ids differ from those of the view of {view.party!r}; give the training rows, of the same seed",
         code="rows",
         field=place,
     )
 
 
 def _orders(ids: Sequence[str]) -> list[Sequence[int]]:
-    """Return the orders in which rows may be shared: as they stand, sorted by id, or by number, as rows without ids."""
+    """Return possible orders of rows: unchanged, sorted by id, or by number, as for rows without ids."""
     orders: list[Sequence[int]] = [range(len(ids)), sorted(range(len(ids)), key=ids.__getitem__)]
     if all(name.isdecimal() for name in ids):
         orders.append(sorted(range(len(ids)), key=lambda row: int(ids[row])))
@@ -417,7 +446,7 @@ def _orders(ids: Sequence[str]) -> list[Sequence[int]]:
 
 
 def _training_rows(view: View, table: pa.Table, column: str, place: str) -> tuple[pa.Table, pa.Table | None]:
-    """Return the training rows and the test rows of a table of all rows of a run, if it is one: the view says which."""
+    """Return training and test rows of a table of all rows of a run; the view states which rows they are."""
     began = next(view.received(RowSplit), None)
     if began is None or began.message.test.total != table.num_rows:
         return table, None
@@ -430,36 +459,36 @@ def _training_rows(view: View, table: pa.Table, column: str, place: str) -> tupl
 
 
 def _check_model(attack: Attack, view: View) -> None:
-    """Refuse an attack that reads views of other models, as a job would."""
+    """Check that the attack reads views of this model."""
     model = {key.removeprefix("model."): view.parameter(key) for key in view.header.job if key.startswith("model.")}
     if "kind" in model:
         attack.check_model(model)
 
 
 def _check_count(attack: Attack, count: int, known: Path) -> None:
-    """Refuse a table of another number of known labels than was asked for: an attacker knows all that it was told."""
+    """Check that the number of known labels is as requested, as an attack learns from all of them."""
     wanted = attack.labels_needed
     if wanted not in (0, count):
         raise JobError(
-            f"auxiliary is {wanted}, but table {str(known)!r} has the labels of {count} rows, and the attack learns "
-            f"from all of them; leave auxiliary out, or give a table of {wanted} rows",
+            f"auxiliary is {wanted}, but table {str(known)!r} has {count} known labels; omit auxiliary, or give a "
+            f"table of {wanted} rows",
             code="conflict",
             value=wanted,
         )
 
 
-def _check_columns(view: View, held: Sequence[str], place: str) -> None:
-    wanted = {source_column(name, held) or name: name for name in view.header.columns}
-    missing = [name for column, name in wanted.items() if column not in held]
-    extra = [name for name in held if name not in wanted]
-    told = [
-        f"{word} {', '.join(map(repr, names[:5]))}{', …' if len(names) > 5 else ''}"
-        for word, names in (("lacks", missing), ("has besides", extra))
+def _check_columns(view: View, present: Sequence[str], place: str) -> None:
+    wanted = {source_column(name, present) or name: name for name in view.header.columns}
+    missing = [name for column, name in wanted.items() if column not in present]
+    extra = [name for name in present if name not in wanted]
+    differences = [
+        f"{label}: {', '.join(map(repr, names[:5]))}{', …' if len(names) > 5 else ''}"
+        for label, names in (("missing columns", missing), ("unexpected columns", extra))
         if names
     ]
-    if told:
+    if differences:
         raise DataError(
-            f"has not the columns of the view of {view.party!r}: it {' and '.join(told)}",
+            f"columns differ from those of the view of {view.party!r}: {'; '.join(differences)}",
             code="columns",
             field=place,
             value=tuple(missing + extra),

@@ -1,4 +1,4 @@
-"""What stands in the view of one party's run, as its page tells it."""
+"""Summary of a party's view, for its report."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from labelward.party.transcript import FILE_NAME
 from labelward.party.view import View
 from labelward.runs.schema import MeterReading
 
-__all__ = ["ViewSummary", "summarize_view"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ViewSummary:
-    """What a view holds.
+    """Content of a view.
 
     Attributes:
-        counts: number and bytes of records, by kind and type; of all attempts.
-        readings: of the leakage meter, by passive party; at the active party.
+        counts: number and bytes of records by kind and type, over all attempts.
+        readings: of the leakage meter by passive party; in the active party's view only.
     """
 
     counts: Mapping[tuple[str, str], tuple[int, int]]
@@ -29,7 +27,7 @@ class ViewSummary:
 
 
 def summarize_view(run: Path, party: str) -> ViewSummary | None:
-    """Return what a party's view holds; None where it recorded nothing, or was purged of it.
+    """Return a summary of a party's view; None: nothing was recorded, or the view was purged.
 
     Raises:
         FileFormatError: the view is damaged.

@@ -1,7 +1,7 @@
-"""Clusters that take the class of a few known rows: how many of the other rows get their class, in expectation.
+"""Expected accuracy of clusters that are named by the classes of a few known rows.
 
-Each class counts alike, whatever its rows: figures are means of the classes' recalls (balanced accuracy). Tables are
-int64 [clusters, classes], the rows of each class in each cluster.
+All classes have equal weight: accuracy is the mean recall of the classes (balanced accuracy). Tables are int64
+[clusters, classes]: the number of rows of each class in each cluster.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["contingency_table", "expected_accuracy", "majority_accuracy", "majority_chance"]
-
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
@@ -20,7 +18,7 @@ _DRAWS = 2000
 
 
 def contingency_table(guess: NDArray[np.int64], truth: NDArray[Any]) -> Counts:
-    """Return the rows of each class in each cluster."""
+    """Return the number of rows of each class in each cluster."""
     clusters, cluster = np.unique(guess, return_inverse=True)
     classes, label = np.unique(truth, return_inverse=True)
     flat = np.bincount(cluster * len(classes) + label, minlength=len(clusters) * len(classes))
@@ -28,12 +26,12 @@ def contingency_table(guess: NDArray[np.int64], truth: NDArray[Any]) -> Counts:
 
 
 def majority_accuracy(table: Counts) -> float:
-    """Return the balanced accuracy where each cluster takes the class that is best for it: no naming does better."""
+    """Return the balanced accuracy if each cluster takes its best class: the maximum over all namings."""
     return float((table / table.sum(axis=0)).max(axis=1).sum() / len(table[0]))
 
 
 def majority_chance(table: Counts) -> float:
-    """Return the mean of :func:`majority_accuracy` over permutations of the labels: over 2,000 of a fixed seed."""
+    """Return the mean of :func:`majority_accuracy` over 2,000 permutations of the labels with a fixed seed."""
     totals = table.sum(axis=0)
     rng = np.random.default_rng(0)
     found = 0.0
@@ -46,13 +44,14 @@ def majority_chance(table: Counts) -> float:
 def expected_accuracy(table: Counts, known: int) -> float:
     """Return the exact mean of the balanced accuracy over the draws of known rows.
 
-    ``known`` rows of each cluster (all of a smaller one) are drawn without replacement; the cluster takes their most
-    frequent class, of equally frequent ones any. Known rows are not scored. A class counts over the draws that leave a
-    row of it to score, and not at all where none does; where no class is left, the figure is 1 / classes.
+    ``known`` rows of each cluster (all rows of a smaller one) are drawn without replacement. The cluster takes their
+    most frequent class, ties at random. Known rows are not scored. The recall of a class is averaged over the draws
+    that leave a row of it to score; a class without such a draw is left out, and without any class the result is
+    1 / classes.
 
-    With X the scored rows of a class that get it and Y all its scored rows, the figure is the mean over classes of
-    E[X / Y]. Clusters are drawn independently, so that E[X / Y] is a sum over clusters, over how many rows of the class
-    are known there and how many elsewhere.
+    With X the correctly named scored rows of a class and Y all its scored rows, the result is the mean over classes of
+    E[X / Y]. Clusters are drawn independently, so E[X / Y] is a sum over clusters, over the number of known rows of the
+    class in the cluster and over the number elsewhere.
     """
     from scipy.stats import hypergeom
 
@@ -67,7 +66,7 @@ def expected_accuracy(table: Counts, known: int) -> float:
         drawn = hypergeom.pmf(here, size[:, None], column[:, None], np.minimum(known, size)[:, None])
         elsewhere = _all_but_one(drawn)
         everywhere = np.convolve(drawn[0], elsewhere[0])
-        scored = float(everywhere[:total].sum())  # fewer than all are known
+        scored = float(everywhere[:total].sum())  # probability that at least one row is left to score
         left = total - here[:, None] - np.arange(elsewhere.shape[1])
         right = 0.0
         for cluster in range(clusters):
@@ -78,15 +77,15 @@ def expected_accuracy(table: Counts, known: int) -> float:
 
 
 def _named(table: Counts, known: int) -> Floats:
-    """Return float64 [clusters, classes, known + 1]: how likely it is that so many known rows are of the class and win.
+    """Return float64 [clusters, classes, known + 1]: probability that this number of known rows has the class and wins.
 
-    Ways to draw are counted by generating functions, scaled by the cluster's rows so that none overflows.
+    Draws are counted with generating functions, scaled by the cluster's size to prevent overflow.
     """
     clusters, classes = table.shape
     size = table.sum(axis=1)
     taken = np.minimum(known, size)
     ways = np.ones((clusters, classes, known + 1))  # binomial(rows of the class, a) / size^a
-    every = np.ones((clusters, known + 1))  # the same of all rows of the cluster
+    every = np.ones((clusters, known + 1))  # the same for all rows of the cluster
     for a in range(1, known + 1):
         ways[:, :, a] = ways[:, :, a - 1] * np.maximum(table - a + 1, 0) / (a * size[:, None])
         every[:, a] = every[:, a - 1] * np.maximum(size - a + 1, 0) / (a * size)
@@ -99,19 +98,21 @@ def _named(table: Counts, known: int) -> Floats:
 
 
 def _won(ways: Floats, a: int, rest: Counts) -> Floats:
-    """Return float64 [clusters, classes]: scaled ways to draw ``rest`` rows of other classes so that ``a`` rows win.
+    """Return float64 [clusters, classes]: scaled number of draws of ``rest`` other rows against which ``a`` rows win.
 
-    Any other class may have fewer, or ``a`` of its own: a tie, of which t + 1 classes share the name alike. The mean of
-    u^t over u from 0 to 1 is 1 / (t + 1), and Gauss' rule with enough nodes takes it exactly.
+    Each other class may have fewer than ``a`` rows, or exactly ``a``: a tie among t + 1 classes, won with probability
+    1 / (t + 1). That is the mean of u^t over u in [0, 1], which Gauss-Legendre quadrature with enough nodes gives
+    exactly.
     """
     clusters, classes, width = ways.shape
-    most = int(rest.max(initial=0))
-    nodes, weights = np.polynomial.legendre.leggauss(most // a // 2 + 1)
+    largest = int(rest.max(initial=0))
+    nodes, weights = np.polynomial.legendre.leggauss(largest // a // 2 + 1)
     found = np.zeros((clusters, classes))
     for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
         factors = np.zeros((clusters, classes, width))
         factors[:, :, :a] = ways[:, :, :a]
         factors[:, :, a] = node * ways[:, :, a]
+        # Products of the factors of all classes before and after each class, so that one class can be left out.
         before, after = np.zeros((classes, clusters, width)), np.zeros((classes, clusters, width))
         before[0, :, 0] = after[-1, :, 0] = 1.0
         for label in range(1, classes):
@@ -127,7 +128,7 @@ def _won(ways: Floats, a: int, rest: Counts) -> Floats:
 
 
 def _times(one: Floats, other: Floats) -> Floats:
-    """Return products of polynomials [clusters, width] with short ones, cut off at the width."""
+    """Return products of polynomials [clusters, width] with shorter ones, truncated to the width."""
     out = np.zeros_like(one)
     for power in range(other.shape[1]):
         out[:, power:] += one[:, : one.shape[1] - power] * other[:, power : power + 1]
@@ -135,7 +136,7 @@ def _times(one: Floats, other: Floats) -> Floats:
 
 
 def _all_but_one(drawn: Floats) -> Floats:
-    """Return float64 [clusters, ...]: the distribution of the sum over all clusters but each one."""
+    """Return float64 [clusters, ...]: the distribution of the sum over all other clusters, for each cluster."""
     clusters = len(drawn)
     before, after = [np.ones(1)], [np.ones(1)]
     for cluster in range(clusters - 1):

@@ -1,43 +1,40 @@
-"""What a model is worth on the test rows, beside the same algorithm on the active party's columns and on all."""
+"""Utility metrics on the test rows, and centralized baselines on the active party's columns and on all columns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.data import PartyDataset, VerticalDataset
-from labelward.runs.checks import Metrics
-
-__all__ = ["Baselines", "UtilityModel", "baselines", "class_scores", "quantity_scores", "utility", "utility_scores"]
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Baselines = dict[str, dict[str, float]]
 """``alone`` and ``joined``, each with the metric names of :func:`utility_scores`."""
 
-_LEAST_PROBABILITY = 1e-15
-"""As scikit-learn bounds it: a leaf of a forest may give a class no chance at all."""
+_MIN_PROBABILITY = 1e-15
+"""Bound for the log loss, as in scikit-learn: a forest may give a class probability 0."""
 
 
 class UtilityModel(Protocol):
-    """What utility metrics ask of a kind of model; see :class:`labelward.federation.adapter.ModelAdapter`."""
+    """Interface of a model for utility metrics; see :class:`labelward.federation.adapter.ModelAdapter`."""
 
     @property
     def deviance_power(self) -> float | None:
-        """The variance power of the regression objective, where it has one."""
+        """Variance power of the regression objective; None: it has none."""
 
     def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
-        """Return probabilities, or regression predictions, of margins."""
+        """Return the probabilities or regression predictions of margins."""
 
     def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
-        """Return the test margins of a model trained on the parties' columns in one place."""
+        """Return the test margins of a centralized model on the parties' columns."""
 
 
 def utility_scores(programs: UtilityModel, margins: Floats, data: VerticalDataset) -> dict[str, float]:
-    """Return the metrics of a model on the test rows, the one that ranks first; rows count by their weights.
+    """Return the metrics of a model on the weighted test rows; the first one ranks models.
 
     Args:
         margins: float64 [test rows, outputs].
@@ -47,29 +44,29 @@ def utility_scores(programs: UtilityModel, margins: Floats, data: VerticalDatase
     if data.classes:
         ranks = margins if margins.shape[1] == 1 else predicted
         return class_scores(ranks, predicted, data.test_values.astype(np.int64), weights)
-    return quantity_scores(predicted, data.test_values, weights, power=programs.deviance_power)
+    return regression_scores(predicted, data.test_values, weights, power=programs.deviance_power)
 
 
 def class_scores(ranks: Floats, predicted: Floats, labels: Labels, weights: Floats | None = None) -> dict[str, float]:
-    """Return ``auc``, ``accuracy``, ``f1`` and ``logloss``; the first class of the largest probability is predicted.
+    """Return ``auc``, ``accuracy``, ``f1`` and ``logloss``; the prediction is the first class of highest probability.
 
-    With two classes AUC and F1 are those of the second; with more the plain means over the classes, each against the
-    rest.
+    With two classes, AUC and F1 are those of the second. With more, they are unweighted means over the classes, each
+    against the rest.
 
     Args:
-        ranks: float64 [rows, classes], what orders the rows for each class; [rows, 1] for the second of two.
+        ranks: float64 [rows, classes], rank the rows for each class; [rows, 1] for the second of two classes.
         predicted: float64 [rows, classes], probabilities.
-        labels: int64 [rows], class numbers, all present.
-        weights: float64 [rows] of the rows; None: all alike.
+        labels: int64 [rows], class numbers; every class occurs.
+        weights: float64 [rows]; None: equal weights.
     """
     from sklearn.metrics import accuracy_score, f1_score, log_loss, roc_auc_score
 
     classes = predicted.shape[1]
-    asked = [1] if classes == 2 else list(range(classes))
-    areas = [roc_auc_score(labels == c, ranks[:, c % ranks.shape[1]], sample_weight=weights) for c in asked]
-    guess, bounded = predicted.argmax(axis=1), np.clip(predicted, _LEAST_PROBABILITY, 1.0)
+    scored = [1] if classes == 2 else list(range(classes))
+    areas = [roc_auc_score(labels == c, ranks[:, c % ranks.shape[1]], sample_weight=weights) for c in scored]
+    guess, bounded = predicted.argmax(axis=1), np.clip(predicted, _MIN_PROBABILITY, 1.0)
     bounded /= bounded.sum(axis=1, keepdims=True)
-    per_class = f1_score(labels, guess, labels=asked, average=None, zero_division=0.0, sample_weight=weights)
+    per_class = f1_score(labels, guess, labels=scored, average=None, zero_division=0.0, sample_weight=weights)
     return {
         "auc": float(np.mean(areas)),
         "accuracy": float(accuracy_score(labels, guess, sample_weight=weights)),
@@ -78,17 +75,17 @@ def class_scores(ranks: Floats, predicted: Floats, labels: Labels, weights: Floa
     }
 
 
-def quantity_scores(
+def regression_scores(
     predicted: Floats, values: Floats, weights: Floats | None = None, *, power: float | None = None
 ) -> dict[str, float]:
-    """Return ``rmse``, ``mae`` and ``r2`` of predicted quantities; ``deviance`` too where ``power`` is given.
+    """Return ``rmse``, ``mae`` and ``r2`` of regression predictions, and ``deviance`` if ``power`` is given.
 
     Args:
         predicted: float64 [rows].
-        values: float64 [rows], the true ones.
-        weights: float64 [rows] of the rows; None: all alike.
-        power: of the variance in the mean: 1 for Poisson, up to 2 for Tweedie. The deviance is twice the difference of
-            log-likelihoods from a perfect model, its mean over the rows (Jørgensen 1987).
+        values: float64 [rows], regression targets.
+        weights: float64 [rows]; None: equal weights.
+        power: exponent of the variance as a function of the mean: 1 for Poisson, up to 2 for Tweedie. The deviance is
+            the mean over rows of twice the difference in log-likelihood from a perfect model (Jørgensen 1987).
     """
     errors = predicted - values
     mean = float(np.average(values, weights=weights))
@@ -108,17 +105,19 @@ def quantity_scores(
 
 
 def baselines(programs: UtilityModel, data: VerticalDataset, *, seed: int, precision: int) -> Baselines:
-    """Return what the undefended, unencrypted algorithm reaches on the active party's columns alone, and on all joined.
+    """Return the metrics of undefended, unencrypted training on the active party's columns alone and on all columns.
 
-    An active party without columns predicts the same for every row, so that its AUC alone is 0.5.
+    An active party without columns predicts the same for every row, so its AUC alone is 0.5.
     """
     return {
-        name: utility_scores(programs, programs.pooled(data, held, seed=seed, precision=precision), data)
-        for name, held in (("alone", data.parties[:1]), ("joined", data.parties))
+        name: utility_scores(programs, programs.pooled(data, parties, seed=seed, precision=precision), data)
+        for name, parties in (("alone", data.parties[:1]), ("joined", data.parties))
     }
 
 
-def utility(programs: UtilityModel, margins: Floats, data: VerticalDataset, beside: Baselines) -> Metrics:
-    """Return the metrics of a run's test margins with the baselines beside them, as a result row holds them."""
+def utility(
+    programs: UtilityModel, margins: Floats, data: VerticalDataset, baselines: Baselines
+) -> dict[str, float | dict[str, Any] | str]:
+    """Return the metrics of a run's test margins and of the baselines, in the form of a result row."""
     found = utility_scores(programs, margins, data)
-    return {**found, **beside, "primary": next(iter(found))}
+    return {**found, **baselines, "primary": next(iter(found))}

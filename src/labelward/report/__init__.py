@@ -1,1 +1,1 @@
-"""Stored results → one HTML page; and the figures that page and command line share."""
+"""Reports: HTML pages of stored results, and the summary figures that they share with the command line."""

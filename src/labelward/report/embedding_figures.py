@@ -1,4 +1,4 @@
-"""What bottom models learned: labels in their embeddings, and on which party's part of an image an answer rests."""
+"""Figures of trained bottom models: labels in their embeddings, and Grad-CAM evidence by party."""
 
 from __future__ import annotations
 
@@ -14,35 +14,32 @@ from numpy.typing import NDArray
 
 from labelward.errors import DependencyError
 from labelward.leakage.embeddings import NEIGHBORS, ClassMap, ExplainedImage, Explanations, LabelsInEmbedding
-from labelward.report.formatting import decimals
-from labelward.report.metrics import NOTHING
+from labelward.report.formatting import NOTHING, decimals
 from labelward.report.plots import Image
 from labelward.report.tables import ReportTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EmbeddingFigures", "embedding_figures", "evidence_table", "neighbor_table"]
-
 _COLORS = ("#0067a5", "#c2410c", "#00795a", "#a3337c", "#b08500", "#4b5fc1", "#6b4a2f", "#d1495b", "#2a9d8f", "#777777")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
-_NAMED = 10
-"""Labels with a color of their own; with more, colors are those of a scale."""
+_MAX_COLORS = 10
+"""Largest number of labels with distinct colors; more labels share a color scale."""
 _DOTS = 160  # per inch
-_BETWEEN = 1
-"""Pixels between the parties' parts of an image."""
+_GAP = 1
+"""Gap between the parties' parts of an image, in pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingFigures:
-    """The drawings of one run, each with a sentence that says what one sees."""
+    """Images of one run, each with a sentence of description."""
 
     label: str
-    drawings: tuple[tuple[Image, str], ...]
+    images: tuple[tuple[Image, str], ...]
 
 
 def embedding_figures(explained: Mapping[str, Explanations]) -> tuple[EmbeddingFigures, ...]:
-    """Return the drawings by run.
+    """Return the images by run.
 
     Raises:
         DependencyError: matplotlib is not installed.
@@ -51,7 +48,7 @@ def embedding_figures(explained: Mapping[str, Explanations]) -> tuple[EmbeddingF
 
 
 def neighbor_table(explained: Mapping[str, Explanations]) -> ReportTable:
-    """Return how often a row's nearest rows by embedding have its label, before training and after it."""
+    """Return the share of rows with the label of their nearest neighbors by embedding, before and after training."""
     rows = [
         (
             label,
@@ -63,18 +60,17 @@ def neighbor_table(explained: Mapping[str, Explanations]) -> ReportTable:
         for each in found.embeddings
     ]
     return ReportTable(
-        caption="Rows whose nearest rows by embedding have their label",
+        caption="Share of rows with the majority label of their nearest neighbors by embedding",
         header=("run", "party", "rows", "most frequent label", "before training", "after training"),
         rows=tuple(rows),
         words=2,
-        note=f"Measured among training rows in the embedding itself, not in the plane: most of a row's {NEIGHBORS} "
-        "nearest others must have its label. Always guessing the most frequent label would reach the first share. "
-        "First seed only.",
+        note=f"Measured on training rows in the embedding, not in the plot, by majority of the {NEIGHBORS} nearest "
+        "neighbors. “most frequent label” is the share reached by always guessing that label. First seed only.",
     )
 
 
 def evidence_table(explained: Mapping[str, Explanations]) -> ReportTable:
-    """Return each party's share of the evidence that Grad-CAM finds in images."""
+    """Return each party's share of the Grad-CAM evidence in images."""
     parties = list(dict.fromkeys(party for found in explained.values() for party in found.evidence))
     rows = [
         (
@@ -86,39 +82,39 @@ def evidence_table(explained: Mapping[str, Explanations]) -> ReportTable:
         if found.evidence
     ]
     return ReportTable(
-        caption="Whose part of the image the answer rests on (Grad-CAM)",
+        caption="Share of the evidence in each party's part of the image (Grad-CAM)",
         header=("run", "test rows", *parties),
         rows=tuple(rows),
-        note="Each party's share of the values of all maps of a row, mean over test rows, for the output of the row's "
-        "true label. First seed only.",
+        note="Each party's share of a row's map values for the output of the true label, mean over test rows. First "
+        "seed only.",
     )
 
 
 def _run(label: str, found: Explanations) -> EmbeddingFigures:
-    drawings = [(_embedding(label, each, found.classes), _said(each)) for each in found.embeddings]
+    images = [(_embedding(label, each, found.classes), _describe_embedding(each)) for each in found.embeddings]
     if found.pictures:
-        drawings.append((_images(label, found.pictures, found.classes), _looked_at(found)))
-    return EmbeddingFigures(label=label, drawings=tuple(drawings))
+        images.append((_images(label, found.pictures, found.classes), _describe_evidence(found)))
+    return EmbeddingFigures(label=label, images=tuple(images))
 
 
-def _said(found: LabelsInEmbedding) -> str:
-    """Return what training did to the labels in an embedding, in one sentence."""
+def _describe_embedding(found: LabelsInEmbedding) -> str:
+    """Return one sentence on how training changed the distances of rows with the same label."""
     before, after = found.before.neighbors, found.after.neighbors
     noise = 2 * math.sqrt((before * (1 - before) + after * (1 - after)) / found.rows)
     how = "about as close together as before"
     if abs(after - before) > noise:
         how = "closer together than before" if after > before else "less close together than before"
     return (
-        f"After training, rows with the same label are {how}: the nearest rows have a row's label for "
-        f"{_percent(after)} of the rows, before training for {_percent(before)}."
+        f"After training, rows with the same label are {how}: the nearest neighbors have the label of the row for "
+        f"{_percent(after)} of rows, before training for {_percent(before)}."
     )
 
 
-def _looked_at(found: Explanations) -> str:
+def _describe_evidence(found: Explanations) -> str:
     if not found.evidence:
-        return "No map shows anything: nothing in these images speaks for the labels."
+        return "All maps are zero: Grad-CAM finds no evidence for the labels in these images."
     shares = ", ".join(f"{party} {_percent(share)}" for party, share in found.evidence.items())
-    return f"Brighter is what the answer rests on more. Shares of the evidence: {shares}."
+    return f"Brighter areas contribute more to the prediction. Shares of the evidence: {shares}."
 
 
 def _embedding(label: str, found: LabelsInEmbedding, classes: tuple[str, ...]) -> Image:
@@ -131,11 +127,11 @@ def _embedding(label: str, found: LabelsInEmbedding, classes: tuple[str, ...]) -
         ):
             points = np.array(shown.points, dtype=np.float64).reshape(-1, 2)
             for number in np.unique(labels).tolist():
-                own = points[labels == number]
+                of_label = points[labels == number]
                 name = classes[number]
                 axes.scatter(
-                    own[:, 0],
-                    own[:, 1],
+                    of_label[:, 0],
+                    of_label[:, 1],
                     s=7,
                     linewidths=0,
                     alpha=0.8,
@@ -146,17 +142,17 @@ def _embedding(label: str, found: LabelsInEmbedding, classes: tuple[str, ...]) -
             axes.set_title(title, fontsize=8)
             axes.set(xlim=(-30, 1030), ylim=(-30, 1030), xticks=[], yticks=[], aspect="equal")
         handles, names = both[0].get_legend_handles_labels()
-        if len(names) <= 2 * _NAMED:
+        if len(names) <= 2 * _MAX_COLORS:
             figure.legend(
                 handles, names, loc="outside lower center", ncols=5, fontsize=6.5, frameon=False, markerscale=1.8
             )
 
-    lines = math.ceil(min(len(classes), 2 * _NAMED) / 5)
+    lines = math.ceil(min(len(classes), 2 * _MAX_COLORS) / 5)
     return Image(
-        title=f"{found.party}: labels in its embedding",
-        address=_drawn(draw, (6.2, 3.2 + 0.16 * lines)),
-        words=f"{label}: embeddings of {found.party} in the plane (t-SNE), colored by true label, before training and "
-        f"after it. {_said(found)}",
+        title=f"{found.party}: labels in the embedding",
+        address=_png(draw, (6.2, 3.2 + 0.16 * lines)),
+        words=f"{label}: embeddings of {found.party} in two dimensions (t-SNE), colored by true label, before and "
+        f"after training. {_describe_embedding(found)}",
     )
 
 
@@ -173,23 +169,23 @@ def _images(label: str, pictures: tuple[ExplainedImage, ...], classes: tuple[str
                 below.imshow(
                     cells, cmap="inferno", vmin=0, vmax=255, alpha=0.65, extent=place, interpolation="bilinear"
                 )
-                left, height = left + pixels.shape[1] + _BETWEEN, max(height, pixels.shape[0])
+                left, height = left + pixels.shape[1] + _GAP, max(height, pixels.shape[0])
             for axes in (above, below):
-                axes.set(xlim=(-0.5, left - _BETWEEN - 0.5), ylim=(height - 0.5, -0.5))
+                axes.set(xlim=(-0.5, left - _GAP - 0.5), ylim=(height - 0.5, -0.5))
                 axes.set_axis_off()
             above.set_title(classes[picture.label][:18], fontsize=7)
 
     parties = ", ".join(part.party for part in pictures[0].parts)
     return Image(
-        title=f"What the answer rests on; from left to right the parts of {parties}",
-        address=_drawn(draw, (6.2, 2 + 6.2 / len(pictures) / 2)),
-        words=f"{label}: {len(pictures)} test images, each party's part beside the other's, and the same with what "
-        "speaks for the true label (Grad-CAM).",
+        title=f"Evidence for the prediction; from left to right the parts of {parties}",
+        address=_png(draw, (6.2, 2 + 6.2 / len(pictures) / 2)),
+        words=f"{label}: {len(pictures)} test images composed of all parties' parts, and the same images with the "
+        "evidence for the true label (Grad-CAM).",
     )
 
 
 def _pixels(part: ClassMap) -> NDArray[np.uint8]:
-    """Return [height, width], or [height, width, 3] where there are three channels; of others the mean."""
+    """Return [height, width, 3] for three channels, otherwise [height, width]: the mean over channels."""
     pixels = np.frombuffer(part.pixels, dtype=np.uint8).reshape(part.shape)
     return np.moveaxis(pixels, 0, -1) if len(pixels) == 3 else np.rint(pixels.mean(0)).astype(np.uint8)
 
@@ -199,7 +195,7 @@ def _cells(part: ClassMap) -> NDArray[np.uint8]:
 
 
 def _color(number: int, labels: int) -> Any:
-    if labels <= _NAMED:
+    if labels <= _MAX_COLORS:
         return _COLORS[number]
     import matplotlib as mpl
 
@@ -210,7 +206,7 @@ def _percent(share: float) -> str:
     return f"{decimals(100 * share, 1)} %"
 
 
-def _drawn(draw: Callable[[Figure], None], size: tuple[float, float]) -> str:
+def _png(draw: Callable[[Figure], None], size: tuple[float, float]) -> str:
     try:
         import matplotlib as mpl
         from matplotlib.backends.backend_agg import FigureCanvasAgg

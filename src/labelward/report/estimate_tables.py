@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
-from labelward.report.formatting import count, data_size, decimals, duration
-from labelward.report.metrics import NOTHING
+from labelward.report.formatting import NOTHING, count, data_size, decimals, duration
 from labelward.report.tables import ReportTable
 from labelward.runs.estimate import Estimate
 from labelward.runs.schema import Cost, ResultRow, RunDetails, defense_label

@@ -1,13 +1,13 @@
-"""Numbers as people read them: sensible digits, thousands separators, units."""
+"""Numbers as text: significant digits, thousands separators, units."""
 
 from __future__ import annotations
 
 import math
 
-__all__ = ["count", "data_size", "decimals", "duration", "percentage_points", "significant"]
-
-_LEAST_PLAIN, _LEAST_HUGE = 1e-4, 1e7
-"""From the first on, and below the second, numbers are written without a power of ten."""
+NOTHING = "–"
+"""A cell without a value."""
+_PLAIN_FROM, _PLAIN_BELOW = 1e-4, 1e7
+"""Range of numbers that are written without a power of ten."""
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -18,15 +18,15 @@ def decimals(value: float, digits: int) -> str:
 
 
 def significant(value: float, spread: float | None = None, digits: int = 4) -> str:
-    """Return a number with so many significant digits, and its spread with as many decimals.
+    """Return a number with ``digits`` significant digits, and its spread with the same decimals.
 
-    Below 0.0001 and from 10 million on it is written with a power of ten, such as ``1.234e-07``.
+    Below 0.0001 and from 10 million it is written with a power of ten, such as ``1.234e-07``.
     """
     if not (math.isfinite(value) and math.isfinite(spread or 0.0)):
         return f"{value:g}" if spread is None else f"{value:g} ± {spread:g}"
     size = abs(value) or abs(spread or 0.0) or 1.0
     power = math.floor(math.log10(size))
-    if _LEAST_PLAIN <= size < _LEAST_HUGE and (spread is None or abs(spread) < _LEAST_HUGE):
+    if _PLAIN_FROM <= size < _PLAIN_BELOW and (spread is None or abs(spread) < _PLAIN_BELOW):
         places = max(0, digits - 1 - power)
         return decimals(value, places) if spread is None else f"{decimals(value, places)} ± {decimals(spread, places)}"
     sign = "\N{MINUS SIGN}" if value < 0 else ""
@@ -35,10 +35,10 @@ def significant(value: float, spread: float | None = None, digits: int = 4) -> s
 
 
 def count(value: float, spread: float | None = None) -> str:
-    """Return a number of things: whole where it is, one decimal where a mean below 100 is not; a spread beside it."""
+    """Return a count with its spread: an integer, or one decimal for a fractional mean below 100."""
     digits = 0 if abs(value) >= 100 or float(value).is_integer() else 1
-    beside = "" if not spread else f" ± {decimals(spread, digits)}"
-    return f"{decimals(value, digits)}{beside}"
+    suffix = "" if not spread else f" ± {decimals(spread, digits)}"
+    return f"{decimals(value, digits)}{suffix}"
 
 
 def data_size(size: float, spread: float | None = None) -> str:
@@ -50,7 +50,7 @@ def data_size(size: float, spread: float | None = None) -> str:
 
 
 def duration(seconds: float, spread: float | None = None) -> str:
-    """Return a time in ms or s (with its spread in the same unit), a long one in minutes and hours."""
+    """Return a duration in ms or s, with its spread in the same unit, or from 100 s in minutes and hours."""
     if seconds < 0.9995:
         return _with_unit(seconds * 1000, None if spread is None else spread * 1000, "ms")
     if seconds < 99.95 or spread is not None:
@@ -61,12 +61,12 @@ def duration(seconds: float, spread: float | None = None) -> str:
 
 
 def percentage_points(difference: float) -> str:
-    """Return a difference of shares in points (hundredths), such as ``0.3 points``."""
+    """Return a difference of shares in percentage points, such as ``0.3 points``."""
     text = decimals(100 * difference, 1)
     return f"{text} point" if text == "1.0" else f"{text} points"
 
 
 def _with_unit(value: float, spread: float | None, unit: str, *, whole: bool = False) -> str:
     digits = 0 if whole or value >= 99.95 or value == 0 else 1 if value >= 9.995 else 2
-    beside = "" if spread is None else f" ± {decimals(spread, digits)}"
-    return f"{decimals(value, digits)}{beside} {unit}"
+    suffix = "" if spread is None else f" ± {decimals(spread, digits)}"
+    return f"{decimals(value, digits)}{suffix} {unit}"

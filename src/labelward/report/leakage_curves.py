@@ -1,4 +1,4 @@
-"""The leakage meter's curves: what each passive party's communities say of the labels, tree by tree."""
+"""Curves of the leakage meter: agreement of each passive party's communities with the labels, tree by tree."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from labelward.report.plots import Image, curves
 from labelward.report.summary import Spread
 from labelward.runs.schema import MeterReading, RunDetails
 
-__all__ = ["meter_images"]
-
 
 def meter_images(runs: Mapping[str, Sequence[RunDetails]]) -> list[Image]:
-    """Return for each passive party a plot of the V-measure over trees, with a line for each defense; means over seeds.
+    """Return a plot for each passive party: V-measure over trees with a line for each defense, means over seeds.
 
-    Where a training ended before others its last reading goes on.
+    The last reading of a run with fewer trees is continued.
 
     Raises:
         DependencyError: matplotlib is not installed.
@@ -35,5 +33,5 @@ def _image(party: str, runs: Mapping[str, Sequence[RunDetails]]) -> Image:
 
 
 def _at(readings: Sequence[MeterReading], trees: int) -> float:
-    """Return the last V-measure that was read by then, or the first of all."""
+    """Return the last V-measure up to a number of trees, or the first one."""
     return next((each.v_measure for each in reversed(readings) if each.trees <= trees), readings[0].v_measure)

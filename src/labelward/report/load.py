@@ -1,4 +1,4 @@
-"""What lies in the folder of an audit, read and checked in one place; nothing is run."""
+"""Loading of a stored audit."""
 
 from __future__ import annotations
 
@@ -21,26 +21,25 @@ from labelward.runs.schema import (
     run_folder,
 )
 
-__all__ = ["JOB_FILE", "StoredAudit", "read_audit"]
-
 JOB_FILE = "job.toml"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredAudit:
-    """An audit as it lies on disk.
+    """A stored audit.
 
     Attributes:
-        job: the job file's text.
-        runs: details of the finished runs by defense (in words), in the order of the rows; the undefended run first.
-        deviating: details of finished runs in which one party did not train as agreed.
-        finished, expected: (defense, seed) pairs that have rows, and that the job asks for.
-        missing: of the finished ones, how many have no details.
-        cut_off: whether the last row was lost to a kill.
-        budget: the leakage budget of the job, if it has one.
-        split: how its rows were split.
-        explained: what the models of runs learned, by run in words, where it was looked at: undefended runs first, and
-            of those with the same defense the honest one.
+        job: text of the job file.
+        rows: results.
+        runs: details of the finished runs by label of the defense, in the order of the rows; the undefended run first.
+        deviating: details of finished runs in which one party was malicious.
+        finished, expected: number of (defense, seed) pairs that have results, and that the job asks for.
+        missing: number of finished runs without details.
+        cut_off: whether the last result is truncated.
+        budget: leakage budget of the job, if it has one.
+        split: kind of row split.
+        explained: explanations of the bottom models by label of the run; undefended runs first, honest runs before
+            malicious ones.
     """
 
     job: str
@@ -57,7 +56,7 @@ class StoredAudit:
 
     @property
     def insecure(self) -> tuple[str, ...]:
-        """Why runs of this audit protect nothing; empty where all of them do."""
+        """Reasons why runs of this audit are insecure; empty if all are secure."""
         reasons = [reason for runs in self.runs.values() for run in runs for reason in run.key.insecure]
         if not reasons and any(row.engine.insecure for row in self.rows):
             reasons = [f"{row.engine.name} engine" for row in self.rows if row.engine.insecure]
@@ -65,7 +64,7 @@ class StoredAudit:
 
     @property
     def training_rows(self) -> int | None:
-        """Training rows of the runs, where any stored one says so."""
+        """Number of training rows, if the details of any run are stored."""
         return next((s.rows for runs in self.runs.values() for run in runs for s in run.seen.values()), None)
 
 
@@ -86,7 +85,7 @@ def read_audit(folder: Path) -> StoredAudit:
         raise error.within("damaged job").translated(FileFormatError) from error
     rows = read_rows(folder)
     if not rows:
-        raise FileFormatError(f"{folder} holds no results yet", code="incomplete", value=str(folder))
+        raise FileFormatError(f"{folder} has no results yet", code="incomplete", value=str(folder))
     pairs: dict[tuple[str, int], Sequence[dict[str, Any]]] = {
         (defense_label(row.defense), row.seed): row.defense for row in rows
     }

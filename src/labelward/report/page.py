@@ -1,4 +1,4 @@
-"""The report: stored results → one self-contained HTML page. Nothing is run again."""
+"""Audit report: one self-contained HTML page of the stored results. Nothing is run again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from labelward.report.estimate_tables import estimate_tables
 from labelward.report.formatting import count, data_size, duration
 from labelward.report.leakage_curves import meter_images
 from labelward.report.load import StoredAudit, read_audit
-from labelward.report.metrics import figure, metric_name, spread_text
+from labelward.report.metrics import format_metric, metric_name, spread_text
 from labelward.report.narrative import (
     UNDEFENDED,
     budget_notice,
@@ -28,7 +28,7 @@ from labelward.report.narrative import (
     published_split_notice,
     reading_hint,
     reads_view,
-    sides_notice,
+    split_notice,
     strongest,
     unfinished_warning,
 )
@@ -37,18 +37,17 @@ from labelward.report.tables import ReportTable, baseline_table, cost_table, lea
 from labelward.report.trade_off_plot import TradeOffImage, trade_off_image
 from labelward.runs.schema import ResultRow
 
-__all__ = ["REPORT_FILE", "KeyFigure", "ReportSection", "TitledPlot", "write_report"]
-
 REPORT_FILE = "report.html"
 
 
 def write_report(folder: Path, *, warn: Callable[[str], None] | None = None) -> Path:
-    """Write ``report.html`` into the folder of an audit, replacing it in one step; return its path.
+    """Write ``report.html`` into the folder of an audit and return its path; an existing file is replaced atomically.
 
-    The page has no scripts and fetches nothing; whatever stands in the results is escaped.
+    The page has no scripts and loads nothing from elsewhere; all content of the results is escaped.
 
     Args:
-        warn: hears what is missing in the folder; the page says so, too.
+        folder: of the audit.
+        warn: receives a warning about missing details, which the page shows as well.
 
     Raises:
         FileFormatError: a stored file is missing, damaged or of another format version, or no run is finished.
@@ -72,24 +71,24 @@ def write_report(folder: Path, *, warn: Callable[[str], None] | None = None) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyFigure:
-    """A key figure: what it is, its value, and what to compare it with."""
+    """A key figure with values to compare it with."""
 
     title: str
     value: str
-    beside: str
+    comparison: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class TitledPlot:
-    """A drawing with its title."""
+    """A plot with its title."""
 
     title: str
-    drawing: TradeOffImage
+    image: TradeOffImage
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSection:
-    """What the report says of one data set, model and engine."""
+    """Section of the report on one dataset, model and engine."""
 
     title: str
     sentences: tuple[str, ...]
@@ -110,7 +109,7 @@ def _render(audit: StoredAudit) -> str:
     own = resources.files("labelward.report")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((own / "page.html.j2").read_text(encoding="utf-8"))
-    subjects = [_subject(rows, audit, number) for number, rows in enumerate(_by_subject(audit.rows), start=1)]
+    sections = [_section(rows, audit, number) for number, rows in enumerate(_by_subject(audit.rows), start=1)]
     first = next(iter(audit.runs), None)
     runs = audit.runs
     return template.render(
@@ -120,8 +119,8 @@ def _render(audit: StoredAudit) -> str:
         insecure=insecure_warning(audit.insecure),
         unfinished=unfinished_warning(audit.finished, audit.expected, audit.cut_off),
         missing=missing_details_warning(audit.missing, audit.finished),
-        subjects=subjects,
-        quantities=_quantities(audit.rows),
+        sections=sections,
+        regression=_is_regression(audit.rows),
         classes=any("auc" in row.utility for row in audit.rows),
         wires=[run_tables.wire_table(label, found) for label, found in runs.items()],
         seen=[run_tables.visibility_table(label, found) for label, found in runs.items()],
@@ -153,7 +152,7 @@ def _by_subject(rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
     return list(groups.values())
 
 
-def _subject(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> ReportSection:
+def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> ReportSection:
     table = summary_table(rows)
     best = strongest(table)
     primary = next((row.primary for row in best.values()), None)
@@ -163,77 +162,81 @@ def _subject(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Repo
     for position, party in enumerate(parties):
         marks = [row for (_, attacker), row in best.items() if attacker == party]
         plots.append(
-            TitledPlot(title=f"Attacker: {party}", drawing=trade_off_image(party, marks, f"plot-{number}-{position}"))
+            TitledPlot(title=f"Attacker: {party}", image=trade_off_image(party, marks, f"plot-{number}-{position}"))
         )
     first = rows[0]
     engine = f"{first.engine.name} {first.engine.bits} bits" if first.engine.bits else first.engine.name
-    beside = baseline_table(table)
+    baselines = baseline_table(table)
     return ReportSection(
         title=f"{first.dataset} · {first.model['kind']}{'' if engine == 'none' else f' · {engine}'}",
         sentences=(
             *headline(table, audit.training_rows),
             *budget_notice(audit.budget),
-            *sides_notice(table),
+            *split_notice(table),
             *published_split_notice(audit.split),
         ),
-        hint=reading_hint(primary, quantities=_quantities(rows)) if primary else "",
-        cards=tuple(_cards(table)),
+        hint=reading_hint(primary, regression=_is_regression(rows)) if primary else "",
+        cards=tuple(_key_figures(table)),
         plots=tuple(plots),
         tables=(
             *((leakage_table(table),) if best else ()),
-            *((beside,) if beside.rows else ()),
+            *((baselines,) if baselines.rows else ()),
             utility_table(table),
             cost_table(table),
         ),
     )
 
 
-def _quantities(rows: Sequence[ResultRow]) -> bool:
-    """Return whether the labels are quantities: only then is their variance explained."""
+def _is_regression(rows: Sequence[ResultRow]) -> bool:
+    """Return whether the labels are regression targets; only these have an R²."""
     return any("r2" in row.utility for row in rows)
 
 
-def _cards(table: Sequence[SummaryRow]) -> list[KeyFigure]:
-    cards = []
+def _key_figures(table: Sequence[SummaryRow]) -> list[KeyFigure]:
+    figures = []
     undefended = [row for row in table if row.defense == UNDEFENDED] or list(table)
     best = list(strongest(undefended).values())
     if best:
         worst = headline_row(best)
         primary = worst.primary or ""
         own, chance = worst.without_view[primary].mean, worst.chance[primary].mean
-        cards.append(
+        figures.append(
             KeyFigure(
                 title=f"Leakage to {worst.party} ({worst.defense})"
                 if reads_view(worst) or any(map(reads_view, best))
-                else f"What {worst.party} knows without any training",
+                else f"Known to {worst.party} without training",
                 value=spread_text(primary, worst.leakage[primary], 2),
-                beside=f"{metric_name(primary)} of {worst.attack}; its own columns alone "
-                f"{figure(primary, own, digits=2)}, chance {figure(primary, chance, digits=2)}",
+                comparison=f"{metric_name(primary)} of {worst.attack}; own columns alone "
+                f"{format_metric(primary, own, digits=2)}, chance {format_metric(primary, chance, digits=2)}",
             )
         )
     row = next((each for each in undefended if each.behavior is None), undefended[0])
-    baselines = (("active party alone", row.alone), ("joined table", row.joined))
-    against = [f"{name} {figure(row.worth, have[row.worth].mean)}" for name, have in baselines if row.worth in have]
-    cards.append(
+    baselines = (("active party alone", row.alone), ("centralized", row.joined))
+    against = [
+        f"{name} {format_metric(row.worth, values[row.worth].mean)}"
+        for name, values in baselines
+        if row.worth in values
+    ]
+    figures.append(
         KeyFigure(
             title=f"Utility ({row.defense})",
             value=spread_text(row.worth, row.utility[row.worth]),
-            beside="; ".join([f"{metric_name(row.worth)} on the test rows", *against]),
+            comparison="; ".join([f"{metric_name(row.worth)} on the test rows", *against]),
         )
     )
     cost = {name: each.mean for name, each in row.cost.items()}
-    cards.append(
+    figures.append(
         KeyFigure(
             title=f"Cost of one training ({row.defense})",
             value=duration(cost["seconds"]),
-            beside=f"{data_size(cost['bytes'])} in {count(cost['messages'])} messages, on average",
+            comparison=f"{data_size(cost['bytes'])} in {count(cost['messages'])} messages, on average",
         )
     )
-    return cards
+    return figures
 
 
 def _versions(rows: Sequence[ResultRow]) -> dict[str, str]:
-    """Return the versions of all rows; where rows differ, all that occur."""
+    """Return the versions of all rows by library; if rows differ, all of them."""
     found: dict[str, list[str]] = {}
     for row in rows:
         for name, version in row.versions.items():

@@ -1,4 +1,4 @@
-"""The page of one party's run between companies: who took part, what protected it, what it came to."""
+"""Report of one party's run between companies: participants, protection, results and traffic."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from labelward.errors import DependencyError, FileFormatError
 from labelward.leakage.view_summary import ViewSummary, summarize_view
-from labelward.report.formatting import count, data_size, duration
-from labelward.report.metrics import NOTHING, figure, metric_name
+from labelward.report.formatting import NOTHING, count, data_size, duration
+from labelward.report.metrics import format_metric, metric_name
 from labelward.report.narrative import insecure_warning
 from labelward.report.page import REPORT_FILE
 from labelward.report.plots import Image, curves
@@ -19,32 +19,30 @@ from labelward.report.tables import ReportTable
 from labelward.runs.party_record import PARTY_FILE, PartyRecord, read_party_record
 from labelward.runs.secure_files import atomic_write
 
-__all__ = ["is_party_run", "write_party_report"]
-
 _STAGES = {
-    "running": "did not come to its end; the same command goes on with it",
-    "saved": "this party's share is saved, but not all other parties have theirs",
+    "running": "not finished; run the same command again to resume it",
+    "saved": "this party's share is saved, but some other parties have not saved theirs",
     "finished": "finished: all parties have their shares",
     "closed": "finished: all parties have their shares",
 }
 
 
 def is_party_run(folder: Path) -> bool:
-    """Whether ``labelward party`` wrote into a folder."""
+    """Return whether ``labelward party`` wrote a folder."""
     return (folder / PARTY_FILE).exists()
 
 
 def write_party_report(folder: Path) -> Path:
-    """Write ``report.html`` into the folder of a party's run, replacing it in one step; return its path.
+    """Write ``report.html`` into the folder of a party's run, replacing it atomically, and return its path.
 
     Raises:
-        FileFormatError: the record or the view is damaged.
+        FileFormatError: the folder has no record, or the record or the view is damaged.
         DependencyError: Jinja or matplotlib is not installed.
         OutputError: the page cannot be written.
     """
     record = read_party_record(folder)
     if record is None:
-        raise FileFormatError("is no folder that labelward party wrote", code="foreign", field=str(folder))
+        raise FileFormatError("not a folder that labelward party wrote", code="foreign", field=str(folder))
     seen = summarize_view(folder, record.party)
     try:
         import jinja2
@@ -78,21 +76,21 @@ class _Part:
 
 
 def _verdict(record: PartyRecord) -> str:
-    again = record.attempts - 1
-    times = "once after an interruption" if again == 1 else f"{again} times after interruptions"
-    went_on = f" It was gone on with {times}." if again > 0 else ""
-    return f"Model {record.model or NOTHING}: {_STAGES[record.stage]}.{went_on}"
+    resumed = record.attempts - 1
+    times = "once" if resumed == 1 else f"{resumed} times"
+    note = f" The run was interrupted and resumed {times}." if resumed > 0 else ""
+    return f"Model {record.model or NOTHING}: {_STAGES[record.stage]}.{note}"
 
 
 def _protection(record: PartyRecord) -> _Part:
     key = record.key
-    strength = f"{key.bits} bits (as strong as a symmetric key of {key.security_level})" if key.bits else "none"
+    strength = f"{key.bits} bits (security level {key.security_level} bits)" if key.bits else "none"
     rows = (
-        ("encryption of sums", key.engine),
+        ("encryption engine", key.engine),
         ("key", strength),
         ("fingerprint of the public key", key.fingerprint or NOTHING),
         ("kernel", key.kernel or NOTHING),
-        ("what protects nothing", ", ".join(key.insecure) or "nothing of that kind"),
+        ("insecure settings", ", ".join(key.insecure) or "none"),
         ("certificate of this party (SHA-256)", record.own),
     )
     peers = tuple(
@@ -107,16 +105,16 @@ def _protection(record: PartyRecord) -> _Part:
         for name, peer in record.peers.items()
     )
     return _Part(
-        title="What protected the run",
+        title="Protection",
         tables=(
-            ReportTable(caption="Encryption and identity", header=("what", "in this run"), rows=rows, words=2),
+            ReportTable(caption="Encryption and identity", header=("item", "in this run"), rows=rows, words=2),
             ReportTable(
                 caption="The other parties",
-                header=("party", "identity", "certificate (SHA-256)", "link", "TLS", "sealed end to end"),
+                header=("party", "identity", "certificate (SHA-256)", "link", "TLS", "end-to-end encrypted"),
                 rows=peers,
                 words=6,
-                note="Compare the digits with those that the other company reads on its own page. The public key of "
-                "the encryption has the same fingerprint at all parties.",
+                note="Compare the fingerprints with those on the other company's page. The public encryption key has "
+                "the same fingerprint at all parties.",
             ),
         ),
     )
@@ -126,22 +124,22 @@ def _outcome(record: PartyRecord) -> _Part | None:
     tables = []
     if record.utility:
         rows = tuple(
-            (metric_name(name), NOTHING if value is None else figure(name, value, digits=4))
+            (metric_name(name), NOTHING if value is None else format_metric(name, value, digits=4))
             for name, value in record.utility.items()
         )
-        tables.append(ReportTable(caption="On the test rows", header=("metric", "value"), rows=rows))
+        tables.append(ReportTable(caption="Utility on the test rows", header=("metric", "value"), rows=rows))
     if record.cost is not None:
         cost = record.cost
-        spent = (
-            ("time of the last attempt", duration(cost.seconds)),
+        figures = (
+            ("duration of the last attempt", duration(cost.seconds)),
             ("sent", f"{data_size(cost.bytes)} in {count(cost.messages)} messages"),
             ("ciphertexts sent", count(cost.ciphertexts)),
             ("encryptions", count(cost.encryptions)),
             ("additions", count(cost.additions)),
             ("decryptions", count(cost.decryptions)),
         )
-        tables.append(ReportTable(caption="What this party spent", header=("what", "how much"), rows=spent))
-    return _Part(title="What it came to", tables=tuple(tables)) if tables else None
+        tables.append(ReportTable(caption="Cost for this party", header=("item", "amount"), rows=figures))
+    return _Part(title="Results", tables=tuple(tables)) if tables else None
 
 
 def _traffic(seen: ViewSummary | None) -> _Part | None:
@@ -153,20 +151,20 @@ def _traffic(seen: ViewSummary | None) -> _Part | None:
         for (kind, name), (number, size) in sorted(seen.counts.items())
         if kind in names
     )
-    table = ReportTable(caption="By type", header=("how", "record", "number", "size"), rows=rows, words=2)
-    about = "All that this party sent, received and computed stands in its view, which can be attacked and audited."
-    return _Part(title="What passed", about=about, tables=(table,))
+    table = ReportTable(caption="Records by type", header=("direction", "record", "number", "size"), rows=rows, words=2)
+    about = "The view holds all that this party sent, received and computed. It can be audited and attacked."
+    return _Part(title="Traffic", about=about, tables=(table,))
 
 
 def _meter(seen: ViewSummary | None) -> _Part | None:
-    """Return the leakage meter's curves; the active party's view has them."""
+    """Return the curves of the leakage meter, which only the active party's view has."""
     images = tuple(
         _curve(party, [each.trees for each in readings], [each.v_measure for each in readings])
         for party, readings in (seen.readings if seen is not None else {}).items()
         if readings
     )
-    about = "V-measure, with the true labels, of the communities that each party could find in what it was shown."
-    return _Part(title="What it showed the others", about=about, images=images) if images else None
+    about = "V-measure between the true labels and the communities of rows that each party could find in its view."
+    return _Part(title="Leakage to other parties", about=about, images=images) if images else None
 
 
 def _curve(party: str, trees: Sequence[int], values: Sequence[float]) -> Image:

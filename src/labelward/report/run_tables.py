@@ -1,4 +1,4 @@
-"""The tables of what happened in the runs: wire, what each party saw, keys, phases, policies, auxiliary knowledge."""
+"""Tables of run details: traffic, visibility, information, keys, phases, defenses, auxiliary knowledge."""
 
 from __future__ import annotations
 
@@ -6,30 +6,19 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from labelward.report.formatting import count, data_size, decimals, duration
-from labelward.report.metrics import NOTHING
+from labelward.report.formatting import NOTHING, count, data_size, decimals, duration
 from labelward.report.tables import ReportTable
 from labelward.runs.schema import RunDetails, VisibilityCounts, kind_label
 
-__all__ = [
-    "auxiliary_table",
-    "defense_table",
-    "information_table",
-    "key_table",
-    "phase_table",
-    "visibility_table",
-    "wire_table",
-]
-
 Runs = Mapping[str, Sequence[RunDetails]]
 Phase = tuple[str, str, float, int]
-"""Name, mean time as text, share of the busiest party's total in percent, number of the color."""
+"""Name, mean time as text, width in percent of the busiest party's total, color number."""
 
 _COLORS = 10
 
 
 def wire_table(label: str, runs: Sequence[RunDetails]) -> ReportTable:
-    """Return what crossed the wire in one training (mean over seeds), by direction and message type."""
+    """Return the traffic of one training run (mean over seeds) by direction and message type."""
     flows: dict[tuple[str, str, str], list[tuple[int, int, bool | str]]] = {}
     for run in runs:
         for flow in run.wire:
@@ -41,10 +30,10 @@ def wire_table(label: str, runs: Sequence[RunDetails]) -> ReportTable:
         messages, size = (sum(each[i] for each in found) / len(runs) for i in (0, 1))  # type: ignore[misc]
         total_messages, total_bytes = total_messages + messages, total_bytes + size
         rows.append((f"{sender} → {receiver}", kind, _readable(found[0][2]), count(messages), data_size(size)))
-    rows.append(("all", "", "", count(total_messages), data_size(total_bytes)))
+    rows.append(("total", "", "", count(total_messages), data_size(total_bytes)))
     return ReportTable(
-        caption=f"{label}: one training, mean of {_seeds(len(runs))}",
-        header=("direction", "message", "what the receiver can read in it", "messages", "size"),
+        caption=f"{label}: one training run, mean over {_seeds(len(runs))}",
+        header=("direction", "message", "readable for the receiver", "messages", "size"),
         rows=tuple(rows),
         words=3,
     )
@@ -55,21 +44,21 @@ _FACTS: tuple[tuple[str, Callable[[VisibilityCounts], float]], ...] = (
     ("training rows", lambda seen: seen.rows),
 )
 _TREE_FACTS: tuple[tuple[str, Callable[[VisibilityCounts], float]], ...] = (
-    ("trees it took part in", lambda seen: seen.trees),
-    ("nodes whose rows it knows", lambda seen: seen.nodes),
-    ("finest groups of rows it knows, over all trees", lambda seen: seen.leaves),
-    ("splits it owns", lambda seen: seen.own_splits),
-    ("splits of others whose rows it was told", lambda seen: seen.told_splits),
-    ("sums it decrypted", lambda seen: seen.decrypted_sums),
+    ("trees", lambda seen: seen.trees),
+    ("nodes with known rows", lambda seen: seen.nodes),
+    ("leaves (finest nodes with known rows)", lambda seen: seen.leaves),
+    ("own splits", lambda seen: seen.own_splits),
+    ("splits of others with known rows", lambda seen: seen.told_splits),
+    ("decrypted sums", lambda seen: seen.decrypted_sums),
 )
 _NET_FACTS: tuple[tuple[str, Callable[[VisibilityCounts], float]], ...] = (
-    ("times that the rows were gone through (epochs)", lambda seen: seen.epochs),
-    ("numbers told of training rows: to the active party embeddings, to others gradients", lambda seen: seen.numbers),
+    ("epochs", lambda seen: seen.epochs),
+    ("values received about training rows (active party: embeddings; others: gradients)", lambda seen: seen.numbers),
 )
 
 
 def visibility_table(label: str, runs: Sequence[RunDetails]) -> ReportTable:
-    """Return what each party could have seen in one training, mean over seeds."""
+    """Return what each party could see in one training run, mean over seeds."""
     parties = list(dict.fromkeys(party for run in runs for party in run.seen))
     roles = {party: seen.role for run in runs for party, seen in run.seen.items()}
     net = any(seen.epochs for run in runs for seen in run.seen.values())
@@ -78,7 +67,7 @@ def visibility_table(label: str, runs: Sequence[RunDetails]) -> ReportTable:
         for fact, value in (*_FACTS, *(_NET_FACTS if net else _TREE_FACTS))
     ]
     return ReportTable(
-        caption=f"{label}: one training, mean of {_seeds(len(runs))}",
+        caption=f"{label}: one training run, mean over {_seeds(len(runs))}",
         header=(
             "",
             *(f"{roles[party]} party" if party == roles[party] else f"{party} ({roles[party]})" for party in parties),
@@ -88,7 +77,7 @@ def visibility_table(label: str, runs: Sequence[RunDetails]) -> ReportTable:
 
 
 def information_table(runs: Runs) -> ReportTable:
-    """Return the mutual information of what each passive party saw with the labels, largest over the seeds."""
+    """Return the mutual information between each passive party's view and the labels, maximum over the seeds."""
     rows = []
     for label, found in runs.items():
         for party in dict.fromkeys(party for run in found for party in run.seen):
@@ -108,16 +97,16 @@ def information_table(runs: Runs) -> ReportTable:
                 )
             )
     return ReportTable(
-        caption="Information about the labels, in nats; the largest over the seeds",
+        caption="Information about the labels in nats, maximum over the seeds",
         header=(
             "defense",
             "party",
-            "most telling node",
+            "most informative node",
             "largest bound of a node (Eq. 3)",
             "all nodes together",
-            "bound for all together",
-            "entropy of the labels (the most to learn)",
-            "share told",
+            "bound for all nodes together",
+            "entropy of the labels (upper limit)",
+            "share of the entropy",
         ),
         rows=tuple(rows),
         words=2,
@@ -125,7 +114,7 @@ def information_table(runs: Runs) -> ReportTable:
 
 
 def key_table(runs: Runs) -> ReportTable:
-    """Return engine, key bits, security level, kernel and key fingerprint of every run."""
+    """Return the engine, key size, security level, kernel and key fingerprint of every run."""
     rows = []
     for label, found in runs.items():
         for run in found:
@@ -135,15 +124,15 @@ def key_table(runs: Runs) -> ReportTable:
             bits = (str(key.bits), str(key.security_level)) if key.bits else (NOTHING, NOTHING)
             rows.append((label, str(run.seed), key.engine, key.kernel, _fingerprint(key.fingerprint), *bits))
     return ReportTable(
-        caption="Keys: each run made a new one",
-        header=("defense", "seed", "engine", "arithmetic by", "key fingerprint", "key bits", "security level (bits)"),
+        caption="Keys (a new one for each run)",
+        header=("defense", "seed", "engine", "kernel", "key fingerprint", "key bits", "security level (bits)"),
         rows=tuple(rows),
         words=5,
     )
 
 
 def phase_table(runs: Sequence[RunDetails]) -> tuple[tuple[str, tuple[Phase, ...]], ...]:
-    """Return by party its phases; each has the same color with every party."""
+    """Return the phases of each party; a phase has the same color for all parties."""
     parties = list(dict.fromkeys(party for run in runs for party in run.phases))
     names = list(dict.fromkeys(phase for run in runs for phases in run.phases.values() for phase in phases))
     means = {
@@ -168,20 +157,20 @@ def phase_table(runs: Sequence[RunDetails]) -> tuple[tuple[str, tuple[Phase, ...
 
 
 _TALLIES = {
-    "refused_candidates": "Refused candidates: splits that the defense ruled out before the best one was chosen.",
-    "hidden_splits": "Hidden splits: those whose row sets the defense kept from some party.",
-    "given_up_splits": "Given up splits: those of which not even the owner may learn the row sets.",
-    "skipped_trees": "Skipped trees: those in which some party could take no part.",
-    "regrown_nodes": "Regrown nodes: those below which finished trees were grown anew on true labels.",
-    "changed_values": "Changed values: numbers of embeddings or gradients that left as others than they were.",
-    "dropped_values": "Dropped values: those among them that left as 0.",
+    "refused_candidates": "Refused candidates: splits that the defense excluded before the best one was chosen.",
+    "hidden_splits": "Hidden splits: splits whose row sets the defense hid from some party.",
+    "given_up_splits": "Given up splits: splits whose row sets the defense hid even from their owner.",
+    "skipped_trees": "Skipped trees: trees from which the defense excluded some party.",
+    "regrown_nodes": "Regrown nodes: nodes below which finished trees were grown again on true labels.",
+    "changed_values": "Changed values: values of embeddings or gradients that were altered before they were sent.",
+    "dropped_values": "Dropped values: changed values that were sent as 0.",
 }
 
 
 def defense_table(runs: Runs) -> ReportTable:
-    """Return what each policy accounted for: parameters, and tallies as means over the seeds.
+    """Return the parameters of each defense and its tallies, as means over the seeds.
 
-    A tally that is zero in every run of a kind is left out: that kind of defense does nothing of the sort.
+    Tallies that are zero in all runs of a defense are left out, as they do not apply to it.
     """
     entries = [entry for found in runs.values() for run in found for entry in run.applied]
     acted = {(str(entry.get("kind")), name) for entry in entries for name in _TALLIES if entry.get(name)}
@@ -195,8 +184,8 @@ def defense_table(runs: Runs) -> ReportTable:
             facts = [f"{name.replace('_', ' ')} {_account(accounts, name)}" for name in names]
             rows.append((label, kind, ", ".join(facts)))
     return ReportTable(
-        caption="What each defense did, as the sender's transcript has it; tallies are means over the seeds",
-        header=("run", "defense", "account"),
+        caption="Actions of each defense, from the sender's transcript; tallies are means over the seeds",
+        header=("run", "defense", "parameters and tallies"),
         rows=tuple(rows),
         words=3,
         note=" ".join(meaning for name, meaning in _TALLIES.items() if name in shown),
@@ -204,7 +193,7 @@ def defense_table(runs: Runs) -> ReportTable:
 
 
 def auxiliary_table(runs: Runs) -> ReportTable:
-    """Return what each attack was given besides the view and the party's own columns."""
+    """Return the auxiliary knowledge of each attack: its input beyond the view and the party's own columns."""
     accounts: dict[tuple[str, str, str], list[float]] = {}
     for found in runs.values():
         for run in found:
@@ -213,8 +202,8 @@ def auxiliary_table(runs: Runs) -> ReportTable:
                 key = kind_label(each.attack), each.party, known or "nothing"
                 accounts.setdefault(key, []).append(each.seconds)
     return ReportTable(
-        caption="What each attack knew besides the party's view and own columns",
-        header=("attack", "attacker", "auxiliary knowledge", "time, mean"),
+        caption="Auxiliary knowledge of each attack, in addition to the party's view and own columns",
+        header=("attack", "attacker", "auxiliary knowledge", "mean time"),
         rows=tuple((*key, duration(_mean(seconds))) for key, seconds in accounts.items()),
         words=3,
     )
@@ -223,7 +212,7 @@ def auxiliary_table(runs: Runs) -> ReportTable:
 def _readable(readable: bool | str) -> str:
     if isinstance(readable, str):
         return readable
-    return "all of it" if readable else "nothing (ciphertexts)"
+    return "all" if readable else "nothing (ciphertexts)"
 
 
 def _seeds(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Means and spreads over seeds: the figures that the command line and the report both show."""
+"""Summary over seeds: means and standard deviations for the command line and the report."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import msgspec
 
 from labelward.runs.schema import Cost, EngineInfo, ResultRow, defense_label, kind_label
 
-__all__ = ["Spread", "SummaryRow", "summary_table"]
-
-_BESIDE = ("chance", "without_view", "primary", "alone", "joined", "beside")
+_NOT_METRICS = ("chance", "without_view", "primary", "alone", "joined", "beside")
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """A mean over seeds; ``std`` is the sample standard deviation (divisor n - 1), None for a single seed."""
+    """Mean and sample standard deviation (divisor n - 1) over seeds; None for a single seed."""
 
     mean: float
     std: float | None
@@ -24,7 +22,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Return mean and spread of at least one value."""
+        """Return the spread of at least one value."""
         mean = math.fsum(values) / len(values)
         if len(values) == 1:
             return cls(mean=mean, std=None, seeds=1)
@@ -33,21 +31,21 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def error(self) -> float:
-        """The standard error of the mean; 0 where one seed tells nothing of it."""
+        """Standard error of the mean; 0 for a single seed."""
         return 0.0 if self.std is None else self.std / math.sqrt(self.seeds)
 
 
 class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One defense × attack × attacker over its seeds, each figure by metric name.
+    """Figures of one (defense, attack, attacker) over its seeds, by metric name.
 
     Attributes:
-        defense, attack: in words; attack and party are None where no attack ran.
-        gain: leakage less the same attack's value without the view, seed by seed.
-        edge: utility less that of the active party alone, seed by seed.
-        behavior: in words, how the attacker's party trained where not as agreed; utility and cost are of that run.
-        primary: the metric that ranks the attack.
-        worth: the metric that ranks the utility.
-        beside: other ways to the labels by name.
+        defense, attack: labels; attack and party are None if no attack ran.
+        gain: leakage minus leakage of the same attack without the view, per seed.
+        edge: utility minus utility of the active party alone, per seed.
+        behavior: label of the attacker's behavior in training, if malicious; utility and cost are of that run.
+        primary: metric that ranks attacks.
+        worth: metric that ranks utility.
+        baselines: leakage of baselines, by name.
     """
 
     dataset: str
@@ -70,14 +68,13 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     joined: dict[str, Spread]
     edge: dict[str, Spread]
     cost: dict[str, Spread]
-    beside: dict[str, dict[str, Spread]]
+    baselines: dict[str, dict[str, Spread]]
 
 
 def summary_table(rows: Iterable[ResultRow]) -> list[SummaryRow]:
-    """Return one row for each (data set, model, engine, defense, party, attack).
+    """Return one row for each (dataset, model, engine, defense, party, attack).
 
-    Subjects (data set, model, engine) and the defenses within them keep their order of appearance, the undefended
-    run first.
+    (Dataset, model, engine) and the defenses within keep their order of appearance, with the undefended run first.
     """
     groups: dict[str, list[ResultRow]] = {}
     for row in rows:
@@ -110,15 +107,15 @@ def _summary(rows: list[ResultRow]) -> SummaryRow:
         primary=primary if isinstance(primary, str) else None,
         worth=str(utilities[0].get("primary", "")),
         leakage=_spreads(leakages),
-        without_view=_spreads([_beside(each, "without_view") for each in leakages]),
-        chance=_spreads([_beside(each, "chance") for each in leakages]),
-        gain=_spreads([_less(each, "without_view") for each in leakages]),
+        without_view=_spreads([_nested(each, "without_view") for each in leakages]),
+        chance=_spreads([_nested(each, "chance") for each in leakages]),
+        gain=_spreads([_difference(each, "without_view") for each in leakages]),
         utility=_spreads(utilities),
-        alone=_spreads([_beside(each, "alone") for each in utilities]),
-        joined=_spreads([_beside(each, "joined") for each in utilities]),
-        edge=_spreads([_less(each, "alone") for each in utilities]),
+        alone=_spreads([_nested(each, "alone") for each in utilities]),
+        joined=_spreads([_nested(each, "joined") for each in utilities]),
+        edge=_spreads([_difference(each, "alone") for each in utilities]),
         cost=_spreads([{name: getattr(row.cost, name) for name in Cost.__struct_fields__} for row in rows]),
-        beside=_others([each.get("beside", {}) for each in leakages]),
+        baselines=_baselines([each.get("beside", {}) for each in leakages]),
     )
 
 
@@ -127,18 +124,18 @@ def _spreads(figures: Sequence[dict[str, Any]]) -> dict[str, Spread]:
     return {
         name: Spread.of([each[name] for each in figures])
         for name in figures[0]
-        if name not in _BESIDE and all(name in each for each in figures)
+        if name not in _NOT_METRICS and all(name in each for each in figures)
     }
 
 
-def _others(found: Sequence[Any]) -> dict[str, dict[str, Spread]]:
-    """Return the spreads of other ways to the labels that every seed has."""
+def _baselines(found: Sequence[Any]) -> dict[str, dict[str, Spread]]:
+    """Return the spreads of the baselines that every seed has."""
     return {name: _spreads([each[name] for each in found]) for name in found[0] if all(name in each for each in found)}
 
 
-def _beside(figures: dict[str, Any], name: str) -> dict[str, float]:
+def _nested(figures: dict[str, Any], name: str) -> dict[str, float]:
     return dict(figures.get(name, {}))
 
 
-def _less(figures: dict[str, Any], name: str) -> dict[str, float]:
-    return {metric: figures[metric] - value for metric, value in _beside(figures, name).items()}
+def _difference(figures: dict[str, Any], name: str) -> dict[str, float]:
+    return {metric: figures[metric] - value for metric, value in _nested(figures, name).items()}

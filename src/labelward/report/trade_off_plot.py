@@ -1,7 +1,7 @@
-"""The trade-off plot: utility against leakage, as SVG that is inlined in the page; its legend is a drawing of its own.
+"""Trade-off plot of utility against leakage: inline SVG, with the legend as a separate image.
 
-Colors are written as CSS variables, so that one drawing serves light and dark; each mark is a group of its own with a
-title, so that a pointer or a screen reader can ask what it is.
+Colors are CSS variables, so the same image serves light and dark mode. Each mark is a group with a title, for pointers
+and screen readers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from labelward.errors import DependencyError
-from labelward.report.metrics import figure, metric_name, metric_text, spread_text
+from labelward.report.metrics import format_metric, metric_name, metric_of, spread_text
 from labelward.report.narrative import UNDEFENDED
 from labelward.report.summary import Spread, SummaryRow
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-__all__ = ["TradeOffImage", "describe", "trade_off_image"]
-
 _INK, _FAINT = "#010101", "#020202"
 _FAMILIES = ("#030301", "#030302", "#030303", "#030304", "#030305", "#030306")
 _VARIABLES = {_INK: "var(--ink)", _FAINT: "var(--faint)"} | {
@@ -33,21 +31,21 @@ _VARIABLES = {_INK: "var(--ink)", _FAINT: "var(--faint)"} | {
 }
 _MARKERS = ("s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d")
 _SIZE = (5.2, 3.7)  # inches
-_FARTHEST = 0.6
-"""The chance line is drawn where it lies at most so many times the marks' height below them."""
+_MAX_CHANCE_DISTANCE = 0.6
+"""Largest distance of the chance line below the marks, relative to their height, at which it is drawn."""
 _PLAIN = {"Date": None, "Creator": None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TradeOffImage:
-    """Plot and legend as SVG; the page puts them side by side where there is room."""
+    """Plot and legend as SVG, side by side on wide screens."""
 
     plot: str
     legend: str
 
 
 def describe(party: str, rows: Sequence[SummaryRow]) -> str:
-    """Return the plot in words, for those who cannot see it."""
+    """Return the plot as text, for screen readers."""
     marks = []
     for row in rows:
         primary = row.primary or ""
@@ -57,12 +55,12 @@ def describe(party: str, rows: Sequence[SummaryRow]) -> str:
 
 
 def trade_off_image(party: str, rows: Sequence[SummaryRow], prefix: str) -> TradeOffImage:
-    """Return the plot of one attacker: one mark for each defense, at the strongest attack.
+    """Return the plot of one attacker, with one mark for each defense at the strongest attack.
 
     Args:
         party: the attacker.
         rows: one for each defense, the undefended run first.
-        prefix: of all ids in the drawing, so that several drawings share a page.
+        prefix: of all ids in the image, so that several images can share a page.
 
     Raises:
         DependencyError: matplotlib is not installed.
@@ -76,13 +74,13 @@ def trade_off_image(party: str, rows: Sequence[SummaryRow], prefix: str) -> Trad
             "the report needs matplotlib: pip install 'labelward[report]'", code="dependency", value="matplotlib"
         ) from error
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": prefix, "font.size": 10, "text.parse_math": False}):
-        drawn, beside = Figure(figsize=_SIZE), Figure(figsize=_SIZE)
-        for canvas in (drawn, beside):
-            FigureCanvasSVG(canvas)
-        axes = drawn.add_axes((0.12, 0.12, 0.86, 0.86))
+        plot_figure, legend_figure = Figure(figsize=_SIZE), Figure(figsize=_SIZE)
+        for each in (plot_figure, legend_figure):
+            FigureCanvasSVG(each)
+        axes = plot_figure.add_axes((0.12, 0.12, 0.86, 0.86))
         _style(axes, rows[0])
         marks = _marks(axes, rows)
-        beside.legend(
+        legend_figure.legend(
             handles=[*marks, *_reference_lines(axes, rows)],
             loc="upper left",
             frameon=False,
@@ -91,9 +89,9 @@ def trade_off_image(party: str, rows: Sequence[SummaryRow], prefix: str) -> Trad
             handlelength=2.4,
         )
         axes.margins(0.09, 0.1)
-        if not metric_text(rows[0].worth).larger:
+        if not metric_of(rows[0].worth).higher_is_better:
             axes.invert_xaxis()
-        plot, legend = _svg(drawn), _svg(beside)
+        plot, legend = _svg(plot_figure), _svg(legend_figure)
     titles = {f"defense-{number}": describe(party, [row]).partition(". ")[2] for number, row in enumerate(rows)}
     return TradeOffImage(
         plot=_inline(plot, prefix, titles, f'role="img" aria-label="{escape(describe(party, rows))}"'),
@@ -101,15 +99,17 @@ def trade_off_image(party: str, rows: Sequence[SummaryRow], prefix: str) -> Trad
     )
 
 
-def _svg(drawn: Figure) -> str:
+def _svg(figure: Figure) -> str:
     buffer = io.StringIO()
-    drawn.savefig(buffer, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.04, metadata=_PLAIN)
+    figure.savefig(buffer, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.04, metadata=_PLAIN)
     return buffer.getvalue()
 
 
 def _style(axes: Axes, first: SummaryRow) -> None:
-    worth = metric_text(first.worth)
-    axes.set_xlabel(f"utility: {worth.name} on the test rows{'' if worth.larger else ', falling'}", color=_INK)
+    worth = metric_of(first.worth)
+    axes.set_xlabel(
+        f"utility: {worth.title} on the test rows{'' if worth.higher_is_better else ', decreasing'}", color=_INK
+    )
     axes.set_ylabel(f"leakage: {metric_name(first.primary or '')}", color=_INK)
     axes.tick_params(colors=_INK, which="both")
     axes.grid(True, color=_FAINT, linewidth=0.5, alpha=0.35)
@@ -121,9 +121,9 @@ def _style(axes: Axes, first: SummaryRow) -> None:
 
 
 def _reference_lines(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
-    """Draw what the marks are to be compared with; return the lines as the legend names them.
+    """Draw the reference levels and return their lines for the legend.
 
-    Chance is drawn only where that does not press the marks together; else the legend says what it is.
+    The chance line is drawn only if it is near the marks; otherwise the legend states its value.
     """
     from matplotlib.lines import Line2D
 
@@ -141,14 +141,14 @@ def _reference_lines(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
         chance = undefended.chance[primary].mean
         low = min(each.mean - (each.std or 0.0) for each in shown)
         high = max(each.mean + (each.std or 0.0) for each in shown)
-        if low - chance <= _FARTHEST * (high - low):
+        if low - chance <= _MAX_CHANCE_DISTANCE * (high - low):
             lines.append(axes.axhline(chance, color=_INK, linewidth=1.2, linestyle=":", label="leakage by chance"))
         else:
-            label = f"leakage by chance: {figure(primary, chance)}, below the drawing"
+            label = f"leakage by chance: {format_metric(primary, chance)}, below the plot"
             lines.append(Line2D([], [], linestyle="none", label=label))
     for label, style, utility in (
         ("utility of the active party alone", "-.", undefended.alone),
-        ("utility of the joined table", "-", undefended.joined),
+        ("utility of centralized training", "-", undefended.joined),
     ):
         if undefended.worth in utility:
             place = utility[undefended.worth].mean
@@ -159,7 +159,7 @@ def _reference_lines(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
 def _marks(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
     """Draw one mark for each defense, and a thin line through those of a kind; return the marks for the legend.
 
-    Marks of a kind share a color and are filled the more the later they stand in the job; bars lie over them.
+    Marks of a kind share a color, and their fill becomes more opaque in the order of the job. Error bars are on top.
     """
     families = list(dict.fromkeys(_family(row) for row in rows if row.chain))
     marks = []
@@ -205,7 +205,7 @@ def _marks(axes: Axes, rows: Sequence[SummaryRow]) -> list[Line2D]:
 
 
 def _fill(row: SummaryRow, rows: Sequence[SummaryRow]) -> float:
-    """Return how opaque a mark is: from 0 for the first of its kind to 0.6, which bars are still seen on."""
+    """Return the opacity of a mark, from 0 for the first of its kind to 0.6, on which error bars are still visible."""
     sweep = [each.defense for each in rows if _family(each) == _family(row)]
     return 0.6 * sweep.index(row.defense) / max(1, len(sweep) - 1)
 
@@ -215,7 +215,7 @@ def _family(row: SummaryRow) -> str:
 
 
 def _inline(svg: str, prefix: str, titles: dict[str, str], role: str) -> str:
-    """Make a drawing part of a page: no prolog, ids of its own, CSS colors, titles, its natural width at most."""
+    """Return an SVG image for inlining: no prolog, prefixed ids, CSS colors, titles, limited width."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', svg)
@@ -237,5 +237,5 @@ def _inline(svg: str, prefix: str, titles: dict[str, str], role: str) -> str:
 def _attribute(svg: str, name: str) -> str:
     found = re.search(rf'{name}="([^"]+)"', svg)
     if found is None:
-        raise ValueError(f"a drawing without {name}")
+        raise ValueError(f"SVG without {name}")
     return found[1]

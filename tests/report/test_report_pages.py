@@ -1,0 +1,204 @@
+"""Sentences of reports, word for word: the headline in each situation, and the whole text of some pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from stored_audit import JOB, LOCAL, lmid, make_leakage, make_row, make_run, regression_rows, write_audit
+
+from labelward.report.narrative import (
+    budget_notice,
+    headline,
+    insecure_warning,
+    missing_details_warning,
+    published_split_notice,
+    reading_hint,
+    split_notice,
+    unfinished_warning,
+)
+from labelward.report.page import write_report
+from labelward.report.summary import summary_table
+from labelward.runs.schema import EngineInfo, ResultRow, append_row, write_run
+from pages import check_page, page_text
+
+PAGES = Path(__file__).parent / "pages"
+Chain = tuple[dict[str, Any], ...]
+
+
+def rows(
+    values: list[float], own: list[float], *, auc: float = 0.988, defense: Chain = (), **more: Any
+) -> list[ResultRow]:
+    utility = make_row().utility | {"auc": auc}
+    return [
+        make_row(seed=seed, defense=defense, leakage=make_leakage(v, o), utility=utility, **more)
+        for seed, (v, o) in enumerate(zip(values, own, strict=True), start=1)
+    ]
+
+
+def useful(utility: dict[str, float], *seeds: ResultRow) -> list[ResultRow]:
+    """Return the rows with another utility."""
+    return [msgspec.structs.replace(row, utility=row.utility | utility) for row in seeds]
+
+
+def defended(values: list[float], defense: Chain, **more: Any) -> list[ResultRow]:
+    return rows(values, OWN, defense=defense, **more)
+
+
+def other_metric(name: str, value: float, own: float, chance: float, **more: Any) -> list[ResultRow]:
+    leakage = {name: value, "chance": {name: chance}, "without_view": {name: own}, "primary": name}
+    return [make_row(leakage=leakage, **more)]
+
+
+OWN = [0.54, 0.56]
+LEAK = rows([0.69, 0.71], OWN)
+CLUSTERING: dict[str, Any] = {"attack": {"kind": "clustering"}}
+ALONE = {"auc": 0.974, "accuracy": 0.925, "f1": 0.94}
+ONE_APART = rows([0.55, 0.55], OWN, defense=lmid(0.1))
+REGRESSION = regression_rows([0.31, 0.33])
+
+SITUATIONS: dict[str, list[list[ResultRow]]] = {
+    "a defense helps": [LEAK, defended([0.57, 0.59], lmid(0.5), auc=0.985)],
+    "a defense removes all that training added": [LEAK, defended([0.55, 0.55], lmid(0.1))],
+    "utility rises under a defense": [LEAK, defended([0.6, 0.6], lmid(0.1), auc=0.990)],
+    "a cost within the standard deviation": [
+        rows([0.69], [0.54], auc=0.98),
+        [make_row(seed=2, leakage=make_leakage(0.71, 0.56), utility=make_row().utility | {"auc": 0.996})],
+        defended([0.6, 0.6], lmid(0.1), auc=0.985),
+    ],
+    "of two equal defenses the more useful one": [
+        LEAK,
+        defended([0.6, 0.6], LOCAL, auc=0.95),
+        defended([0.6, 0.6], lmid(0.1), auc=0.98),
+    ],
+    "slightly lower leakage does not outweigh utility": [
+        LEAK,
+        defended([0.595, 0.595], lmid(0.1), auc=0.95),
+        defended([0.6, 0.6], lmid(0.5), auc=0.98),
+    ],
+    "clearly lower leakage outweighs utility": [
+        LEAK,
+        defended([0.595, 0.595], lmid(0.1), auc=0.95),
+        defended([0.61, 0.61], lmid(0.5), auc=0.98),
+    ],
+    "a reduction within the deviation": [rows([0.6, 0.8], OWN), defended([0.5, 0.84], lmid(1.0))],
+    "a defense increases the leakage": [LEAK, defended([0.71, 0.73], LOCAL)],
+    "some defenses increase the leakage": [
+        LEAK,
+        defended([0.71, 0.73], LOCAL),
+        defended([0.70, 0.70], lmid(2.0)),
+    ],
+    "no defense": [LEAK],
+    "no leak above the own columns": [rows([0.55, 0.55], OWN), defended([0.55, 0.55], lmid(0.5))],
+    "a leak within the deviation": [rows([0.5, 0.8], OWN)],
+    "a single seed": [rows([0.7], [0.55])],
+    "the attacker whose view adds most comes first": [rows([0.9, 0.9], [0.9, 0.9], party="bank"), LEAK],
+    "the strongest attack counts under each defense": [
+        LEAK,
+        rows(OWN, OWN, **CLUSTERING),
+        defended([0.3, 0.3], lmid(0.1)),
+        defended(OWN, lmid(0.1), **CLUSTERING),
+    ],
+    "attacks that do not read the view": [rows(OWN, OWN, **CLUSTERING), defended(OWN, lmid(0.1), **CLUSTERING)],
+    "an attack that found an empty view": [rows(OWN, OWN), rows(OWN, OWN, **CLUSTERING)],
+    "a defense leaves the active party alone": [LEAK, useful(ALONE, *defended([0.55, 0.55], lmid(0.1)))],
+    "another defense does not leave the active party alone": [
+        LEAK,
+        useful(ALONE, *defended([0.55, 0.55], lmid(0.1))),
+        defended([0.6, 0.6], lmid(0.5), auc=0.985),
+    ],
+    "one seed that differs is enough to contribute": [
+        LEAK,
+        useful(ALONE, ONE_APART[0]) + useful(ALONE | {"f1": 0.941}, ONE_APART[1]),
+    ],
+    "several passive parties contribute nothing": [
+        rows([0.6, 0.6], [0.6, 0.6], party="bank"),
+        LEAK,
+        useful(ALONE, *defended([0.55, 0.55], lmid(0.1))),
+    ],
+    "federation without a gain": [useful(ALONE, *LEAK)],
+    "federation with a gain within the deviation": [
+        useful({"auc": 0.974}, LEAK[0]) + useful({"auc": 0.978}, LEAK[1])  # 0.002 ± 0.003 above
+    ],
+    "no attack": [[make_row(attack=None, leakage=None, party=None)]],
+    "no undefended run": [defended([0.6, 0.6], LOCAL)],
+    "another ranking metric": [other_metric("auc", 0.8, 0.6, 0.5)],
+    "regression": [REGRESSION],
+    "regression, a defense costs 5 %": [REGRESSION, regression_rows([0.1, 0.1], rmse=84.0, defense=lmid(0.5))],
+    "regression, a cost within the deviation": [
+        REGRESSION,
+        regression_rows([0.1, 0.1], rmse=80.3, defense=lmid(0.5)),
+    ],
+    "regression, no cost": [REGRESSION, regression_rows([0.1, 0.1], rmse=80.01, defense=lmid(0.5))],
+    "regression, a lower error": [REGRESSION, regression_rows([0.1, 0.1], rmse=76.0, defense=lmid(0.5))],
+    "regression, of equal defenses the one with the lower error": [
+        REGRESSION,
+        regression_rows([0.1, 0.1], rmse=95.0, defense=lmid(0.1)),
+        regression_rows([0.1, 0.1], rmse=81.0, defense=lmid(0.5)),
+    ],
+    "regression, federation without a gain": [regression_rows([0.31, 0.33], alone=79.0)],
+    "regression, an undefended model without any error": [
+        regression_rows([0.31], rmse=-0.5),
+        regression_rows([0.1], rmse=3.5, defense=lmid(0.5)),
+    ],
+}
+
+
+def test_headlines() -> None:
+    parts = []
+    for situation, groups in SITUATIONS.items():
+        sentences = headline(summary_table([row for group in groups for row in group]), 455)
+        parts.append("\n".join([f"# {situation}", *sentences]))
+    check_page(PAGES / "headlines.txt", "\n\n".join(parts).replace("\N{NO-BREAK SPACE}", " "))
+
+
+def test_notices() -> None:
+    split = {"attack": {"kind": "split-posterior"}}
+    notices = {
+        "leakage budget": budget_notice(0.3),
+        "reading hints": [reading_hint("v_measure"), reading_hint("v_measure", regression=True), reading_hint("auc")],
+        "insecure": [insecure_warning(["plain engine"]), insecure_warning(["512-bit key", "seeded protection"])],
+        "incomplete": [unfinished_warning(7, 10, cut_off=True), unfinished_warning(10, 10, cut_off=True)],
+        "missing details": [missing_details_warning(4, 4), missing_details_warning(1, 4)],
+        "published split": published_split_notice("reference"),
+        "row split": [
+            *split_notice(summary_table(other_metric("auc", 0.8, 0.5, 0.5, **split))),
+            *split_notice(summary_table(other_metric("auc", 0.47, 0.5, 0.5, **split))),
+        ],
+    }
+    check_page(
+        PAGES / "notices.txt",
+        "\n\n".join("\n".join([f"# {name}", *map(str, found)]) for name, found in notices.items()),
+    )
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        budget_notice(None),
+        insecure_warning([]),
+        missing_details_warning(0, 4),
+        unfinished_warning(10, 10, cut_off=False),
+        published_split_notice("random"),
+        split_notice(summary_table(LEAK)),
+    ],
+)
+def test_no_notice_without_a_reason(nothing: object) -> None:
+    assert not nothing
+
+
+def test_report_of_classes(tmp_path: Path) -> None:
+    folder = write_audit(tmp_path, seeds=2)
+    check_page(PAGES / "report.txt", page_text(write_report(folder).read_text(encoding="utf-8")))
+
+
+def test_report_of_regression(tmp_path: Path) -> None:
+    """Insecure and unfinished, so that it has both banners."""
+    (tmp_path / "job.toml").write_text(JOB)
+    engine = EngineInfo(name="plain", bits=0, insecure=True, security_level=0)
+    for row in [*REGRESSION, *regression_rows([0.1, 0.1], rmse=84.0, defense=lmid(0.5))]:
+        append_row(tmp_path, msgspec.structs.replace(row, engine=engine))
+        write_run(tmp_path, make_run(seed=row.seed, defense=row.defense))
+    check_page(PAGES / "report-regression.txt", page_text(write_report(tmp_path).read_text(encoding="utf-8")))
