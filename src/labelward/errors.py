@@ -32,30 +32,6 @@ from copy import copy
 from difflib import get_close_matches
 from typing import Any, Literal, Self, TypeVar
 
-__all__ = [
-    "LEAST_LIKENESS",
-    "CertificateError",
-    "Code",
-    "CodecError",
-    "DataError",
-    "DependencyError",
-    "EncryptionError",
-    "FileFormatError",
-    "HandshakeError",
-    "InputError",
-    "JobError",
-    "LabelwardError",
-    "OutputError",
-    "PeerDisagreementError",
-    "PeerError",
-    "PeerRestartedError",
-    "PolicyError",
-    "ProtocolError",
-    "number_code",
-    "suggestion",
-    "unknown_name",
-]
-
 LEAST_LIKENESS = 0.65
 """Of a name that is suggested, as :func:`difflib.get_close_matches` has it: one letter of three may be wrong."""
 

@@ -14,8 +14,6 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-__all__ = ["compiled", "jit"]
-
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
 

@@ -23,8 +23,6 @@ from typing import ClassVar
 
 import numpy as np
 
-__all__ = ["PrivateSeed", "SecureRandom", "learning"]
-
 
 def learning(seed: int, party: str, index: int, purpose: str) -> np.random.Generator:
     """Return the generator for one purpose of one party at one tree, epoch or start.

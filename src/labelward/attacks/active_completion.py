@@ -15,8 +15,6 @@ from labelward.errors import DataError
 from labelward.parameters import NonNegativeFloat
 from labelward.party.view import View
 
-__all__ = ["ActiveCompletion"]
-
 _OPTIMIZER = ("beta", "gamma", "least", "most", "reading")
 
 

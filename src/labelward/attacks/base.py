@@ -15,8 +15,6 @@ from labelward.metrics.registry import Metric
 from labelward.parameters import Parameters
 from labelward.party.view import View
 
-__all__ = ["Attack", "AttackerData", "AuxiliaryKnowledge", "Baseline", "LabelGuess"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class AttackerData:

@@ -16,17 +16,6 @@ from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Lab
 from labelward.errors import DataError, InputError
 from labelward.party.view import View
 
-__all__ = [
-    "Clustering",
-    "cluster_features",
-    "cluster_points",
-    "kmeans",
-    "kmeans_seed",
-    "validate_classes",
-    "validate_features",
-    "validate_rows",
-]
-
 _DENSE_BYTES = 256 * 2**20  # a larger matrix of features and indicators is kept sparse
 
 

@@ -17,8 +17,6 @@ from labelward.errors import DataError, JobError
 from labelward.parameters import PositiveInt
 from labelward.party.view import View
 
-__all__ = ["GradientSign", "Rule"]
-
 Rule = Literal["argmin", "first-negative"]
 
 

@@ -27,8 +27,6 @@ from labelward.kernels.louvain import Communities, louvain
 from labelward.parameters import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
 from labelward.party.view import View
 
-__all__ = ["Clusters", "ID2Graph", "chunked"]
-
 Clusters = Literal["classes", "communities", "silhouette"]
 
 

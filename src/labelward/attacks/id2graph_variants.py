@@ -15,8 +15,6 @@ from labelward.attacks.clustering import cluster_points, kmeans
 from labelward.kernels.leaf_signatures import Signatures, merge_identical_rows
 from labelward.kernels.louvain import louvain
 
-__all__ = ["TreeWeights", "attribute_leaves", "cell_weights", "cluster_count", "leaf_factors", "rows_of_leaves"]
-
 TreeWeights = Literal["discount", "depth", "size", "purity"]
 
 _LEAST = 0.01  # of a leaf that says next to nothing: edges without weight are not edges of the graph

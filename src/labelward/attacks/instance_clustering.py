@@ -15,8 +15,6 @@ from labelward.kernels.leaf_signatures import merge_identical_rows
 from labelward.kernels.spectral import spectral_embedding
 from labelward.party.view import View
 
-__all__ = ["InstanceClustering"]
-
 _MOST_KNOWN = 100
 
 

@@ -13,8 +13,6 @@ from labelward.messages.base import RowMask
 from labelward.messages.tree import LevelRequest, OwnSplit, TreeStart
 from labelward.party.view import View
 
-__all__ = ["observed_leaves"]
-
 
 def observed_leaves(view: View, own: AttackerData | None = None) -> NDArray[np.int32]:
     """Return int32 [trees, rows]: the finest node that the party knows for each row, -1 where it knows none.

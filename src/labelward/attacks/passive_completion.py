@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from labelward.attacks.nets._torch import nn
     from labelward.attacks.nets.completion import CompletedModel
 
-__all__ = ["Completion", "Mix", "PassiveCompletion", "Source"]
-
 Source = Literal["told", "direct"]
 Mix = Literal["auto", "inputs", "embeddings"]
 Known = tuple[NDArray[np.int64], NDArray[np.int64]]

@@ -37,8 +37,6 @@ from labelward.messages.handshake import RowSplit
 from labelward.parameters import NonNegativeInt, PositiveInt
 from labelward.party.view import View
 
-__all__ = ["SplitPosterior", "sides_depend_on_labels"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

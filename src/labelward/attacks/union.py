@@ -15,8 +15,6 @@ from labelward.kernels.connected_components import label_components
 from labelward.kernels.leaf_signatures import merge_identical_rows
 from labelward.party.view import View
 
-__all__ = ["Union", "UnionClustering"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Union(Attack):

@@ -74,8 +74,6 @@ from labelward.runs.schema import (
 from labelward.runs.secure_files import private_folder
 from labelward.runs.short_names import variant_without_defaults, without_defaults
 
-__all__ = ["audit"]
-
 
 def audit(
     job: Job,

@@ -12,8 +12,6 @@ from labelward.messages.codec import schema
 from labelward.party.transcript import FILE_NAME, read_entries
 from labelward.runs.schema import WireFlow
 
-__all__ = ["wire_flows"]
-
 
 def wire_flows(views: Iterable[tuple[str, Path]], *, active: str, secure: bool) -> tuple[WireFlow, ...]:
     """Return all flows of a run.

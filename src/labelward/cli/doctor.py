@@ -12,8 +12,6 @@ import typer
 from labelward.cli._output import print_json, print_table
 from labelward.errors import InputError
 
-__all__ = ["doctor_command"]
-
 
 def doctor_command(
     bits: Annotated[int, typer.Option(min=2048, max=4096, help="Length of the key to measure with.")] = 2048,

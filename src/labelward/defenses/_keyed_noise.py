@@ -21,8 +21,6 @@ from labelward.policy.net_points import ReturnedGradient
 from labelward.privacy.noise import KEY_BYTES, KeyedDraws
 from labelward.rng import SecureRandom
 
-__all__ = ["KeyedGradientDefense"]
-
 
 class _Kept(msgspec.Struct, kw_only=True):
     """What is drawn and counted.

@@ -34,8 +34,6 @@ from labelward.parameters import PositiveFloat, PositiveInt
 from labelward.policy.base import Policy
 from labelward.policy.net_points import ReturnedGradient, Values
 
-__all__ = ["DiscreteSgd"]
-
 _WIDTH = 2  # deviations to each side of the mean
 _PUBLISHED_BOUND = 3e-2
 _ROUNDED = 1e-6  # of the deviation: a mean below is 0 but for rounding, as that of cross-entropy's gradients is

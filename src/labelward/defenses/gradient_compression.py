@@ -22,8 +22,6 @@ from labelward.kernels.gradient_compression import keep_largest, top_k_count
 from labelward.policy.base import Policy
 from labelward.policy.net_points import ReturnedGradient, Values
 
-__all__ = ["GradientCompression"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class GradientCompression(Policy):

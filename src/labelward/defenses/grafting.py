@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 from labelward.errors import PolicyError
 from labelward.policy.base import FinishedTree, Policy, PolicyContext, TreeRepair
 
-__all__ = ["Grafting"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Grafting(Policy):

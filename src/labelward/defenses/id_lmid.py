@@ -28,8 +28,6 @@ from labelward.kernels.information import node_bound
 from labelward.parameters import NonNegativeFloat
 from labelward.policy.base import CandidateSplits, Policy, PolicyContext, SplitReveal
 
-__all__ = ["IdLmid"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class IdLmid(Policy):

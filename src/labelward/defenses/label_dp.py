@@ -29,8 +29,6 @@ from labelward.policy.base import READS_CLASSES, Policy, PolicyContext, Training
 from labelward.privacy import Budget, RandomizedResponse, multi_stage
 from labelward.privacy.stages import LabelPrior
 
-__all__ = ["LpMst", "NoisyLabels", "RandomizedLabels"]
-
 Classes = NDArray[np.int64]
 
 

@@ -50,18 +50,6 @@ from labelward.policy.base import (
 )
 from labelward.rng import learning
 
-__all__ = [
-    "MOST_TREES",
-    "LeakageBudget",
-    "LeakageMeter",
-    "LeakageReading",
-    "MonitorConfig",
-    "information_gain_bound",
-    "is_measured_at",
-    "louvain_restarts",
-    "measure_leakage",
-]
-
 Rows = NDArray[np.int32]
 Labels = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -18,8 +18,6 @@ from labelward.errors import PolicyError
 from labelward.parameters import PositiveInt
 from labelward.policy.base import Policy, PolicyContext, Schedule
 
-__all__ = ["LocalTrees"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class LocalTrees(Policy):

@@ -44,8 +44,6 @@ from labelward.privacy.gaussian import epsilon_of, ratio_for
 from labelward.privacy.noise import on_grid
 from labelward.rng import SecureRandom
 
-__all__ = ["NoisyGradients"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyGradients(KeyedGradientDefense):

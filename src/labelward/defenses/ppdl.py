@@ -38,8 +38,6 @@ from labelward.parameters import PositiveFloat
 from labelward.policy.net_points import ReturnedGradient, Values
 from labelward.privacy.noise import KeyedDraws, on_grid
 
-__all__ = ["Ppdl"]
-
 _ROUNDS = 16
 _PUBLISHED_SENSITIVITY = 1.0
 

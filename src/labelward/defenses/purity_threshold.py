@@ -31,8 +31,6 @@ from labelward.errors import PolicyError
 from labelward.parameters import Fraction
 from labelward.policy.base import CandidateSplits, Counts, Floats, Policy, PolicyContext, SplitReveal
 
-__all__ = ["PurityThreshold"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class PurityThreshold(Policy):

@@ -23,8 +23,6 @@ from labelward.parameters import PositiveFloat
 from labelward.policy.base import Policy
 from labelward.policy.net_points import ReturnedGradient, Values
 
-__all__ = ["SignSgd"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class SignSgd(Policy):

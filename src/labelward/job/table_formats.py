@@ -12,8 +12,6 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any
 
-__all__ = ["READERS", "Reader", "has_table_suffix", "listed_suffixes", "table_reader"]
-
 Reader = Callable[[Path, Sequence[str]], Any]
 """Returns the Arrow table of a file; the named columns stay text, even if all their values look like numbers."""
 

@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 from labelward.jit import jit
 from labelward.kernels.radix_sort import sort_floats
 
-__all__ = ["Binned", "bin_codes", "bin_columns", "missing_code", "node_candidates", "presort"]
-
 Floats = NDArray[np.float64]
 Slots = NDArray[np.int32]
 Codes = NDArray[np.uint8] | NDArray[np.uint16]

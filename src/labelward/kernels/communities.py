@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from labelward.kernels.leaf_signatures import Signatures, merge_identical_rows
 from labelward.kernels.louvain import Communities, louvain
 
-__all__ = ["communities", "tree_weight_decay", "trees_per_round", "weighted_trees"]
-
 Floats = NDArray[np.float64]
 Leaves = NDArray[np.int32]
 

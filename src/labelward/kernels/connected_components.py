@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from labelward.jit import jit
 from labelward.kernels.leaf_signatures import Signatures
 
-__all__ = ["label_components"]
-
 
 def label_components(signatures: Signatures) -> NDArray[np.int32]:
     """Return int32 [G]: the part of each group, numbered from 0 as they first appear, in next to linear time.

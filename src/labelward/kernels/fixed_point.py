@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from labelward.jit import jit
 
-__all__ = ["to_fixed_point"]
-
 _LIMIT = 2.0**63
 
 

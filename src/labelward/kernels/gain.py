@@ -42,8 +42,6 @@ from labelward.kernels.split_search import (
 if TYPE_CHECKING:
     from labelward.kernels.split_candidates import Candidates
 
-__all__ = ["BestSplits", "GainRule", "best_splits", "leaf_weights"]
-
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["keep_largest", "nearest_level", "top_k_count"]
-
 _ROUNDED = 1e-9  # a share times a size that falls short of a whole number by less was meant to be it
 
 

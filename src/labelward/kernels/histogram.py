@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from labelward.jit import jit
 from labelward.kernels.binning import missing_code
 
-__all__ = ["goes_left", "groups", "level_sums"]
-
 Integers = NDArray[np.int64]
 Groups = NDArray[np.int32]
 Codes = NDArray[np.uint8] | NDArray[np.uint16]

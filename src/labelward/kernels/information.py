@@ -21,8 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from labelward.jit import jit
 
-__all__ = ["entropy", "joint_information", "node_bound", "node_information", "v_measure", "v_measure_bound"]
-
 Floats = NDArray[np.float64]
 
 

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from labelward.jit import jit
 
-__all__ = ["Posterior", "posterior"]
-
 Floats = NDArray[np.float64]
 Symbols = NDArray[np.int32]
 

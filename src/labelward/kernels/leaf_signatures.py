@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from labelward.jit import jit
 
-__all__ = ["Signatures", "merge_identical_rows", "relabel"]
-
 _HASH_FACTOR = 0x9E3779B97F4A7C15  # the golden ratio in 64 bits: spreads consecutive keys over the table
 
 

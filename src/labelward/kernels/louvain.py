@@ -30,8 +30,6 @@ from numpy.typing import NDArray
 from labelward.jit import jit
 from labelward.kernels.leaf_signatures import Signatures, relabel
 
-__all__ = ["Communities", "louvain", "modularity"]
-
 _ROUNDING = 1e-10  # a gain must exceed this share of the vertex's degree, so that rounding moves nothing to and fro
 
 Floats = NDArray[np.float64]

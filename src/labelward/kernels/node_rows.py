@@ -10,8 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NodeRows", "children", "depth_of", "is_below", "parent", "sibling"]
-
 Rows = NDArray[np.int32]
 
 

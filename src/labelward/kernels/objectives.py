@@ -35,8 +35,6 @@ from labelward.errors import DataError, JobError, unknown_name
 from labelward.jit import jit
 from labelward.kernels.row_layout import Implied
 
-__all__ = ["OBJECTIVES", "Objective", "evaluation_metric", "objective", "sigmoid"]
-
 Floats = NDArray[np.float64]
 
 

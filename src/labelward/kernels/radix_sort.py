@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from labelward.jit import jit
 
-__all__ = ["sort_floats"]
-
 _SIGN = 1 << 63
 
 

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from labelward.errors import DataError
 from labelward.kernels.fixed_point import to_fixed_point
 
-__all__ = ["FixedPointScales", "Implied", "RowLayout", "choose_scales", "encode_rows", "number_bounds"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Implied = Literal["", "zero", "count", "weight"]

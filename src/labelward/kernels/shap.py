@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from labelward.jit import jit
 
-__all__ = ["add_shapley_values", "coalition_weights"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 

@@ -31,8 +31,6 @@ from labelward.jit import jit
 from labelward.kernels.connected_components import label_components
 from labelward.kernels.leaf_signatures import Signatures
 
-__all__ = ["SpectralEmbedding", "spectral_embedding"]
-
 Floats = NDArray[np.float64]
 
 _DENSE = 300

@@ -27,8 +27,6 @@ from labelward.kernels.gain import GainRule
 from labelward.kernels.row_layout import FixedPointScales, RowLayout
 from labelward.kernels.split_search import CATEGORICAL
 
-__all__ = ["Candidates", "candidates"]
-
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

@@ -7,17 +7,6 @@ from numpy.typing import NDArray
 
 from labelward.jit import jit
 
-__all__ = [
-    "CATEGORICAL",
-    "FALLING",
-    "IMPLIED",
-    "ORDERED",
-    "RISING",
-    "search_bounded",
-    "search_multi_output",
-    "search_scalar",
-]
-
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Picks = tuple[Floats, NDArray[np.int32], NDArray[np.int32]]

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from labelward.jit import jit
 
-__all__ = ["route_rows"]
-
 
 @jit
 def route_rows(left: NDArray[np.int32], right: NDArray[np.int32], sides: NDArray[np.bool_]) -> NDArray[np.int32]:

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from labelward.errors import CodecError
 from labelward.he.base import CipherBlock, Layout
 
-__all__ = ["Array", "CipherDigest", "Message", "Observation", "RowMask", "ciphertexts", "redacted", "wire_name"]
-
 
 class Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """The base of all that passes between parties.

@@ -14,8 +14,6 @@ from labelward.errors import CodecError
 from labelward.messages import explain, handshake, splitnn, tree
 from labelward.messages.base import Message, Observation, wire_name
 
-__all__ = ["WIRE_VERSION", "decode", "decode_fields", "encode", "encode_fields", "schema"]
-
 WIRE_VERSION = 1
 _MAGIC = b"LW"
 

@@ -20,17 +20,6 @@ from typing import ClassVar
 
 from labelward.messages.base import Message, RowMask
 
-__all__ = [
-    "ColumnsRequest",
-    "ExportConsent",
-    "ExportDecision",
-    "ExportRecords",
-    "ExportRequest",
-    "PathAnswers",
-    "PathRequest",
-    "RecordColumns",
-]
-
 
 class PathRequest(Message, frozen=True):
     """Of rows ``start`` to ``stop`` of the prediction table those that reach some of the owner's splits.

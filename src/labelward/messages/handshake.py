@@ -7,8 +7,6 @@ from typing import ClassVar
 from labelward.he.base import PublicMaterial
 from labelward.messages.base import Message, RowMask
 
-__all__ = ["Hello", "KeyOffer", "RowIdDigests", "RowSplit"]
-
 
 class Hello(Message, frozen=True):
     """A party introduces itself to a peer.

@@ -25,19 +25,6 @@ from typing import ClassVar
 
 from labelward.messages.base import Array, Message, Observation
 
-__all__ = [
-    "BatchEmbeddings",
-    "BatchGradients",
-    "EmbeddingAnswer",
-    "EmbeddingRequest",
-    "EpochEnd",
-    "EpochOrder",
-    "EpochStart",
-    "NetReady",
-    "NetStart",
-    "ValidationEmbeddings",
-]
-
 
 class NetStart(Message, frozen=True):
     """Training begins.

@@ -27,24 +27,6 @@ import msgspec
 from labelward.he.base import CipherBlock
 from labelward.messages.base import Array, CipherDigest, Message, Observation, RowMask
 
-__all__ = [
-    "DecryptedSums",
-    "EncryptedForestRows",
-    "EncryptedTreeRows",
-    "InstanceSpaces",
-    "LevelHistograms",
-    "LevelRequest",
-    "NodeSplit",
-    "OwnSplit",
-    "PredictAnswers",
-    "PredictRequest",
-    "SplitMasks",
-    "TrainingEnd",
-    "TreeStart",
-    "WinningSplit",
-    "WinningSplits",
-]
-
 
 class NodeSplit(msgspec.Struct, frozen=True):
     """How a node was split: which of its rows go left."""

@@ -24,8 +24,6 @@ import msgspec
 
 from labelward.errors import FileFormatError, InputError, OutputError
 
-__all__ = ["FORMAT", "Checkpoints"]
-
 FORMAT: Final = 1
 _MAGIC = b"labelward checkpoint\n"
 _HASH = 32

@@ -8,8 +8,6 @@ import msgspec
 
 from labelward.errors import FileFormatError
 
-__all__ = ["FORMAT", "PURGED_FILE", "Purge", "PurgedFile", "encode_purges", "purge_date", "read_purges"]
-
 PURGED_FILE = "purged.json"
 FORMAT = 1
 

@@ -22,18 +22,6 @@ import msgspec
 
 from labelward.errors import FileFormatError, OutputError
 
-__all__ = [
-    "FILE_NAME",
-    "FORMAT",
-    "Header",
-    "Transcript",
-    "TranscriptEntry",
-    "decode_header",
-    "framed_ids",
-    "ids_digest",
-    "read_entries",
-]
-
 FORMAT = 1
 FILE_NAME = "transcript.lwt"
 _MAGIC = b"labelward transcript\n"

@@ -24,8 +24,6 @@ from labelward.messages.codec import decode_fields
 from labelward.party.purge_record import PURGED_FILE, purge_date
 from labelward.party.transcript import FILE_NAME, Header, TranscriptEntry, decode_header, read_entries
 
-__all__ = ["ReceivedMessage", "View"]
-
 M = TypeVar("M", bound=Message)
 O = TypeVar("O", bound=Observation)  # noqa: E741
 

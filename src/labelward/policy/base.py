@@ -18,25 +18,6 @@ from labelward.parameters import Parameters
 from labelward.policy.net_points import OutgoingEmbedding, ReturnedGradient, Values
 from labelward.rng import SecureRandom
 
-__all__ = [
-    "NET_POINTS",
-    "POINTS",
-    "READS_CLASSES",
-    "TREE_POINTS",
-    "CandidateSplits",
-    "FinishedTree",
-    "KnownInstanceSpaces",
-    "LeafWeights",
-    "LocalLearner",
-    "PendingSplit",
-    "Policy",
-    "PolicyContext",
-    "Schedule",
-    "SplitReveal",
-    "TrainingTargets",
-    "TreeRepair",
-]
-
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Rows = NDArray[np.int32]

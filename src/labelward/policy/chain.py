@@ -27,8 +27,6 @@ from labelward.policy.base import (
 from labelward.policy.net_points import OutgoingEmbedding, ReturnedGradient, Values
 from labelward.rng import SecureRandom
 
-__all__ = ["TALLIES", "ChainState", "PolicyChain", "check_hooks", "refuse_redraw"]
-
 Floats = NDArray[np.float64]
 
 TALLIES = (

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from labelward.rng import SecureRandom
 
-__all__ = ["OutgoingEmbedding", "ReturnedGradient", "Values"]
-
 Values = NDArray[Any]
 """float32 or float64, as the model's numbers are."""
 

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from labelward.errors import JobError, PolicyError, number_code
 from labelward.privacy.draws import check_epsilon
 
-__all__ = ["Budget", "Spend", "parallel", "sequential"]
-
 
 def parallel(epsilons: Iterable[float]) -> float:
     """Return what releases on disjoint rows cost together: the largest epsilon, 0 of none."""

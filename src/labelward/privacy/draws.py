@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from labelward.errors import JobError, number_code
 from labelward.rng import SecureRandom
 
-__all__ = ["MOST_CLASSES", "Odds", "check_epsilon", "draw_below", "odds"]
-
 MOST_CLASSES = 2**20
 """More classes than this could carry the sum of all odds beyond 63 bits."""
 

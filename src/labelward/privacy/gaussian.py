@@ -18,8 +18,6 @@ from collections.abc import Iterable
 from labelward.errors import JobError, number_code
 from labelward.privacy.draws import check_epsilon
 
-__all__ = ["check_delta", "composed", "delta_of", "epsilon_of", "ratio_for"]
-
 _SAFETY = 1 - 1e-9  # of ratios that are solved for: far above rounding, far below what anyone would notice
 _HALVINGS = 200
 

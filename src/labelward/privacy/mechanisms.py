@@ -30,8 +30,6 @@ from labelward.errors import JobError, number_code
 from labelward.privacy.draws import MOST_CLASSES, Odds, check_epsilon, draw_below, odds
 from labelward.rng import SecureRandom
 
-__all__ = ["RRTopK", "RRWithPrior", "RandomizedResponse", "checked_labels", "uniform_priors"]
-
 _ROUNDED = 1e-6  # how far a prior's sum may lie from 1: single-precision shares of many classes
 _EQUAL = 1e-12  # sums of float64 shares that differ by less are one number, rounded differently
 

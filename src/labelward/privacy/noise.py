@@ -20,8 +20,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["KEY_BYTES", "KeyedDraws", "on_grid"]
-
 KEY_BYTES = 32
 _FINENESS = 2.0**-12  # of a grid, against the noise that is added: its rounding adds 1e-8 of the noise's variance
 

@@ -20,8 +20,6 @@ from labelward.privacy.accounting import Budget
 from labelward.privacy.mechanisms import RRWithPrior, checked_labels, uniform_priors
 from labelward.rng import SecureRandom
 
-__all__ = ["LabelPrior", "multi_stage"]
-
 
 class LabelPrior(Protocol):
     """What gives the next stage's rows their priors; it must not hold clean labels."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["Metrics", "check_baselines", "check_finite", "check_metrics"]
-
 Metrics = dict[str, float | dict[str, Any] | str]
 """Values by metric name, objects with the same names to compare them with, and the name of the ``primary`` metric."""
 

@@ -21,17 +21,6 @@ from labelward.runs.private_seeds import PRIVATE_FILE
 from labelward.runs.schema import RESULTS_FILE
 from labelward.runs.secure_files import LOCK_FILE, atomic_write, directory_lock, output_errors, private_folder
 
-__all__ = [
-    "JOB_FILE",
-    "TRAINING_FILE",
-    "atomic_directory",
-    "check_output",
-    "data_folder",
-    "locked_output",
-    "relocate_table",
-    "store_data",
-]
-
 JOB_FILE = "job.toml"
 TRAINING_FILE = "training.json"
 _PASSING = (f"{JOB_FILE}.partial", LOCK_FILE)

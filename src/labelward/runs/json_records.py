@@ -10,8 +10,6 @@ import msgspec
 from labelward.errors import FileFormatError
 from labelward.runs.secure_files import atomic_write
 
-__all__ = ["read_json", "write_json"]
-
 T = TypeVar("T", bound=msgspec.Struct)
 
 

@@ -9,8 +9,6 @@ from typing import Any
 from labelward.attacks.base import Attack
 from labelward.job.components import ComponentSpec
 
-__all__ = ["MaliciousRun", "malicious_behavior", "malicious_runs"]
-
 
 @dataclass(frozen=True)
 class MaliciousRun:

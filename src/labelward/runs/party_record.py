@@ -10,8 +10,6 @@ import msgspec
 from labelward.runs.json_records import read_json, write_json
 from labelward.runs.schema import Cost, KeyInfo
 
-__all__ = ["FORMAT", "PARTY_FILE", "PartyRecord", "PeerRecord", "read_party_record", "write_party_record"]
-
 FORMAT = 1
 PARTY_FILE = "party.json"
 

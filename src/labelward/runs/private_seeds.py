@@ -18,8 +18,6 @@ from labelward.rng import PrivateSeed
 from labelward.runs.json_records import read_json, write_json
 from labelward.runs.secure_files import output_errors
 
-__all__ = ["FORMAT", "PRIVATE_FILE", "Seeds", "keep_seeds", "resolve_seeds", "stored_seeds"]
-
 FORMAT: Final = 1
 PRIVATE_FILE = "private-seeds.json"
 

@@ -7,8 +7,6 @@ import platform
 from collections.abc import Sequence
 from importlib.metadata import version
 
-__all__ = ["library_versions", "processor"]
-
 
 def library_versions(more: Sequence[str] = ()) -> dict[str, str]:
     """Return the versions that figures depend on; ``more``: libraries that only some models need."""

@@ -18,8 +18,6 @@ from labelward.party.transcript import FILE_NAME
 from labelward.runs.directory import JOB_FILE
 from labelward.runs.secure_files import atomic_write, directory_lock, output_errors
 
-__all__ = ["PurgeTarget", "enclosing_run", "find_purgeable", "purge_targets"]
-
 _MARKER = b"# Written by labelward "
 _TRANSCRIPT_MAGIC = b"labelward transcript\n"
 _CHECKPOINT_ENDINGS = (".lwc", ".lwb", ".partial")

@@ -26,29 +26,6 @@ from labelward.runs.malicious_runs import MaliciousRun
 from labelward.runs.secure_files import atomic_write
 from labelward.runs.short_names import variant_without_defaults, without_defaults
 
-__all__ = [
-    "FORMAT",
-    "RESULTS_FILE",
-    "RUN_FILE",
-    "AttackAccount",
-    "Cost",
-    "EngineInfo",
-    "KeyInfo",
-    "MeterReading",
-    "ResultRow",
-    "RunDetails",
-    "VisibilityCounts",
-    "WireFlow",
-    "append_row",
-    "defense_label",
-    "has_cut_off_row",
-    "kind_label",
-    "read_rows",
-    "read_run",
-    "run_folder",
-    "write_run",
-]
-
 FORMAT = 1
 RESULTS_FILE = "results.jsonl"
 RUN_FILE = "run.json"

@@ -11,8 +11,6 @@ from typing import BinaryIO
 
 from labelward.errors import OutputError
 
-__all__ = ["LOCK_FILE", "atomic_write", "directory_lock", "output_errors", "private_folder"]
-
 LOCK_FILE = ".lock"
 
 

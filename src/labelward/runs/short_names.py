@@ -12,8 +12,6 @@ from typing import Any
 
 from labelward.job.components import ComponentSpec, Variant
 
-__all__ = ["variant_without_defaults", "without_defaults"]
-
 
 def without_defaults(kind: ComponentSpec) -> ComponentSpec:
     """Return a defense or an attack with the parameters that its name holds; all of them for an unknown kind."""

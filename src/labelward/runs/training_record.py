@@ -15,8 +15,6 @@ from labelward.runs.estimate import Estimate
 from labelward.runs.json_records import read_json, write_json
 from labelward.runs.schema import Cost
 
-__all__ = ["FORMAT", "RowCounts", "TrainingRecord", "Validation", "content_digest", "read_record", "write_record"]
-
 FORMAT = 1
 
 

@@ -23,8 +23,6 @@ from labelward.metrics.leakage import cluster_chance, score_clusters
 from labelward.party.transcript import FORMAT, Header, TranscriptEntry
 from labelward.party.view import View
 
-__all__ = ["AttackContract", "planted_view", "view_of"]
-
 _GRADIENTS = CipherDigest("planted", "rows", (0,), Layout((1,), 0, 1), 0, 0, b"")
 
 

@@ -36,9 +36,6 @@ from labelward.he.base import (
 from labelward.rng import SecureRandom
 from labelward.testing.strategies import SumCase, expected_sums, sum_cases
 
-__all__ = ["EngineContract"]
-
-
 # each subclass runs the same generated tests, which keep nothing between examples
 _GENERATED = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
 

@@ -22,8 +22,6 @@ from labelward.metrics.leakage import label_chance, score_labels
 from labelward.party.view import View
 from labelward.testing.attacks import AttackContract, view_of
 
-__all__ = ["LabelAttackContract", "gradient_view", "gradients_of"]
-
 Labels = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

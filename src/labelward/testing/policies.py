@@ -41,17 +41,6 @@ from labelward.policy.chain import PolicyChain, check_hooks
 from labelward.policy.net_points import ReturnedGradient
 from labelward.rng import SecureRandom, learning
 
-__all__ = [
-    "PolicyContract",
-    "candidate_splits",
-    "finished_trees",
-    "leaf_weight_requests",
-    "returned_gradients",
-    "schedules",
-    "split_reveals",
-    "targets",
-]
-
 _PASSIVE = ("left", "right")
 _SETUP = PolicyContext(model="model", trees=5, classes=2, active_columns=3, passive=_PASSIVE, row_fraction=1.0)
 _NET = PolicyContext(model="net", classes=3, passive=_PASSIVE, epochs=2, batches=4)

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from labelward.he.base import Groups, Integers, Layout
 
-__all__ = ["SumCase", "expected_sums", "sum_cases"]
-
 
 @dataclass(frozen=True)
 class SumCase:

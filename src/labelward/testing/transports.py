@@ -22,8 +22,6 @@ import pytest
 from labelward.errors import PeerDisagreementError, PeerError
 from labelward.transport.base import Failure, Transport
 
-__all__ = ["TransportContract"]
-
 Ends = dict[str, Transport]
 
 _FAILURE = Failure("peer-failed", "DataError")

@@ -14,8 +14,6 @@ from labelward.attacks.nets._torch import nn, torch
 from labelward.attacks.nets.mixmatch import MixMatchConfig, train_mixmatch
 from labelward.errors import DataError
 
-__all__ = ["CompletedModel", "fit_completion", "inference_head", "mixup_level"]
-
 Floats = NDArray[np.float64]
 Known = tuple[NDArray[np.int64], NDArray[np.int64]]
 What = Literal["inputs", "embeddings"]

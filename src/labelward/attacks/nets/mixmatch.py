@@ -16,17 +16,6 @@ from numpy.typing import NDArray
 
 from labelward.attacks.nets._torch import nn, torch
 
-__all__ = [
-    "EmaWeights",
-    "MixMatchConfig",
-    "linear_rampup",
-    "mixmatch_loss",
-    "mixup",
-    "repeated_permutations",
-    "sharpen",
-    "train_mixmatch",
-]
-
 _BLOCK = 256
 
 

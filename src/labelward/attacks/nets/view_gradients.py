@@ -11,8 +11,6 @@ from labelward.errors import CodecError, DataError, FileFormatError
 from labelward.messages.splitnn import BatchGradients, EpochOrder
 from labelward.party.view import View
 
-__all__ = ["gradients_by_row", "has_gradients", "require_passive_view"]
-
 
 def require_passive_view(view: View, kind: str) -> None:
     """Refuse the active party's view, to which no gradient is returned.

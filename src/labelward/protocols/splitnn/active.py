@@ -46,8 +46,6 @@ from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.tensors import as_array, diverged, is_finite, pack_tensor, unpack_array
 from labelward.rng import learning
 
-__all__ = ["TrainingSetup", "combine_outputs", "train_active_net"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSetup:

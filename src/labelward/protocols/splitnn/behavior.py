@@ -16,8 +16,6 @@ from labelward.parameters import NonNegativeFloat, Parameters
 from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.params import SplitNet
 
-__all__ = ["Behavior", "Honest", "MaliciousOptimizer", "MaliciousSGD"]
-
 Weights = Iterable[torch.nn.Parameter]
 
 

@@ -17,19 +17,6 @@ from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.protocols.splitnn.tensors import as_tensor
 from labelward.rng import learning
 
-__all__ = [
-    "BottomModel",
-    "TrainableModule",
-    "batches",
-    "copy_user_module",
-    "device_of",
-    "embed_batches",
-    "epoch_order",
-    "make_bottom",
-    "prediction_batches",
-    "torch_generator",
-]
-
 _LEAST_PIECE = 1024
 
 

@@ -18,8 +18,6 @@ from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.protocols.splitnn.session import make_top
 from labelward.protocols.splitnn.tensors import as_array, as_tensor
 
-__all__ = ["train_centralized"]
-
 Floats = NDArray[np.float64]
 
 

@@ -19,8 +19,6 @@ from labelward.protocols.splitnn.bottom_model import TrainableModule
 from labelward.protocols.splitnn.losses import EpochRecord
 from labelward.protocols.splitnn.tensors import as_array, pack_state, unpack_state
 
-__all__ = ["ActiveState", "PassiveState", "TrainedState", "restore", "snapshot_weights"]
-
 
 class TrainedState(msgspec.Struct, frozen=True):
     """A module in the middle of its training.

@@ -15,8 +15,6 @@ from labelward.errors import JobError
 from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.active import combine_outputs
 
-__all__ = ["class_maps", "image_shape"]
-
 Tensor = torch.Tensor
 
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from labelward.errors import DataError
 from labelward.protocols.splitnn._torch import nn
 
-__all__ = ["NetInputs", "NetLabels"]
-
 Floats = NDArray[np.float64]
 Rows = NDArray[Any]
 

@@ -13,8 +13,6 @@ from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.inputs import NetLabels
 from labelward.protocols.splitnn.params import SplitNet
 
-__all__ = ["EpochRecord", "EpochScore", "NetObjective", "objective_of"]
-
 Floats = NDArray[np.float64]
 
 

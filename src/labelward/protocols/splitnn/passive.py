@@ -35,8 +35,6 @@ from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.tensors import as_array, as_tensor, diverged, is_finite, pack_tensor, unpack_array
 from labelward.rng import learning
 
-__all__ = ["answer_requests", "protected_embedding", "train_passive_net"]
-
 Purpose = Literal["training", "validation", "prediction"]
 
 

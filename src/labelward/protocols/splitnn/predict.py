@@ -20,8 +20,6 @@ from labelward.protocols.splitnn.passive import answer_requests
 from labelward.protocols.splitnn.share import NetShare
 from labelward.protocols.splitnn.tensors import as_array, as_tensor, unpack_array
 
-__all__ = ["predict_active_net", "predict_passive_net", "to_predictions"]
-
 _BATCH = 1 << 13
 Floats = NDArray[np.float64]
 

@@ -39,19 +39,6 @@ from labelward.protocols.splitnn.predict import predict_active_net, predict_pass
 from labelward.protocols.splitnn.share import NetShare, StoredModel
 from labelward.protocols.splitnn.tensors import pack_state
 
-__all__ = [
-    "VISITED",
-    "VISITED_PASSIVE",
-    "ActiveNetResult",
-    "NetTask",
-    "PassiveNetResult",
-    "TopModel",
-    "make_top",
-    "net_policy_context",
-    "run_active_net",
-    "run_passive_net",
-]
-
 VISITED = frozenset({"on_returned_gradient"})
 """The points of the active party's policies."""
 

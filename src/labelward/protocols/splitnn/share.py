@@ -23,8 +23,6 @@ from labelward.protocols.splitnn.models.tabular import Hashed, TableEncoder
 from labelward.protocols.splitnn.params import MODULE, SplitNet
 from labelward.protocols.splitnn.tensors import unpack_state
 
-__all__ = ["FILE_NAME", "FORMAT", "NetShare", "StoredModel"]
-
 FORMAT = 1
 FILE_NAME = "share.lwn"
 _MAGIC = b"labelward split network\n"

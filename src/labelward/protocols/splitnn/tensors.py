@@ -12,17 +12,6 @@ from labelward.messages.base import Array
 from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.params import SplitNet
 
-__all__ = [
-    "as_array",
-    "as_tensor",
-    "diverged",
-    "is_finite",
-    "pack_state",
-    "pack_tensor",
-    "unpack_array",
-    "unpack_state",
-]
-
 Floats = NDArray[Any]
 
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from labelward.protocols.splitnn._torch import torch
 
-__all__ = ["share_threads"]
-
 
 @contextlib.contextmanager
 def share_threads(parties: int) -> Iterator[None]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from labelward.protocols.splitnn._torch import nn, torch
 
-__all__ = ["bert"]
-
 _META = torch.device("meta")
 _EPSILON = 1e-12
 

@@ -22,8 +22,6 @@ from labelward.protocols.splitnn.models.bert import bert
 from labelward.protocols.splitnn.models.resnet import resnet_18, resnet_20
 from labelward.protocols.splitnn.models.tabular import Hashed, TableEncoder
 
-__all__ = ["ModelSpec", "build", "initialize"]
-
 _META = torch.device("meta")
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from labelward.protocols.splitnn._torch import nn, torch
 
-__all__ = ["resnet_18", "resnet_20"]
-
 _META = torch.device("meta")
 
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from labelward.protocols.splitnn._torch import nn, torch
 
-__all__ = ["Hashed", "TableEncoder"]
-
 _META = torch.device("meta")
 
 
