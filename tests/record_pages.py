@@ -17,7 +17,7 @@ sys.path.insert(0, str(HERE))
 from pages import RECORD  # noqa: E402
 
 if __name__ == "__main__":
-    files = [str(HERE / "cli" / "test_pages.py"), str(HERE / "report" / "test_report_pages.py")]
+    files = [str(HERE / "cli" / "test_golden_pages.py"), str(HERE / "report" / "test_report_pages.py")]
     chosen = ["-k", " or ".join(sys.argv[1:])] if sys.argv[1:] else []
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files, *chosen]
     sys.exit(subprocess.run(command, env={**os.environ, RECORD: "1"}).returncode)

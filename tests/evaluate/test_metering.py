@@ -131,8 +131,8 @@ def test_progress_and_report_tell_of_the_meter(job: Jobs, finished: Finished, tm
     [
         ({"budget": 1.5}, "range", "[leakage] budget", 1.5),
         ({"budget": -0.1}, "range", "[leakage] budget", -0.1),
-        ({"budget": True}, "range", "[leakage] budget", True),
-        ({"budget": "0.3"}, "range", "[leakage] budget", "0.3"),
+        ({"budget": True}, "type", "[leakage] budget", True),
+        ({"budget": "0.3"}, "type", "[leakage] budget", "0.3"),
         ({"meter": 1}, "type", "[leakage] meter", 1),
         ({"budget": 0.3, "meter": False}, "conflict", "[leakage] budget", 0.3),
     ],

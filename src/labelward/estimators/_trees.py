@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 
 from labelward.data import PartyDataset
+from labelward.errors import unknown_name
 from labelward.estimators._columns import EncodedColumns, assign_positions, fit_columns, transform_columns
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._errors import InvalidInputError, value_errors
@@ -22,7 +23,7 @@ from labelward.estimators._monotone import parse_monotone
 from labelward.estimators._progress import progress_bar
 from labelward.estimators._weights import check_class_weight, resolve_weights
 from labelward.federation.tree_adapter import TreeAdapter
-from labelward.he import check_engine
+from labelward.he import ENGINES, check_engine
 from labelward.job import EncryptionSection
 from labelward.protocols.common import LabelVector
 from labelward.protocols.secureboost.params import TreeModel
@@ -139,6 +140,9 @@ class FederatedTrees(FittedTreesMixin):
             own = dict(values["engine"])
             values |= {"engine": own.pop("kind", None), "engine_parameters": own}
         section = EncryptionSection(**values)
+        if section.engine not in ENGINES:
+            reason = unknown_name("engine", section.engine, ENGINES)
+            raise InvalidInputError(reason, code="unknown", field="engine", value=section.engine)
         checked = check_engine(section.engine, section.engine_parameters, insecure=section.insecure)
         return replace(section, engine_parameters=checked.parameters())
 
