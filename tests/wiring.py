@@ -29,7 +29,7 @@ from labelward.protocols.secureboost.session import ActiveOutcome, PassiveOutcom
 from labelward.protocols.secureboost.share import ModelShare, TrainingResult
 from labelward.rng import SecureRandom
 from labelward.transport.base import Failure, Transport
-from labelward.transport.in_process import connect
+from labelward.transport.in_process import connect_in_process
 
 Floats = NDArray[np.float64]
 Values = NDArray[np.int64] | Floats
@@ -244,7 +244,7 @@ def _renamed(outcome: Any) -> Any:
 def joined(setting: Setting) -> TrainingResult:
     """Train on the joined table: the active party holds every block, and there is no peer."""
     blocks = {party: setting.columns(party) for party in setting.parts}
-    alone = connect([setting.active])[setting.active]
+    alone = connect_in_process([setting.active])[setting.active]
     transcript = Transcript(header(setting, setting.active))
     ctx = Context(alone, active=setting.active, peers=(), transcript=transcript, seed=setting.seed)
     return train_active(ctx, setting.params, blocks, setting.targets(), None, validation=setting.rows[1])

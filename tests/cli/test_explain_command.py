@@ -129,7 +129,7 @@ def test_an_exported_model_needs_every_consent(call: Call, run: Path, tmp_path: 
                 "--out",
                 "{out}",
             ],
-            ["either --background, or --background-party"],
+            ["either --background TABLE"],
         ),
         (["rows", "{run}", "--table", "{table}", "--background", "{short}", "--out", "{out}"], ["short.csv", "'t2'"]),
     ],

@@ -38,7 +38,7 @@ from labelward.report.party_page import write_party_report
 from labelward.runs.party_record import PartyRecord, read_party_record, write_party_record
 from labelward.runs.short_names import variant_without_defaults
 from labelward.transport.base import Transport
-from labelward.transport.in_process import connect
+from labelward.transport.in_process import connect_in_process
 from refusals import refused
 
 PARTIES = ("bank", "telco", "shop")
@@ -59,14 +59,14 @@ class Meeting:
     def __init__(self, cut: Mapping[int, tuple[str, int]] | None = None, *, last: int = 100) -> None:
         self.cut, self.last, self.failed = dict(cut or {}), last, dict[str, str]()
         self.changed, self.here, self.broken = threading.Condition(), 0, False
-        self.number, self.ends = 0, connect(PARTIES)
+        self.number, self.ends = 0, connect_in_process(PARTIES)
 
     def gather(self) -> None:
         """Wait until all are here; an error where one will not come any more."""
         with self.changed:
             self.here, mine = self.here + 1, self.number + 1
             if self.here == len(PARTIES):
-                self.here, self.number, self.ends = 0, mine, connect(PARTIES)
+                self.here, self.number, self.ends = 0, mine, connect_in_process(PARTIES)
                 self.changed.notify_all()
             assert self.changed.wait_for(lambda: self.number == mine or self.broken, PATIENCE)
             if self.number != mine:

@@ -40,7 +40,7 @@ from labelward.runs.short_names import variant_without_defaults
 from labelward.studies import find_study
 from labelward.studies.run import StudyResult
 from labelward.transport.base import Transport
-from labelward.transport.in_process import connect
+from labelward.transport.in_process import connect_in_process
 from wiring import Setting, make_parts, make_targets
 
 __all__ = [
@@ -191,7 +191,7 @@ class Company:
     ) -> None:
         self.folder, self.parties, self.cut, self.last = folder, tuple(parties), dict(cut or {}), last
         self._changed, self._here, self._broken = threading.Condition(), 0, False
-        self.number, self.ends = 0, connect(self.parties)
+        self.number, self.ends = 0, connect_in_process(self.parties)
 
     def together(self, run: Callable[[str, Job, Path], Any]) -> dict[str, Any]:
         """Run all parties side by side; return what each returned, or the error that it raised."""
@@ -222,7 +222,7 @@ class Company:
         with self._changed:
             self._here, mine = self._here + 1, self.number + 1
             if self._here == len(self.parties):
-                self._here, self.number, self.ends = 0, mine, connect(self.parties)
+                self._here, self.number, self.ends = 0, mine, connect_in_process(self.parties)
                 self._changed.notify_all()
             assert self._changed.wait_for(lambda: self.number == mine or self._broken, _PATIENCE)
             if self.number != mine:

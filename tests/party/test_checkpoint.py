@@ -19,7 +19,7 @@ from labelward.party import checkpoint
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
 from labelward.party.transcript import Header, Transcript
-from labelward.transport.in_process import connect
+from labelward.transport.in_process import connect_in_process
 from refusals import refused
 
 
@@ -302,7 +302,7 @@ def test_what_was_recorded_is_on_the_disk_before_the_checkpoint_is(
 
     monkeypatch.setattr(os, "fsync", note)
     ctx = Context(
-        connect(["a"])["a"],
+        connect_in_process(["a"])["a"],
         active="a",
         peers=(),
         transcript=transcript,

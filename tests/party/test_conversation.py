@@ -42,7 +42,7 @@ from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
 from labelward.rng import SecureRandom
 from labelward.transport.base import Transport
-from labelward.transport.in_process import connect
+from labelward.transport.in_process import connect_in_process
 from refusals import refused
 
 NAMES = ("active", "left", "right")
@@ -83,7 +83,7 @@ def errors_of(programs: dict[str, Program], timeout: float = 30.0) -> dict[str, 
 
 
 def pair() -> tuple[Context, Context, dict[str, Transport]]:
-    ends = connect(("active", "left"))
+    ends = connect_in_process(("active", "left"))
     return context(ends["active"], ("active", "left")), context(ends["left"], ("active", "left"), 0.3), ends
 
 
@@ -361,7 +361,7 @@ def test_large_arrays_may_be_kept_as_digests_only() -> None:
     def follow(ctx: Context) -> None:
         ctx.send("active", BatchEmbeddings(Array.pack(values)), (0, 0))
 
-    ends = connect(["active", "left"])
+    ends = connect_in_process(["active", "left"])
     parts = {
         name: Context(end, active="active", peers=(other,), transcript=Transcript(None), seed=1, digests=True)
         for (name, end), other in zip(ends.items(), ("left", "active"), strict=True)

@@ -31,7 +31,7 @@ from labelward.protocols.secureboost.row_blocks import IncomingRows
 from labelward.protocols.secureboost.row_encoding import block_count, encrypt_blocks
 from labelward.rng import SecureRandom
 from labelward.transport.base import Transport
-from labelward.transport.in_process import connect
+from labelward.transport.in_process import connect_in_process
 from wiring import Run, Setting, make_labels, make_parts
 
 
@@ -286,7 +286,7 @@ def test_the_sender_of_wrong_blocks_is_named(change: Any, monkeypatch: pytest.Mo
 )
 def test_chunks_have_arrived_when_they_are_yielded(n: int, expected: list[tuple[int, int]]) -> None:
     """Sums begin before the last block has come; what is summed again later is summed at once."""
-    ends = connect(["active", "left"])
+    ends = connect_in_process(["active", "left"])
     setting = Setting({"active": np.zeros((n, 1)), "left": np.zeros((n, 1))}, np.zeros(n, dtype=np.int64))
     contexts = {
         party: Context(

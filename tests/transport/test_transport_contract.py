@@ -9,13 +9,13 @@ import pytest
 
 from labelward.testing.transports import TransportContract
 from labelward.transport.base import Failure, Transport
-from labelward.transport.in_process import connect
+from labelward.transport.in_process import connect_in_process
 
 
 class TestInProcess(TransportContract):
     @contextmanager
     def connected(self, parties: tuple[str, ...]) -> Iterator[dict[str, Transport]]:
-        yield connect(parties)
+        yield connect_in_process(parties)
 
 
 class _Wrong(Transport):
@@ -67,6 +67,6 @@ def test_the_suite_finds_what_is_wrong(wrong: type[_Wrong], test: str, ends: int
 
     suite = Suite()
     names = ("here", "there") if ends == 2 else ("one", "two", "three")
-    made = connect(names)
+    made = connect_in_process(names)
     with pytest.raises(AssertionError):
         getattr(suite, test)(tuple(wrong(made[name]) for name in names))

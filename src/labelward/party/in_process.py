@@ -11,7 +11,7 @@ from labelward.party.context import Context
 from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.rng import PrivateSeed
 from labelward.transport.base import Failure, Transport
-from labelward.transport.in_process import connect
+from labelward.transport.in_process import connect_in_process
 
 T = TypeVar("T")
 Program = Callable[[Context], T]
@@ -26,7 +26,7 @@ def standalone_context(party: str, *, seed: int, rows: int, private: PrivateSeed
         private: the party's own; None: a new one.
     """
     transcript = Transcript(Header(FORMAT, "", party, "active", (), (rows, 0), "none", 0, (), {}))
-    end = connect([party])[party]
+    end = connect_in_process([party])[party]
     return Context(end, active=party, peers=(), transcript=transcript, seed=seed, private=private)
 
 
@@ -40,7 +40,7 @@ def run_parties(programs: Mapping[str, tuple[Callable[[Transport], Context], Pro
         LabelwardError: the first error of a party that is not merely another party's failure. A keyboard interrupt
             ends all parties and is raised again.
     """
-    ends = connect(programs)
+    ends = connect_in_process(programs)
     results: dict[str, T] = {}
     errors: dict[str, BaseException] = {}
     ended = {party: threading.Event() for party in programs}

@@ -68,7 +68,7 @@ class _End(Transport):
             raise failure.at(party)
 
 
-def connect(parties: Iterable[str]) -> dict[str, Transport]:
+def connect_in_process(parties: Iterable[str]) -> dict[str, Transport]:
     """Return a connected end for each party."""
     exchange = _Exchange(parties)
     return {party: _End(exchange, party) for party in exchange.inboxes}

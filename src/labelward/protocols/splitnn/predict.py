@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 def predict_active_net(
     ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Module | None = None, top: nn.Module | None = None
 ) -> Floats:
-    """Return the model's outputs: float64 [rows, outputs]; :func:`to_predictions` tells what they stand for.
+    """Return the model's outputs: float64 [rows, outputs]; :func:`net_predictions` tells what they stand for.
 
     Args:
         share: the active party's share.
@@ -79,7 +79,7 @@ def predict_passive_net(ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Mo
     answer_requests(ctx, params, share.model, module, x)
 
 
-def to_predictions(share: NetShare, outputs: Floats) -> Floats:
+def net_predictions(share: NetShare, outputs: Floats) -> Floats:
     """Return what outputs [rows, outputs] stand for: probabilities [rows, classes], or means [rows].
 
     Args:

@@ -1,0 +1,66 @@
+"""One name, one thing: no public class or function is defined in two modules, and no package outweighs the others."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import labelward
+
+ROOT = Path(labelward.__file__).parent
+PRESCRIBED = {"backend": "he.paillier.backends", "unavailable_reason": "he.paillier.backends"}
+"""Names that an interface prescribes for each of its modules, and the package of these modules."""
+LARGEST_SHARE = 0.15
+OLD_FILES = {
+    *(
+        "attacks/contract",
+        "attacks/visible",
+        "attacks/refine",
+        "attacks/direct",
+        "cli/start",
+        "cli/_guard",
+        "cli/_voice",
+    ),
+    *("data/held", "data/misfits", "data/own", "data/prepare", "data/rows", "data/constraints", "data/partition"),
+    *("defenses/keyed", "he/contract", "he/_checks", "job/kinds", "job/_check", "kernels/numbers", "kernels/scan"),
+    *("kernels/signatures", "kernels/unions", "kernels/walk", "kernels/gradients", "messages/setup", "party/chain"),
+    *("party/outgoing", "party/policy", "party/local", "party/purged", "report/evidence", "report/sentences"),
+    *("report/explained", "report/figures", "report/numbers", "report/meter", "report/expected", "report/stored"),
+    *("testing/sums", "transport/grpc/agreement", "transport/grpc/link", "transport/grpc/station"),
+    *("transport/grpc/probe", "transport/grpc/records", "transport/certificates/read", "transport/certificates/trust"),
+}
+"""Names of files that said nothing of what is in them."""
+
+
+def modules() -> dict[str, ast.Module]:
+    paths = sorted(ROOT.rglob("*.py"))
+    return {path.relative_to(ROOT).with_suffix("").as_posix(): ast.parse(path.read_text()) for path in paths}
+
+
+def test_no_public_name_is_defined_twice() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for module, tree in modules().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                places[node.name].append(module.replace("/", "."))
+    twice = {
+        name: found
+        for name, found in places.items()
+        if len(found) > 1 and not all(each.startswith(PRESCRIBED.get(name, "none")) for each in found)
+    }
+    assert not twice
+
+
+def test_no_file_has_an_old_name() -> None:
+    assert not OLD_FILES & set(modules())
+    assert not (ROOT / "evaluate").exists()
+    assert not (ROOT / "protocols" / "tree").exists()
+
+
+def test_no_package_holds_more_than_its_share() -> None:
+    lines: dict[str, int] = defaultdict(int)
+    for path in ROOT.rglob("*.py"):
+        lines[path.relative_to(ROOT).parts[0]] += len(path.read_text().splitlines())
+    total = sum(lines.values())
+    assert {name: size for name, size in lines.items() if size > LARGEST_SHARE * total} == {}
