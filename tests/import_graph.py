@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from test_layers import MODULES, imported, layer, name_of
 
 Graph = dict[str, set[str]]
 
 
+@cache
 def import_graph() -> Graph:
     """Return what each package of labelward imports of labelward; the package itself is left out."""
     graph: Graph = {}

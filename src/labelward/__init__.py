@@ -1,7 +1,7 @@
 """Vertical federated learning in which labels stay private: train, record what each party sees, attack it, defend.
 
 The names listed here are public, and so are :mod:`labelward.estimators` (the scikit-learn interface),
-:mod:`labelward.testing` (contract suites for extensions), the classes of the attacks and defenses that ``labelward list``
+:mod:`labelward.testing` (contract suites for extensions), attack and defense classes that ``labelward list``
 prints, and what ``CONTRIBUTING.md`` shows for extensions. All other modules are internal and may change without notice.
 
 A name is imported when it is first used, so ``import labelward`` takes milliseconds.
