@@ -55,6 +55,8 @@ def imported(tree: ast.Module) -> set[str]:
 def test_all_names_what_a_module_offers(path: Path) -> None:
     tree = ast.parse(path.read_text())
     made, others = defined(tree)
+    if path.parent == ROOT and path.name == "__init__.py":
+        return  # lazy: tests/test_face.py
     if not made and not others and not imported(tree):
         return  # an empty package
     module = importlib.import_module(name_of(path))

@@ -12,7 +12,7 @@ from labelward.errors import unknown_name
 from labelward.estimators._errors import InvalidInputError
 from labelward.federation.adapter import ModelAdapter
 from labelward.federation.components import make_engine
-from labelward.federation.simulation import SimulationResult, make_session, party_inputs, simulate
+from labelward.federation.simulation import SimulationResult, make_session, party_inputs, run_simulation
 from labelward.job import EncryptionSection
 from labelward.party.context import Progress
 from labelward.party.handshake import RowMasks
@@ -80,7 +80,7 @@ def train_parties(
             shares=before,
         )
         inputs = party_inputs(parties, labels, shares=before, behaviors=plan.behaviors)
-        return simulate(session, plan.programs, inputs, engine, policies=policies, progress=progress)
+        return run_simulation(session, plan.programs, inputs, engine, policies=policies, progress=progress)
     finally:
         engine.close()
 

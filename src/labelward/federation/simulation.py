@@ -27,6 +27,7 @@ from labelward.he import Counts, Engine
 from labelward.job import EncryptionSection, Job, Variant
 from labelward.party.context import Meter, Progress, no_progress
 from labelward.party.handshake import RowMasks
+from labelward.party.view import View
 from labelward.policy.base import Policy
 from labelward.protocols.common import LabelVector
 from labelward.rng import SecureRandom
@@ -72,6 +73,11 @@ class SimulationResult:
     def shares(self) -> dict[str, Any]:
         """By party its part of the model."""
         return {party: outcome.result.share for party, outcome in self.outcomes.items()}
+
+    @property
+    def views(self) -> dict[str, View]:
+        """By party its view, of a simulation in memory; one on disk is opened with :meth:`View.load`."""
+        return {party: outcome.view for party, outcome in self.outcomes.items()}
 
     @property
     def meters(self) -> dict[str, Meter]:
@@ -182,7 +188,7 @@ def simulate_job(
     data: VerticalDataset,
     variant: Variant,
     engine: Engine,
-    folder: Path,
+    folder: Path | None,
     *,
     seed: int,
     progress: Progress,
@@ -197,7 +203,7 @@ def simulate_job(
         data: of this seed.
         variant: what defends the run, at every party; the leakage meter is added.
         engine: makes the keys; its worker processes outlive the run.
-        folder: is made; its parent must exist.
+        folder: is made; its parent must exist. None: views and shares stay in memory.
         progress: hears of trees and of the leakage meter, from the active party's thread.
         shares: by party, of an earlier training that is continued.
         deviation: of a party that does not train as agreed.
@@ -210,7 +216,7 @@ def simulate_job(
     session = job_session(
         job, data.ids.tolist(), engine, seed=seed, masks=masks, shares=shares, protections=protections
     )
-    return simulate(
+    return run_simulation(
         session,
         model_adapter(job.model),
         party_inputs(
@@ -254,7 +260,7 @@ def party_inputs(
     }
 
 
-def simulate(
+def run_simulation(
     session: FederationSession,
     programs: ModelAdapter[Any],
     inputs: Mapping[str, PartyInputs],

@@ -1,0 +1,180 @@
+"""The functions of ``import labelward`` that simulate, train, predict and attack; all parties run in this process.
+
+``train``, ``predict`` and ``attack`` are the commands of these names: the same defaults, files and errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from labelward.attacks.base import LabelGuess
+from labelward.data import load_dataset, load_tables
+from labelward.federation.adapter import PredictMode
+from labelward.federation.components import check_job, make_engine, model_adapter, with_defaults
+from labelward.federation.leakage_monitor import monitored_chains
+from labelward.federation.model import FederatedModel
+from labelward.federation.model_shares import trained_job
+from labelward.federation.predict import predict_table
+from labelward.federation.progress import Watch, no_log
+from labelward.federation.simulation import SimulationResult, simulate_job
+from labelward.federation.train import TrainedModel, defense_variant, train_variant
+from labelward.job import Job
+from labelward.leakage.stored_views import AttackerKnowledge, attack_view, load_bottom_models
+from labelward.party.context import no_progress
+from labelward.planning.cost_model import forecast
+from labelward.runs.private_seeds import resolve_seeds
+
+
+def simulate(job: Job, *, seed: int | None = None, defense: str | None = None) -> SimulationResult:
+    """Train one model of a job in memory, and return margins of the test rows, views, shares and costs.
+
+    Nothing is written, and nothing is attacked: :func:`labelward.audit` does both.
+
+    Args:
+        job: its attacks play no part.
+        seed: of the learning draws; None: the job's first.
+        defense: slug of one of the job's variants, as :func:`train` takes it; None: the only one.
+
+    Raises:
+        InputError: of any kind, before training begins.
+        PolicyError: the defense does not fit model or data.
+
+    Example:
+        >>> job = labelward.load_job("job.toml")  # doctest: +SKIP
+        >>> labelward.simulate(job).views["telco"].counts()  # doctest: +SKIP
+    """
+    seed = job.run.seeds[0] if seed is None else seed
+    job = with_defaults(replace(job, attacks=(), run=replace(job.run, seeds=(seed,))))
+    check_job(job)
+    variant = defense_variant(job, defense)
+    private = resolve_seeds([party.name for party in job.parties])
+    data = load_dataset(job, seed, load_tables(job), private=private)
+    model_adapter(job.model).check(data, monitored_chains(job, data, variant, seed=seed))
+    engine = make_engine(job.encryption)
+    try:
+        return simulate_job(job, data, variant, engine, None, seed=seed, progress=no_progress)
+    finally:
+        engine.close()
+
+
+def train(
+    job: Job,
+    out: Path,
+    *,
+    seed: int | None = None,
+    defense: str | None = None,
+    earlier: Path | None = None,
+    repeat: Sequence[Path] = (),
+    force: bool = False,
+    watch: Watch = no_log,
+) -> TrainedModel:
+    """Train one model of a job, and write each party's view and model share to a folder.
+
+    Args:
+        job: its attacks play no part.
+        out: a new folder; with ``force``, it may hold an earlier training, which is replaced.
+        seed: of the learning draws; None: the job's first, or that of the model that is continued.
+        defense: slug of one of the job's variants, such as ``"id-lmid-xi-0.1"`` or ``"none"``; None: the only one.
+        earlier: folder of a training of the same parties, columns and rows, to whose model the job's trees are added.
+        repeat: folders of earlier runs whose private draws, such as which rows are tested on, are repeated.
+        force: replace an earlier training in the folder.
+        watch: is called with the progress.
+
+    Raises:
+        InputError: of any kind, before anything is written.
+        PolicyError: the defense does not fit model or data.
+
+    Example:
+        >>> model = labelward.train(labelward.load_job("job.toml"), Path("model"))  # doctest: +SKIP
+        >>> model.utility, model.cost.bytes  # doctest: +SKIP
+    """
+    if seed is None:
+        seed = (job if earlier is None else trained_job(earlier)).run.seeds[0]
+    return train_variant(
+        job,
+        out,
+        seed=seed,
+        variant=defense,
+        force=force,
+        watch=watch,
+        earlier=earlier,
+        repeat=repeat,
+        forecast=forecast,
+    )
+
+
+def predict(run: Path, tables: Path | Mapping[str, Path], out: Path, *, mode: PredictMode = "one-round") -> int:
+    """Predict the rows of new tables with the shares of all parties; write a Parquet file, return the number of rows.
+
+    The file has the columns ``id``, ``prediction``, and margins and probabilities where the model has them. For arrays
+    in memory, and for explanations, use :class:`labelward.FederatedModel`.
+
+    Args:
+        run: a folder that :func:`train` wrote.
+        tables: one table with the columns of all parties, or each party's own by name.
+        out: the file to write; readable by its owner only.
+        mode: ``"levels"`` shows less to the active party and more to passive parties; predictions are the same.
+
+    Raises:
+        FileFormatError: a share is missing, damaged, or of another party or model.
+        DataError: a table cannot be used, lacks a column, or the parties' rows differ.
+
+    Example:
+        >>> labelward.predict(Path("model"), Path("new.csv"), Path("predictions.parquet"))  # doctest: +SKIP
+        569
+    """
+    if isinstance(tables, Path):
+        tables = dict.fromkeys(FederatedModel.load(run).parties, tables)
+    return predict_table(run, tables, out, mode=mode)
+
+
+def attack(
+    view: Path,
+    features: Path,
+    kind: str,
+    *,
+    classes: int,
+    seed: int,
+    parameters: Mapping[str, Any] | None = None,
+    id_column: str | None = None,
+    known: Path | None = None,
+    label: str = "label",
+    other_views: Sequence[Path] = (),
+) -> tuple[tuple[str, ...], LabelGuess]:
+    """Attack a stored view as its party could: with the view, its own columns and model, and stated knowledge.
+
+    With the seed of the run and the audit's parameters, the guess is that of the audit.
+
+    Args:
+        view: folder of a view, such as ``audit/runs/none/1/telco/view``; the party's model share is read beside it.
+        features: table of the party's own columns of the training rows.
+        kind: of the attack; ``labelward list attacks`` prints all kinds with their parameters.
+        classes: number of classes that the attacker assumes; for quantities, number of bins.
+        seed: of the attack's random draws.
+        parameters: of the attack, by name.
+        id_column: column of row ids in the tables; None: ``id`` if there is one.
+        known: table of row ids and labels of the rows whose labels the attacker was told.
+        label: label column of ``known``.
+        other_views: the same party's views of other runs on the same rows.
+
+    Returns:
+        Row ids, and for each the guessed cluster or label.
+
+    Raises:
+        FileFormatError: the view is damaged, or truncated.
+        DataError: a table cannot be used, or its columns or rows are not those of the view.
+        JobError: an unknown attack or parameter, or an attack that lacks what it needs.
+
+    Example:
+        >>> folder, own = Path("audit/runs/none/1/telco/view"), Path("audit/data/1/telco.parquet")  # doctest: +SKIP
+        >>> ids, guess = labelward.attack(folder, own, "id2graph", classes=2, seed=1)  # doctest: +SKIP
+    """
+    knowledge = AttackerKnowledge(
+        known=known, label=label, other_runs=tuple(other_views), bottoms=load_bottom_models(view)
+    )
+    return attack_view(
+        view, features, kind, parameters or {}, classes=classes, seed=seed, id_column=id_column, knowledge=knowledge
+    )

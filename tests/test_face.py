@@ -1,0 +1,122 @@
+"""What ``import labelward`` offers: every name exists, has the type that checkers see, and works in a small example."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from sklearn.datasets import load_breast_cancer
+
+import labelward
+from labelward.errors import JobError
+from refusals import refused
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+JOB = {
+    "data": {"table": "breast_cancer"},
+    "parties": {"active": 0.5, "telco": 0.5},
+    "model": {"trees": 1, "depth": 2},
+    "encryption": {"engine": "plain", "insecure": True},
+    "attack": [{"kind": "id2graph"}],
+    "run": {"seeds": [1]},
+}
+
+
+@pytest.fixture(scope="module")
+def job() -> labelward.Job:
+    return labelward.parse_job(JOB)
+
+
+@pytest.fixture(scope="module")
+def audited(job: labelward.Job, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("face") / "audit"
+    rows = labelward.audit(job, out)
+    assert {row.party for row in rows} == {"telco"}
+    return out
+
+
+def declared() -> dict[str, str]:
+    """Return name → module of the imports that type checkers and editors see."""
+    tree = ast.parse(Path(labelward.__file__).read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    nodes = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in nodes for alias in node.names}
+
+
+def test_the_public_names_are_those_listed_and_no_others() -> None:
+    assert dir(labelward) == sorted(labelward.__all__)
+    assert sorted(declared()) == sorted(labelward.__all__)
+    with pytest.raises(AttributeError):
+        labelward.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("name", labelward.__all__)
+def test_a_public_name_is_imported_from_where_types_say(name: str) -> None:
+    value = getattr(labelward, name)
+    module = declared()[name]
+    assert value.__module__ == module or value.__module__.startswith(f"{module}.")
+    assert value.__doc__
+
+
+def test_documents_use_public_names_only() -> None:
+    """Of internal modules a page imports the classes of attacks at most, which ``labelward list`` names."""
+    allowed = re.compile(r"labelward(\.estimators|\.testing(\.\w+)*|\.attacks\.\w+)?")
+    for page in PAGES:
+        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            for node in ast.walk(ast.parse(block)):
+                if isinstance(node, ast.ImportFrom) and str(node.module).startswith("labelward"):
+                    assert allowed.fullmatch(str(node.module)), f"{page.name}: {node.module}"
+                    if node.module == "labelward":
+                        assert {alias.name for alias in node.names} <= set(labelward.__all__), page.name
+
+
+def test_simulate_gives_views_in_memory(job: labelward.Job) -> None:
+    result = labelward.simulate(job)
+    assert list(result.views) == list(result.shares) == ["active", "telco"]
+    assert result.views["telco"].rows + len(result.margins) == 569
+    assert result.cost.messages
+
+
+def test_simulate_refuses_an_unknown_variant(job: labelward.Job) -> None:
+    with refused(JobError, "unknown"):
+        labelward.simulate(job, defense="shield")
+
+
+def test_a_model_is_trained_continued_and_predicts(job: labelward.Job, tmp_path: Path) -> None:
+    first = labelward.train(job, tmp_path / "model", seed=3)
+    assert (first.seed, first.variant) == (3, "none")
+    assert first.estimate is not None
+    assert labelward.train(job, tmp_path / "more", earlier=tmp_path / "model").seed == 3
+    table = tmp_path / "new.parquet"
+    load_breast_cancer(as_frame=True).data.head(40).to_parquet(table)
+    assert labelward.predict(tmp_path / "model", table, tmp_path / "out.parquet") == 40
+    tables = {"active": table, "telco": table}
+    assert labelward.predict(tmp_path / "model", tables, tmp_path / "same.parquet", mode="levels") == 40
+    assert pq.read_table(tmp_path / "same.parquet").equals(pq.read_table(tmp_path / "out.parquet"))
+    assert labelward.FederatedModel.load(tmp_path / "model").parties == ("active", "telco")
+
+
+def test_a_stored_view_is_read_and_attacked(audited: Path) -> None:
+    folder = audited / "runs/none/1/telco/view"
+    view = labelward.View.load(folder)
+    ids, guess = labelward.attack(folder, audited / "data/1/telco.parquet", "id2graph", classes=2, seed=1)
+    assert len(ids) == len(guess.values) == view.rows
+    with pytest.raises(labelward.LabelwardError):
+        labelward.attack(folder, audited / "data/1/telco.parquet", "id2grph", classes=2, seed=1)
+
+
+def test_costs_are_estimated(job: labelward.Job, tmp_path: Path) -> None:
+    text = """
+        data.table = "breast_cancer"
+        parties = { active = 0.5, telco = 0.5 }
+        model = { trees = 1, depth = 2 }
+        encryption = { engine = "plain", insecure = true }
+    """
+    (tmp_path / "job.toml").write_text(text, encoding="utf-8")
+    read = labelward.load_job(tmp_path / "job.toml")
+    assert read.model == job.model
+    assert labelward.estimate_cost(read, link=labelward.NetworkLink(bandwidth=100, latency=20)).estimate.seconds > 0
