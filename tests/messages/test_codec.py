@@ -12,8 +12,8 @@ from strategies import MESSAGES, OBSERVATIONS, of
 from blames import refused_about
 from labelward.errors import CodecError
 from labelward.he import Layout, engine
-from labelward.messages.base import Message, Observation, RowMask, redacted, wire_name
-from labelward.messages.codec import WIRE_VERSION, decode, decode_fields, encode, encode_fields, schema
+from labelward.messages.base import Message, Observation, RowMask, wire_name
+from labelward.messages.codec import WIRE_VERSION, decode, decode_fields, encode, encode_fields, redacted, schema
 from labelward.messages.handshake import RowIdDigests
 from labelward.messages.tree import EncryptedTreeRows, LevelHistograms, LevelRequest, NodeSplit, OwnSplit, TrainingEnd
 from labelward.rng import SecureRandom

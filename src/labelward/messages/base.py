@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import ClassVar, Literal, Self, TypeVar, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 import msgspec
 import numpy as np
@@ -156,27 +156,6 @@ def ciphertexts(message: Message) -> int:
     return sum(value.count for value in values if isinstance(value, CipherBlock))
 
 
-Record = TypeVar("Record", bound="Message | Observation")
-
-
 def wire_name(kind: type[Message] | type[Observation]) -> str:
     """Return the name under which a message type travels and is stored: its tag, which outlives a class's name."""
     return str(kind.__struct_config__.tag)
-
-
-def redacted(message: Record, *, bulk: bool = False) -> Record:
-    """Return the message as a view keeps it: each ciphertext block replaced by its digest.
-
-    Args:
-        bulk: whether the arrays that the message declares as ``bulk`` are replaced by theirs too.
-    """
-    changes: dict[str, CipherDigest | Array] = {}
-    if bulk and isinstance(message, Message):
-        changes = {name: getattr(message, name).digested() for name in message.bulk}
-    for name in message.__struct_fields__:
-        block = getattr(message, name)
-        if isinstance(block, CipherBlock):
-            digest = hashlib.sha256(block.data).digest()
-            size = len(block.data)
-            changes[name] = CipherDigest(block.engine, block.kind, block.shape, block.layout, block.count, size, digest)
-    return msgspec.structs.replace(message, **changes) if changes else message

@@ -6,13 +6,16 @@ here can be decoded; an object without an encoding (unsealed sums, a private key
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from typing import Any, TypeVar
 
 import msgspec
 
 from labelward.errors import CodecError
+from labelward.he.base import CipherBlock
 from labelward.messages import explain, handshake, splitnn, tree
-from labelward.messages.base import Message, Observation, wire_name
+from labelward.messages.base import Array, CipherDigest, Message, Observation, wire_name
+from labelward.messages.released import Released, decode_released, encode_released, require_released
 
 WIRE_VERSION = 1
 _MAGIC = b"LW"
@@ -32,11 +35,7 @@ class _Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     body: msgspec.Raw
 
 
-def _refuse(value: Any) -> Any:
-    raise CodecError(f"{type(value).__name__} may not travel", code="not-sendable", value=type(value))
-
-
-_encoder = msgspec.msgpack.Encoder(enc_hook=_refuse)
+_encoder = msgspec.msgpack.Encoder(enc_hook=encode_released)
 _envelopes = msgspec.msgpack.Decoder(_Envelope)
 _decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {}
 
@@ -58,7 +57,7 @@ def decode_fields(name: str, body: bytes | msgspec.Raw) -> Any:
     """Return the message of a type from its own bytes; :class:`CodecError` for anything else."""
     kind = schema(name)
     if name not in _decoders:
-        _decoders[name] = msgspec.msgpack.Decoder(kind)
+        _decoders[name] = msgspec.msgpack.Decoder(kind, dec_hook=decode_released)
     try:
         return _decoders[name].decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -66,7 +65,13 @@ def decode_fields(name: str, body: bytes | msgspec.Raw) -> Any:
 
 
 def encode(message: Message, step: tuple[int, ...]) -> bytes:
-    """Return the frame that travels."""
+    """Return the frame that travels.
+
+    Raises:
+        CodecError: a field that no policy released, or an object without an encoding.
+        ProtocolError: the message's class has a field that is neither released nor exempt.
+    """
+    require_released(message)
     envelope = _Envelope(wire_name(type(message)), step, msgspec.Raw(encode_fields(message)))
     return _MAGIC + bytes([WIRE_VERSION]) + _encoder.encode(envelope)
 
@@ -95,3 +100,24 @@ def decode(frame: bytes) -> tuple[Message, tuple[int, ...]]:
             f"{envelope.type} is an observation and may not travel", code="not-sendable", value=envelope.type
         )
     return message, envelope.step
+
+
+Record = TypeVar("Record", bound="Message | Observation")
+
+
+def redacted(message: Record, *, bulk: bool = False) -> Record:
+    """Return the message as a view keeps it: each ciphertext block replaced by its digest.
+
+    Args:
+        bulk: whether the arrays that the message declares as ``bulk`` are replaced by theirs too.
+    """
+    changes: dict[str, CipherDigest | Released[Array]] = {}
+    if bulk and isinstance(message, Message):
+        changes = {name: getattr(message, name).map(Array.digested) for name in message.bulk}
+    for name in message.__struct_fields__:
+        block = getattr(message, name)
+        if isinstance(block, CipherBlock):
+            digest = hashlib.sha256(block.data).digest()
+            size = len(block.data)
+            changes[name] = CipherDigest(block.engine, block.kind, block.shape, block.layout, block.count, size, digest)
+    return msgspec.structs.replace(message, **changes) if changes else message

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
+from labelward.messages.released import Released, Releaser
 from labelward.policy.base import (
     NET_POINTS,
     CandidateSplits,
@@ -58,7 +59,7 @@ class ChainState(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[bytes, ...]
 
 
-class PolicyChain:
+class PolicyChain(Releaser):
     """Several policies in order: values pass through each; candidates and viewers must please all."""
 
     def __init__(self, policies: Iterable[Policy] = ()) -> None:
@@ -212,21 +213,21 @@ class PolicyChain:
             regrow, refit = regrow | answer.regrow, refit or answer.refit
         return TreeRepair(regrow=frozenset(node for node in regrow if not _above(node) & regrow), refit=refit)
 
-    def before_embedding(self, outgoing: OutgoingEmbedding) -> Values:
+    def before_embedding(self, outgoing: OutgoingEmbedding) -> Released[Values]:
         """See :meth:`Policy.before_embedding`; each policy is asked about what the one before it answered."""
         for position in self._acting("before_embedding"):
             outgoing = replace(outgoing, values=_read_only(outgoing.values))
             answer = self.policies[position].before_embedding(outgoing)
             outgoing = replace(outgoing, values=self._counted(position, answer, outgoing.values))
-        return outgoing.values
+        return self._released(outgoing.values)
 
-    def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
+    def on_returned_gradient(self, returned: ReturnedGradient) -> Released[Values]:
         """See :meth:`Policy.on_returned_gradient`; each policy is asked about what the one before it answered."""
         for position in self._acting("on_returned_gradient"):
             returned = replace(returned, values=_read_only(returned.values))
             answer = self.policies[position].on_returned_gradient(returned)
             returned = replace(returned, values=self._counted(position, answer, returned.values))
-        return returned.values
+        return self._released(returned.values)
 
     def _acting(self, point: str) -> list[int]:
         """Return the positions of the policies that act at a point."""
