@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.kernels.row_layout import RowLayout
-from labelward.messages.base import Array
+from labelward.messages.base import Array, RowMask
+from labelward.messages.released import Released
+from labelward.messages.tree import NodeSplit, WinningSplit
 from labelward.party.context import Context
 from labelward.policy.base import (
     TREE_POINTS,
@@ -144,6 +146,10 @@ class PolicyHooks:
         """Return the hooks of one tree; ``seen_as`` is its number at each peer that takes part."""
         return TreeHooks(self, tree, seen_as, numbers)
 
+    def release_sample(self, peer: str, tree: int, rows: RowMask) -> Released[RowMask]:
+        """Return the rows of a tree as they may travel to a peer that takes part."""
+        return self.policies.release_sample(peer, tree, rows)
+
     def after_tree(self, tree: FinishedTree) -> TreeRepair:
         """Return what is to be repaired of a finished tree."""
         return self.policies.after_tree(tree)
@@ -252,6 +258,14 @@ class TreeHooks:
             return True
         knowledge.undo_learn(peer, at, node, spaces)
         return False
+
+    def release_splits(self, peer: str, splits: tuple[NodeSplit, ...]) -> Released[tuple[NodeSplit, ...]]:
+        """Return the rows of other parties' splits as they may travel to a peer."""
+        return self._hooks.policies.release_splits(peer, self._tree, splits)
+
+    def release_winners(self, peer: str, splits: tuple[WinningSplit, ...]) -> Released[tuple[WinningSplit, ...]]:
+        """Return the splits that a peer owns as they may travel to it."""
+        return self._hooks.policies.release_winners(peer, self._tree, splits)
 
     def learned(self, peer: str, node: int, spaces: Mapping[int, Rows]) -> None:
         """Record that a peer has worked out the rows of its own split's children."""
