@@ -8,8 +8,7 @@ import msgspec.inspect as inspect
 from hypothesis import strategies as st
 
 from labelward.messages import explain, handshake, splitnn, tree
-from labelward.messages.base import Message, Observation
-from labelward.messages.released import Released, Releaser
+from labelward.messages.base import Message, Observation, Released, Releaser
 
 _NUMBERS = st.integers(-(2**63), 2**64 - 1)  # what MessagePack holds
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12)

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from labelward.errors import CodecError, ProtocolError
-from labelward.messages.base import Array, Message, RowMask
-from labelward.messages.codec import decode, encode
-from labelward.messages.released import Released, Releaser, exempt, require_released
+from labelward.messages.base import Array, Message, Released, Releaser, RowMask, exempt
+from labelward.messages.codec import decode, encode, require_released
 from labelward.messages.splitnn import BatchGradients
 from labelward.policy.chain import PolicyChain
 from refusals import refused

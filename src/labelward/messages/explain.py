@@ -18,8 +18,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from labelward.messages.base import Message, RowMask
-from labelward.messages.released import Released, exempt
+from labelward.messages.base import Message, Released, RowMask, exempt
 
 _CONSENT = "sent by the consent of the party that owns it"
 

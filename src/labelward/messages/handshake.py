@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 from labelward.he.base import PublicMaterial
-from labelward.messages.base import Message, RowMask
-from labelward.messages.released import exempt
+from labelward.messages.base import Message, RowMask, exempt
 
 
 class Hello(Message, frozen=True):

@@ -23,8 +23,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from labelward.messages.base import Array, Message, Observation
-from labelward.messages.released import Released
+from labelward.messages.base import Array, Message, Observation, Released
 
 
 class NetStart(Message, frozen=True):

@@ -25,8 +25,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from labelward.he.base import CipherBlock
-from labelward.messages.base import Array, CipherDigest, Message, Observation, RowMask
-from labelward.messages.released import Released, exempt
+from labelward.messages.base import Array, CipherDigest, Message, Observation, Released, RowMask, exempt
 
 _OWN_COLUMNS = "of the sender's own columns, which hold no label"
 

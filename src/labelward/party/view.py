@@ -19,9 +19,8 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from labelward.errors import CodecError, FileFormatError
-from labelward.messages.base import CipherDigest, Message, Observation, wire_name
+from labelward.messages.base import CipherDigest, Message, Observation, Released, wire_name
 from labelward.messages.codec import decode_fields
-from labelward.messages.released import Released
 from labelward.party.purge_record import PURGED_FILE, purge_date
 from labelward.party.transcript import FILE_NAME, Header, TranscriptEntry, decode_header, read_entries
 

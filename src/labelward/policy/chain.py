@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
-from labelward.messages.base import RowMask
-from labelward.messages.released import Released, Releaser
+from labelward.messages.base import Released, Releaser, RowMask
 from labelward.messages.tree import NodeSplit, WinningSplit
 from labelward.policy.base import (
     NET_POINTS,
@@ -72,7 +71,7 @@ class PolicyChain(Releaser):
     """Several policies in order: values pass through each; candidates and viewers must please all."""
 
     def __init__(self, policies: Iterable[Policy] = ()) -> None:
-        self.policies = tuple(policies)
+        self.policies: tuple[Policy, ...] = tuple(policies)
         self._tallies = [dict.fromkeys(TALLIES, 0) for _ in self.policies]
         self._viewers: dict[int, dict[int, frozenset[str]]] = {}  # tree → node → who may see its children
         self._informed: dict[int, set[tuple[str, int]]] = {}  # tree → (party, node) that before_rows admitted

@@ -16,9 +16,8 @@ from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Lab
 from labelward.attacks.clustering import Clustering
 from labelward.errors import InputError
 from labelward.he.base import Layout
-from labelward.messages.base import CipherDigest, Message, Observation, RowMask, wire_name
+from labelward.messages.base import CipherDigest, Message, Observation, Released, RowMask, wire_name
 from labelward.messages.codec import encode_fields
-from labelward.messages.released import Released
 from labelward.messages.tree import LevelRequest, NodeSplit, OwnSplit, TrainingEnd, TreeStart
 from labelward.metrics.leakage import cluster_chance, score_clusters
 from labelward.party.transcript import FORMAT, Header, TranscriptEntry

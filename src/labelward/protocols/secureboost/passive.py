@@ -42,6 +42,7 @@ from labelward.protocols.secureboost.column_binner import ColumnBinner, LevelBin
 from labelward.protocols.secureboost.histogram_message import CellMask, split_into_messages
 from labelward.protocols.secureboost.inputs import Columns
 from labelward.protocols.secureboost.params import TreeModel
+from labelward.protocols.secureboost.policy_hooks import release_own_sides
 from labelward.protocols.secureboost.row_blocks import IncomingRows
 from labelward.protocols.secureboost.share import Records
 
@@ -303,7 +304,7 @@ class _Training:
         for answer in answers:
             self._split_rows(tree, answer, "ChosenSplits", step, depth)
         if answers:
-            ctx.send(ctx.active, SplitMasks(*step, ctx.policies.release_own_sides(tuple(answers))), step)
+            ctx.send(ctx.active, SplitMasks(*step, release_own_sides(ctx, tuple(answers))), step)
 
     def _route_other_rows(self, tree: _Tree, first: int) -> None:
         """Send on which side of the tree's splits, from record ``first`` on, the rows lie on which it did not grow."""

@@ -29,6 +29,7 @@ from labelward.messages.base import RowMask, wire_name
 from labelward.messages.explain import PathAnswers, PathRequest
 from labelward.messages.tree import PredictAnswers, PredictRequest
 from labelward.party.context import Context
+from labelward.protocols.secureboost.policy_hooks import release_paths
 from labelward.protocols.secureboost.share import ModelShare, Records, TreeShape
 
 BATCH = 1 << 16
@@ -276,7 +277,7 @@ class _Descent:
             masks = tuple(self._mask(number, split) for number, split in splits.values())
             self.ctx.send(
                 peer,
-                PathRequest(self.share.model, *self.span, tuple(splits), self.ctx.policies.release_paths(masks)),
+                PathRequest(self.share.model, *self.span, tuple(splits), release_paths(self.ctx, masks)),
                 (self.numbers[peer],),
             )
         for peer, splits in wanted.items():

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from labelward.he.base import CipherBlock, Layout, PrivateKey
 from labelward.kernels.objectives import Objective
 from labelward.kernels.row_layout import FixedPointScales, RowLayout, choose_scales, encode_rows, number_bounds
-from labelward.messages.base import RowMask
-from labelward.messages.released import Released
+from labelward.messages.base import Released, RowMask
 from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows, TreeStart
 from labelward.party.context import Context
 from labelward.protocols.secureboost.params import TreeModel

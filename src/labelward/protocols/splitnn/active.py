@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import JobError, LabelwardError
-from labelward.messages.base import Array
-from labelward.messages.released import Released
+from labelward.messages.base import Array, Released
 from labelward.messages.splitnn import (
     BatchEmbeddings,
     BatchGradients,

@@ -14,8 +14,7 @@ from __future__ import annotations
 from typing import Literal
 
 from labelward.errors import PeerError
-from labelward.messages.base import Array
-from labelward.messages.released import Released
+from labelward.messages.base import Array, Released
 from labelward.messages.splitnn import (
     BatchEmbeddings,
     BatchGradients,
