@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "he": {"errors", "parameters", "rng", "jit"},
     "transport": {"errors"},
     "messages": {"errors", "he"},
-    "policy": {"privacy"} | BASE,
+    "policy": {"messages", "privacy"} | BASE,
     "party": {"messages", "policy", "transport"} | BASE,
     "data": BASE,
     "protocols": {"party", "policy", "messages", "he", "kernels", "privacy"} | BASE,

@@ -103,8 +103,7 @@ def test_refuses_another_number_of_logits_than_classes():
 
 def test_refuses_digests():
     view = gradient_view(gradients_of(np.arange(9) % 3, 3, 1))
-    from labelward.messages.base import redacted
-    from labelward.messages.codec import decode_fields, encode_fields
+    from labelward.messages.codec import decode_fields, encode_fields, redacted
     from labelward.party.transcript import TranscriptEntry
 
     digested = [

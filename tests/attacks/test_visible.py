@@ -15,6 +15,7 @@ from labelward.messages.base import CipherDigest, RowMask
 from labelward.messages.tree import LevelRequest, NodeSplit, OwnSplit, TreeStart
 from labelward.testing.attacks import planted_view, view_of
 from refusals import refused
+from released import released
 
 GRADIENTS = CipherDigest("plain", "rows", (0,), Layout((1,), 0, 1), 0, 0, b"")
 
@@ -25,12 +26,12 @@ def mask(text):
 
 
 def start(tree, rows):
-    return TreeStart(tree, mask(rows), GRADIENTS), (tree,)
+    return TreeStart(tree, released(mask(rows)), GRADIENTS), (tree,)
 
 
 def told(tree, depth, **splits):
     return LevelRequest(
-        tree, depth, tuple(NodeSplit(int(node[1:]), mask(left)) for node, left in splits.items()), ()
+        tree, depth, released(tuple(NodeSplit(int(node[1:]), mask(left)) for node, left in splits.items())), ()
     ), (
         tree,
         depth,
@@ -148,8 +149,8 @@ def test_missing_and_unknown_values_out_of_the_sample_go_where_the_split_sends_t
 
 def test_trees_that_grow_side_by_side_and_rows_drawn_several_times():
     """A forest: gradients come with the first tree only, levels of several trees are interleaved, rows repeat."""
-    first = TreeStart(0, mask("1101"), GRADIENTS, together=2, route=True, repeats=bytes([2, 1, 1]))
-    second = TreeStart(1, mask("0111"), None, together=0, repeats=bytes([1, 1, 2]))
+    first = TreeStart(0, released(mask("1101")), GRADIENTS, together=2, route=True, repeats=bytes([2, 1, 1]))
+    second = TreeStart(1, released(mask("0111")), None, together=0, repeats=bytes([1, 1, 2]))
     records = [
         (first, (0,)),
         (second, (1,)),

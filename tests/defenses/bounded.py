@@ -44,7 +44,7 @@ def known_splits(view: View, tree: int) -> dict[int, np.ndarray]:
         split.node: split.left
         for received in view.received(LevelRequest)
         if received.message.tree == tree
-        for split in received.message.splits
+        for split in received.message.splits.value
     }
     splits |= {own.node: own.left for own in view.observed(OwnSplit) if own.tree == tree}
     return {node: mask.unpack(mask.total) for node, mask in splits.items()}
@@ -55,7 +55,7 @@ def known_nodes(view: View) -> list[dict[int, np.ndarray]]:
     trees = []
     for received in view.received(TreeStart):
         tree = received.message.tree
-        rows_of = {0: np.flatnonzero(received.message.rows.unpack(view.rows))}
+        rows_of = {0: np.flatnonzero(received.message.rows.value.unpack(view.rows))}
         for node, left in sorted(known_splits(view, tree).items()):
             rows_of[2 * node + 1], rows_of[2 * node + 2] = rows_of[node][left], rows_of[node][~left]
         rows = {}
@@ -101,5 +101,5 @@ def assert_nothing_else_is_named(view: View) -> None:
                 named |= set(received.message.build)
         for chosen in view.received(WinningSplits):
             if chosen.message.tree == tree:
-                named |= {split.node for split in chosen.message.splits}
+                named |= {split.node for split in chosen.message.splits.value}
         assert all(node == 0 or (node - 1) // 2 in splits for node in named)

@@ -323,7 +323,7 @@ def test_a_chain_passes_numbers_on_and_counts() -> None:
     """Each policy is asked about what the one before it answered; the receiver gets the last answer."""
     chain = PolicyChain([GradientCompression(keep=0.5), SignSgd(magnitude=2.0)])
     asked = gradient(32)
-    left = chain.on_returned_gradient(asked)
+    left = chain.on_returned_gradient(asked).value
     assert sorted(np.unique(left).tolist()) == [-2.0, 0.0, 2.0]
     assert (left != 0).sum() == 160
     first, second = chain.accounts()
@@ -342,7 +342,7 @@ def test_a_chain_goes_on_where_it_was() -> None:
     again.begin(SETUP, SecureRandom())
     again.resume(chain.state())
     asked = gradient(seed=9, epoch=1)
-    assert np.array_equal(chain.on_returned_gradient(asked), again.on_returned_gradient(asked))
+    assert np.array_equal(chain.on_returned_gradient(asked).value, again.on_returned_gradient(asked).value)
     assert chain.accounts() == again.accounts()
     assert isinstance(chain.policies[1], KeyedGradientDefense)
     assert chain.policies[1].sent == {"left": 4}

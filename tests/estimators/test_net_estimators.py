@@ -74,7 +74,7 @@ def test_defenses_and_behaviors_act(cancer: tuple[pd.DataFrame, Any]) -> None:
     plain = SplitNetClassifier(**SMALL).fit(X, y)
     defended = clone(plain).set_params(defenses=[{"kind": "gradient-compression", "keep": 0.25}]).fit(X, y)
     for received in defended.views_["passive"].received(BatchGradients):
-        values = received.message.values.unpack()
+        values = received.message.values.value.unpack()
         assert np.count_nonzero(values) <= np.ceil(0.25 * values.size)
     off = clone(plain).set_params(behaviors={"passive": {"kind": "malicious-optimizer"}}).fit(X, y)
     assert [each["kind"] for each in off.views_["passive"].applied() if each["stage"] == "behavior"]

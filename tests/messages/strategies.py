@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import msgspec.inspect as inspect
 from hypothesis import strategies as st
 
 from labelward.messages import explain, handshake, splitnn, tree
-from labelward.messages.base import Message, Observation
+from labelward.messages.base import Message, Observation, Released, Releaser
 
 _NUMBERS = st.integers(-(2**63), 2**64 - 1)  # what MessagePack holds
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -34,10 +34,21 @@ def of(kind: type) -> st.SearchStrategy[Any]:
     return _strategy(inspect.type_info(kind))
 
 
+def _field(info: inspect.Type, hint: Any) -> st.SearchStrategy[Any]:
+    """Return a strategy for a field; a released one comes as a policy chain releases it."""
+    if isinstance(info, inspect.CustomType) and info.cls is Released:
+        (inner,) = get_args(hint)
+        return _strategy(inspect.type_info(inner)).map(Releaser()._released)
+    return _strategy(info)
+
+
 def _strategy(info: inspect.Type) -> st.SearchStrategy[Any]:
     match info:
         case inspect.StructType(cls=cls, fields=fields):
-            return st.builds(cls, **{field.name: _strategy(field.type) for field in fields})
+            hints = get_type_hints(cls)
+            return st.builds(cls, **{field.name: _field(field.type, hints[field.name]) for field in fields})
+        case inspect.Metadata(type=described):
+            return _strategy(described)
         case inspect.UnionType(types=types):
             return st.one_of([_strategy(each) for each in types])
         case inspect.VarTupleType(item_type=item):

@@ -12,12 +12,13 @@ from strategies import MESSAGES, OBSERVATIONS, of
 from blames import refused_about
 from labelward.errors import CodecError
 from labelward.he import Layout, engine
-from labelward.messages.base import Message, Observation, RowMask, redacted, wire_name
-from labelward.messages.codec import WIRE_VERSION, decode, decode_fields, encode, encode_fields, schema
+from labelward.messages.base import Message, Observation, RowMask, wire_name
+from labelward.messages.codec import WIRE_VERSION, decode, decode_fields, encode, encode_fields, redacted, schema
 from labelward.messages.handshake import RowIdDigests
 from labelward.messages.tree import EncryptedTreeRows, LevelHistograms, LevelRequest, NodeSplit, OwnSplit, TrainingEnd
 from labelward.rng import SecureRandom
 from refusals import refused
+from released import released
 
 steps = st.lists(st.integers(0, 2**31), max_size=3).map(tuple)
 
@@ -134,7 +135,7 @@ def test_unknown_and_missing_fields_are_refused() -> None:
 
 def test_nested_fields_that_the_schema_does_not_know_are_not_kept() -> None:
     """What a peer hides inside a nested value never reaches the message, and so no view."""
-    plain = LevelRequest(0, 1, (NodeSplit(0, RowMask(3, "bits", b"\x05")),), ())
+    plain = LevelRequest(0, 1, released((NodeSplit(0, RowMask(3, "bits", b"\x05")),)), ())
     fields = msgspec.msgpack.decode(encode_fields(plain))
     fields["splits"][0]["gradient"] = 0.5
     found = decode_fields("Level", msgspec.msgpack.encode(fields))

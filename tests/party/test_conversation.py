@@ -44,6 +44,7 @@ from labelward.rng import SecureRandom
 from labelward.transport.base import Transport
 from labelward.transport.in_process import connect_in_process
 from refusals import refused
+from released import released
 
 NAMES = ("active", "left", "right")
 SOON = 2.0  # seconds within which a failure must have ended all parties
@@ -350,16 +351,16 @@ def test_large_arrays_may_be_kept_as_digests_only() -> None:
     values = np.arange(6.0).reshape(2, 3)
 
     def lead(ctx: Context) -> None:
-        ctx.recv("left", BatchEmbeddings, (0, 0)).values.unpack()  # the program has them in full
+        ctx.recv("left", BatchEmbeddings, (0, 0)).values.value.unpack()  # the program has them in full
         (entry,) = [entry for entry in ctx.transcript.entries if entry.kind == "received"]
         kept = decode_fields(entry.type, entry.payload)
-        assert kept.values.shape == (2, 3)
-        assert kept.values.data == b""
+        assert kept.values.value.shape == (2, 3)
+        assert kept.values.value.data == b""
         with refused(CodecError, "incomplete", value=(2, 3)):
-            kept.values.unpack()
+            kept.values.value.unpack()
 
     def follow(ctx: Context) -> None:
-        ctx.send("active", BatchEmbeddings(Array.pack(values)), (0, 0))
+        ctx.send("active", BatchEmbeddings(released(Array.pack(values))), (0, 0))
 
     ends = connect_in_process(["active", "left"])
     parts = {

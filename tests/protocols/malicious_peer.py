@@ -9,6 +9,7 @@ import wiring
 from labelward.messages.base import Message
 from labelward.messages.codec import decode, encode
 from labelward.transport.base import Transport
+from released import rewrapped, unwrapped
 
 Change = Callable[[Any], Message]
 
@@ -23,5 +24,5 @@ class Liar(wiring.Wire):
     def send(self, peer: str, frame: bytes) -> None:
         message, step = decode(frame)
         if self.party == self.who and isinstance(message, self.kind):
-            frame = encode(self.change(message), step)
+            frame = encode(rewrapped(self.change(unwrapped(message))), step)
         super().send(peer, frame)

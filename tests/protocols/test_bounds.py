@@ -41,6 +41,7 @@ from labelward.protocols.secureboost.passive import max_trees
 from labelward.protocols.secureboost.predict import predict_passive
 from labelward.protocols.secureboost.row_blocks import IncomingRows
 from labelward.rng import SecureRandom
+from released import released
 from wiring import Setting, make_labels, make_parts
 
 replace = msgspec.structs.replace
@@ -182,7 +183,7 @@ ALL_ROWS = RowMask.pack(np.ones(60, dtype=np.bool_))
 @pytest.mark.parametrize("params", [SecureBoost(trees=2, depth=2), FederatedForest(trees=2, depth=2)])
 def test_a_tree_beyond_the_jobs_is_refused(monkeypatch: pytest.MonkeyPatch, params: TreeModel) -> None:
     """The active party goes on where it should have ended."""
-    further = lambda m: TreeStart(m.trees, ALL_ROWS)  # noqa: E731
+    further = lambda m: TreeStart(m.trees, released(ALL_ROWS))  # noqa: E731
     error = run_with(monkeypatch, params, ("active", TrainingEnd, further))
     assert (error.peer, error.code, error.message, error.step) == ("active", "peer-message", "TreeStart", (2,))
     assert error.value == 3
@@ -242,7 +243,7 @@ def ask(request: PathRequest | PredictRequest, rows: int) -> None:
 def test_no_more_rows_at_once_than_a_batch_has(monkeypatch: pytest.MonkeyPatch, levels: bool) -> None:
     """The answers are as large as splits times rows, whatever the request's size."""
     monkeypatch.setattr(predict, "ANSWERS", 30)  # of 3 splits
-    request = PathRequest("model", 0, 11, (), ()) if levels else PredictRequest("model", 0, 11)
+    request = PathRequest("model", 0, 11, (), released(())) if levels else PredictRequest("model", 0, 11)
     with blamed("a", "peer-message", message=wire_name(type(request)), step=(0,), value=11, about="10"):
         ask(request, 20)
 
@@ -250,6 +251,6 @@ def test_no_more_rows_at_once_than_a_batch_has(monkeypatch: pytest.MonkeyPatch, 
 def test_masks_of_no_split_are_never_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes some twenty bytes in a message, and a byte for each row of the batch once it is unpacked."""
     monkeypatch.setattr(RowMask, "unpack", lambda *_: pytest.fail("a mask was unpacked"))
-    request = PathRequest("model", 0, 1000, (0,), (RowMask(1000, "out", b""),) * 500)
+    request = PathRequest("model", 0, 1000, (0,), released((RowMask(1000, "out", b""),) * 500))
     with blamed("a", "peer-message", message="PathRequest", step=(0,), value=1, about="500"):
         ask(request, 1000)

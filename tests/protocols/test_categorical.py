@@ -131,7 +131,7 @@ def test_names_of_categories_do_not_travel() -> None:
     frames = [frame for wire in run.wires.values() for _, frame in wire.sent]
     assert not any(b"secretive" in frame or b"hidden" in frame for frame in frames)
     assert any(each.categories for party in ("left", "right") for each in run.views[party].observed(OwnSplit))
-    told = [split for each in run.views["left"].received(WinningSplits) for split in each.message.splits]
+    told = [split for each in run.views["left"].received(WinningSplits) for split in each.message.splits.value]
     assert any(split.categories for split in told)
     kinds = {bytes(each.message.kinds) for each in run.views["active"].received(LevelHistograms)}
     assert any(1 in kind for kind in kinds)

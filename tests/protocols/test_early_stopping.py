@@ -167,7 +167,7 @@ def test_passive_parties_answer_for_validation_rows_and_learn_nothing_of_their_w
     run = given.run()
     plain = given.run(validation=None, validation_labels=None, validation_weights=None)
     for party in NAMES[1:]:
-        assert all(each.message.rows.total == 70 for each in run.views[party].received(TreeStart))
+        assert all(each.message.rows.value.total == 70 for each in run.views[party].received(TreeStart))
         assert all(each.message.route for each in run.views[party].received(TreeStart))
         seen, before = (list(each.views[party].content()) for each in (run, plain))
         told = ("Begin", "PredictRequest")

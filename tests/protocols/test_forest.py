@@ -119,7 +119,7 @@ def bags(run: Run, party: str = "left") -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the rows of each tree, and how often each was drawn."""
     found = []
     for each in run.views[party].received(TreeStart):
-        rows = np.flatnonzero(each.message.rows.unpack(80))
+        rows = np.flatnonzero(each.message.rows.value.unpack(80))
         repeats = np.frombuffer(each.message.repeats, np.uint8) if each.message.repeats else np.ones(len(rows), int)
         found.append((rows, repeats))
     return found

@@ -26,7 +26,7 @@ def test_views_tell_what_they_told() -> None:
     view = View.load(STORED / "left")
     assert (view.header.format, view.party, view.rows, view.parameter("model.trees")) == (1, "left", 24, 1)
     start = next(view.received(TreeStart)).message
-    assert start.rows.unpack(24).all()
+    assert start.rows.value.unpack(24).all()
     assert start.gradients is not None  # which travel in messages of their own now
     assert (start.gradients.kind, start.gradients.shape) == ("rows", (24,))
     assert next(view.received(LevelRequest)).message.build == (0,)

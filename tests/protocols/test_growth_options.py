@@ -163,7 +163,7 @@ def test_a_tree_for_each_class_keeps_no_directions() -> None:
 @pytest.mark.parametrize("kind", ["binary", "classes", "quantities"])
 def test_samples_of_rows_and_columns(kind: str) -> None:
     run = assert_lossless(setting(88, kind, row_fraction=0.6, feature_fraction=0.5, trees=3))
-    sizes = {int(each.message.rows.unpack(120).sum()) for each in run.views["left"].received(TreeStart)}
+    sizes = {int(each.message.rows.value.unpack(120).sum()) for each in run.views["left"].received(TreeStart)}
     assert sizes == {72}
 
 
@@ -172,7 +172,7 @@ def test_goss(kind: str) -> None:
     objective = {"counts": "count:poisson"}.get(kind, "auto")
     given_setting = setting(89, kind, trees=3, objective=objective, **GOSS)
     run = assert_lossless(given_setting)
-    sizes = {int(each.message.rows.unpack(120).sum()) for each in run.views["left"].received(TreeStart)}
+    sizes = {int(each.message.rows.value.unpack(120).sum()) for each in run.views["left"].received(TreeStart)}
     assert sizes == {72}  # 0.3 of 120 for their gradients, and as many of the others
 
 
@@ -184,7 +184,7 @@ def test_goss_keeps_the_rows_of_the_largest_gradients() -> None:
     margins = first.active.margins[:, 0]
     g = np.abs(margins - np.asarray(given_setting.labels))
     largest = set(np.argsort(-g, kind="stable")[:36].tolist())
-    drawn = [each.message.rows.unpack(120) for each in run.views["left"].received(TreeStart)][1]
+    drawn = [each.message.rows.value.unpack(120) for each in run.views["left"].received(TreeStart)][1]
     assert largest <= set(np.flatnonzero(drawn).tolist())
 
 
@@ -193,7 +193,7 @@ def test_goss_of_two_rows_takes_both() -> None:
     parts = make_parts(91, 2, {"a": 1, "b": 1})
     given_setting = Setting(parts, np.array([0, 1]), SecureBoost(trees=1, depth=1, sampling="goss", top_rate=0.1))
     run = assert_lossless(given_setting)
-    assert [each.message.rows.unpack(2).tolist() for each in run.views["b"].received(TreeStart)] == [[True, True]]
+    assert [each.message.rows.value.unpack(2).tolist() for each in run.views["b"].received(TreeStart)] == [[True, True]]
 
 
 def test_rich_tables_with_everything() -> None:

@@ -63,8 +63,8 @@ def test_in_its_turn_a_party_sees_only_rows_of_its_own_splits() -> None:
             continue
         trees = [each.message.tree for each in view.received(TreeStart)]
         assert trees == list(range(2))
-        assert all(each.message.splits == () for each in view.received(LevelRequest))
-        chosen = sum(len(each.message.splits) for each in view.received(WinningSplits))
+        assert all(each.message.splits.value == () for each in view.received(LevelRequest))
+        chosen = sum(len(each.message.splits.value) for each in view.received(WinningSplits))
         assert chosen == len(list(view.observed(OwnSplit))) == run.active.share.records_of(party)
 
 
@@ -101,7 +101,7 @@ def test_passive_parties_see_nothing_below_their_layers() -> None:
         view = run.views[party]
         for each in view.received(LevelRequest):
             assert all(depth_of(node) < 2 for node in each.message.build)
-            assert all(depth_of(split.node) < 1 for split in each.message.splits)
+            assert all(depth_of(split.node) < 1 for split in each.message.splits.value)
             assert each.message.depth <= 2
         assert all(depth_of(own.node) < 2 for own in view.observed(OwnSplit))
         assert {each.message.depth for each in view.received(LevelRequest) if each.message.build} == {0, 1}

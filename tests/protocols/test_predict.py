@@ -25,6 +25,7 @@ from labelward.protocols.secureboost.predict import (
     predict_passive,
 )
 from labelward.protocols.secureboost.share import TreeShape
+from released import released
 
 MODES: tuple[Mode, ...] = ("one-round", "levels")
 
@@ -130,7 +131,7 @@ def test_levels_tell_each_party_the_paths_only() -> None:
         seen: dict[int, set[int]] = {}
         asked = 0
         for _, request in _received(views[party], "bank", PathRequest):
-            for record, mask in zip(request.records, request.rows, strict=True):
+            for record, mask in zip(request.records, request.rows.value, strict=True):
                 assert record not in seen
                 seen[record] = set(np.flatnonzero(mask.unpack(rows)).tolist())
                 asked += len(seen[record])
@@ -200,14 +201,14 @@ ALL = RowMask.pack(np.ones(5, np.bool_))
 @pytest.mark.parametrize(
     ("request_", "code", "value", "about"),
     [
-        (PathRequest("other", 0, 5, (0,), (ALL,)), "peer-message", "other", "model"),
-        (PathRequest("model", 0, 6, (0,), (ALL,)), "peer-message", (0, 6), "rows"),
-        (PathRequest("model", -1, 4, (0,), (ALL,)), "peer-message", (-1, 4), "rows"),
-        (PathRequest("model", 3, 3, (0,), (ALL,)), "peer-message", (3, 3), "rows"),
-        (PathRequest("model", 0, 4, (0,), (ALL,)), "malformed", 5, "rows"),
-        (PathRequest("model", 0, 5, (99,), (ALL,)), "peer-message", 99, "split"),
-        (PathRequest("model", 0, 5, (-1,), (ALL,)), "peer-message", -1, "split"),
-        (PathRequest("model", 0, 5, (0, 1), (ALL,)), "peer-message", 2, "splits"),
+        (PathRequest("other", 0, 5, (0,), released((ALL,))), "peer-message", "other", "model"),
+        (PathRequest("model", 0, 6, (0,), released((ALL,))), "peer-message", (0, 6), "rows"),
+        (PathRequest("model", -1, 4, (0,), released((ALL,))), "peer-message", (-1, 4), "rows"),
+        (PathRequest("model", 3, 3, (0,), released((ALL,))), "peer-message", (3, 3), "rows"),
+        (PathRequest("model", 0, 4, (0,), released((ALL,))), "malformed", 5, "rows"),
+        (PathRequest("model", 0, 5, (99,), released((ALL,))), "peer-message", 99, "split"),
+        (PathRequest("model", 0, 5, (-1,), released((ALL,))), "peer-message", -1, "split"),
+        (PathRequest("model", 0, 5, (0, 1), released((ALL,))), "peer-message", 2, "splits"),
         (PredictRequest("other", 0, 5), "peer-message", "other", "model"),
         (PredictRequest("model", 0, 6), "peer-message", (0, 6), "rows"),
     ],

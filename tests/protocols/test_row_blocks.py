@@ -32,6 +32,7 @@ from labelward.protocols.secureboost.row_encoding import block_count, encrypt_bl
 from labelward.rng import SecureRandom
 from labelward.transport.base import Transport
 from labelward.transport.in_process import connect_in_process
+from released import rewrapped, unwrapped
 from wiring import Run, Setting, make_labels, make_parts
 
 
@@ -234,7 +235,7 @@ class Liar(wiring.Wire):
     def send(self, peer: str, frame: bytes) -> None:
         message, step = decode(frame)
         if isinstance(message, EncryptedTreeRows) and message.part == message.parts - 1:
-            frame = encode(self.change(message), step)
+            frame = encode(rewrapped(self.change(unwrapped(message))), step)
         super().send(peer, frame)
 
 

@@ -6,6 +6,7 @@ import random
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any, get_args, get_type_hints
 
 import msgspec.inspect as inspect
 import numpy as np
@@ -98,12 +99,12 @@ READABLE = {
     "Level.build": "int",
     "ChosenSplits.tree": "int",
     "ChosenSplits.depth": "int",
-    "ChosenSplit.node": "int",
-    "ChosenSplit.column": "int",
-    "ChosenSplit.code": "int",
-    "ChosenSplit.record": "int",
-    "ChosenSplit.missing_left": "bool",
-    "ChosenSplit.categories": "int",
+    "WinningSplit.node": "int",
+    "WinningSplit.column": "int",
+    "WinningSplit.code": "int",
+    "WinningSplit.record": "int",
+    "WinningSplit.missing_left": "bool",
+    "WinningSplit.categories": "int",
     "TrainingEnd.trees": "int",
     "TrainingEnd.records": "int",
     "KeyOffer.model": "str",
@@ -121,15 +122,18 @@ READABLE = {
 }
 
 
-def leaves(info: inspect.Type, path: str) -> dict[str, str]:
-    """Return each readable value of a type, by class and field, and its kind."""
+def leaves(info: inspect.Type, path: str, hint: Any = None) -> dict[str, str]:
+    """Return each readable value of a type, by class and field, and its kind; of a released one, what it holds."""
     match info:
         case inspect.StructType(cls=cls, fields=fields):
+            name, hints = cls.__struct_config__.tag or cls.__name__, get_type_hints(cls)
             return {
-                k: v
-                for field in fields
-                for k, v in leaves(field.type, f"{cls.__struct_config__.tag or cls.__name__}.{field.name}").items()
+                k: v for each in fields for k, v in leaves(each.type, f"{name}.{each.name}", hints[each.name]).items()
             }
+        case inspect.CustomType():
+            return leaves(inspect.type_info(get_args(hint)[0]), path)
+        case inspect.Metadata(type=described):
+            return leaves(described, path)
         case inspect.UnionType(types=types) | inspect.TupleType(item_types=types):
             return {k: v for each in types for k, v in leaves(each, path).items()}
         case inspect.VarTupleType(item_type=item):
@@ -195,14 +199,14 @@ def test_row_masks_say_how_columns_split_and_nothing_else(secret: Run, kind: str
     told = 0
     for party in NAMES[1:]:
         view = secret.views[party]
-        samples = {each.message.tree: each.message.rows.unpack(ROWS) for each in view.received(TreeStart)}
+        samples = {each.message.tree: each.message.rows.value.unpack(ROWS) for each in view.received(TreeStart)}
         for tree, by_column in enumerate(splits_of(secret, parts)):
             rows_of = {0: samples[tree]}
             for node, left in by_column.items():
                 rows_of[2 * node + 1], rows_of[2 * node + 2] = rows_of[node] & left, rows_of[node] & ~left
             for each in view.received(LevelRequest):
                 if each.message.tree == tree:
-                    for split in each.message.splits:
+                    for split in each.message.splits.value:
                         rows = rows_of[split.node]
                         assert split.left.unpack(int(rows.sum())).tolist() == by_column[split.node][rows].tolist()
                         told += 1
@@ -214,7 +218,7 @@ def test_of_two_siblings_the_smaller_is_summed(secret: Run, kind: str) -> None:
     parts, built = setting(kind).parts, 0
     for party in NAMES[1:]:
         view = secret.views[party]
-        samples = {each.message.tree: each.message.rows.unpack(ROWS) for each in view.received(TreeStart)}
+        samples = {each.message.tree: each.message.rows.value.unpack(ROWS) for each in view.received(TreeStart)}
         for tree, by_column in enumerate(splits_of(secret, parts)):
             size = {}
             rows_of = {0: samples[tree]}

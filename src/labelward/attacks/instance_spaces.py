@@ -38,7 +38,7 @@ def observed_leaves(view: View, own: AttackerData | None = None) -> NDArray[np.i
     starts = {received.message.tree: received.message for received in view.received(TreeStart)}
     splits: dict[int, dict[int, RowMask]] = defaultdict(dict)
     for received in view.received(LevelRequest):
-        for split in received.message.splits:
+        for split in received.message.splits.value:
             splits[received.message.tree][split.node] = split.left
     mine: dict[int, dict[int, OwnSplit]] = defaultdict(dict)
     for observed in view.observed(OwnSplit):
@@ -48,7 +48,7 @@ def observed_leaves(view: View, own: AttackerData | None = None) -> NDArray[np.i
     for position, tree in enumerate(sorted(starts)):
         leaf = leaves[position]
         try:
-            _grow(leaf, starts[tree].rows, splits[tree])
+            _grow(leaf, starts[tree].rows.value, splits[tree])
         except CodecError as error:
             raise FileFormatError(
                 f"the view of party {view.party!r} contradicts itself in tree {tree}: {error}",

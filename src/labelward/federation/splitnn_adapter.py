@@ -195,12 +195,12 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
 
     def seen_by_active(self, view: View) -> VisibilityCounts:
         """See :meth:`ModelAdapter.seen_by_active`."""
-        told = sum(int(np.prod(each.message.values.shape)) for each in view.received(BatchEmbeddings))
+        told = sum(int(np.prod(each.message.values.value.shape)) for each in view.received(BatchEmbeddings))
         return VisibilityCounts(role="active", rows=view.rows, epochs=_epochs(view), numbers=told)
 
     def seen_by_passive(self, view: View, held: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
         """See :meth:`ModelAdapter.seen_by_passive`; what gradients say of labels is for attacks to measure."""
-        told = sum(int(np.prod(each.message.values.shape)) for each in view.received(BatchGradients))
+        told = sum(int(np.prod(each.message.values.value.shape)) for each in view.received(BatchGradients))
         return VisibilityCounts(role="passive", rows=view.rows, epochs=_epochs(view), numbers=told)
 
     def own(self, view: View, own: AttackerData, model: Path) -> AttackerData:

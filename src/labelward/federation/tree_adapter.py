@@ -203,7 +203,7 @@ class TreeAdapter(ModelAdapter[ModelShare]):
             nodes=told.nodes,
             leaves=told.leaves,
             own_splits=sum(1 for _ in view.observed(OwnSplit)),
-            told_splits=sum(len(received.message.splits) for received in view.received(LevelRequest)),
+            told_splits=sum(len(received.message.splits.value) for received in view.received(LevelRequest)),
             max_node_information=told.max_node_information,
             max_node_bound=told.max_node_bound,
             joint_information=told.joint_information,

@@ -1,10 +1,27 @@
-"""What may pass between parties: frozen, typed messages, and the few values that they are made of."""
+"""What may pass between parties: frozen, typed messages, and the few values that they are made of.
+
+A message field that can carry labels, gradients, embeddings or instance spaces has the type ``Released[...]``. Only a
+policy chain (:class:`labelward.policy.chain.PolicyChain`) makes such a value, at the point where its policies act, so
+that nothing leaves a party that none of them saw. Every other field that can carry more than a single number or text
+is declared with :func:`exempt` and the reason why it needs no release. A class that does neither is refused when the
+codec first meets it, and a value that a chain did not make when it is encoded.
+
+::
+
+    class BatchGradients(Message, frozen=True):
+        values: Released[Array]                                   # only as PolicyChain.on_returned_gradient gives it
+
+    class Hello(Message, frozen=True):
+        rows: int                                                 # a single number
+        nonce: Annotated[bytes, exempt("drawn at random")]
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from typing import ClassVar, Literal, Self, TypeVar, get_args
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
 
 import msgspec
 import numpy as np
@@ -156,27 +173,72 @@ def ciphertexts(message: Message) -> int:
     return sum(value.count for value in values if isinstance(value, CipherBlock))
 
 
-Record = TypeVar("Record", bound="Message | Observation")
-
-
 def wire_name(kind: type[Message] | type[Observation]) -> str:
     """Return the name under which a message type travels and is stored: its tag, which outlives a class's name."""
     return str(kind.__struct_config__.tag)
 
 
-def redacted(message: Record, *, bulk: bool = False) -> Record:
-    """Return the message as a view keeps it: each ciphertext block replaced by its digest.
+T = TypeVar("T")
+U = TypeVar("U")
 
-    Args:
-        bulk: whether the arrays that the message declares as ``bulk`` are replaced by theirs too.
+EXEMPT = "exempt"
+"""The key under which a field declares why it needs no release."""
+_MADE, _RECEIVED = object(), object()
+
+
+class Released(Generic[T]):
+    """A value that may leave its party: made by a policy chain, or received from a peer.
+
+    A received one cannot be sent on: the receiver's own chain must release it anew.
     """
-    changes: dict[str, CipherDigest | Array] = {}
-    if bulk and isinstance(message, Message):
-        changes = {name: getattr(message, name).digested() for name in message.bulk}
-    for name in message.__struct_fields__:
-        block = getattr(message, name)
-        if isinstance(block, CipherBlock):
-            digest = hashlib.sha256(block.data).digest()
-            size = len(block.data)
-            changes[name] = CipherDigest(block.engine, block.kind, block.shape, block.layout, block.count, size, digest)
-    return msgspec.structs.replace(message, **changes) if changes else message
+
+    __slots__ = ("_origin", "value")
+
+    def __init__(self, value: T, origin: object) -> None:
+        if origin is not _MADE and origin is not _RECEIVED:
+            raise TypeError("only a policy chain releases values")
+        self.value, self._origin = value, origin
+
+    @property
+    def sendable(self) -> bool:
+        """Whether this party's policy chain made it."""
+        return self._origin is _MADE
+
+    @classmethod
+    def received(cls, value: T) -> Released[T]:
+        """Return a value as a peer's message brings it; it cannot be sent."""
+        return cls(value, _RECEIVED)
+
+    def map(self, change: Callable[[T], U]) -> Released[U]:
+        """Return the value in another encoding; ``change`` may use nothing but the value (post-processing)."""
+        return Released(change(self.value), self._origin)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Released) and bool(self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return f"Released({self.value!r})"
+
+
+class Releaser:
+    """The base of the policy chain: the only one that can release a value."""
+
+    def _released(self, value: T) -> Released[T]:
+        return Released(value, _MADE)
+
+    policies: tuple[Any, ...] = ()
+    """Those that act, in order."""
+
+    def release_unguarded(self, value: T) -> Released[T]:
+        """Release a value where no policy acts at all; a chain with a policy refuses."""
+        if self.policies:
+            raise TypeError("a chain with policies releases values at its points only")
+        return self._released(value)
+
+
+def exempt(reason: str) -> msgspec.Meta:
+    """Declare that a field travels without a release; ``reason`` says why it holds no secret."""
+    return msgspec.Meta(extra={EXEMPT: reason})

@@ -16,9 +16,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from labelward.messages.base import Message, RowMask
+from labelward.messages.base import Message, Released, RowMask, exempt
+
+_CONSENT = "sent by the consent of the party that owns it"
 
 
 class PathRequest(Message, frozen=True):
@@ -32,8 +34,8 @@ class PathRequest(Message, frozen=True):
     model: str
     start: int
     stop: int
-    records: tuple[int, ...]
-    rows: tuple[RowMask, ...]
+    records: Annotated[tuple[int, ...], exempt("numbers of the receiver's own splits")]
+    rows: Released[tuple[RowMask, ...]]
     volatile: ClassVar[tuple[str, ...]] = ("model",)
 
 
@@ -41,7 +43,7 @@ class PathAnswers(Message, frozen=True):
     """For each record of the request and each of its rows, ascending, whether the row goes left: packed bits."""
 
     count: int
-    bits: bytes
+    bits: Annotated[bytes, exempt("sides of the sender's own splits, which it holds itself")]
 
 
 class ColumnsRequest(Message, frozen=True):
@@ -60,8 +62,8 @@ class RecordColumns(Message, frozen=True):
         names: of the columns so numbered, where the owner consents; else empty.
     """
 
-    numbers: tuple[int, ...]
-    names: tuple[str, ...] = ()
+    numbers: Annotated[tuple[int, ...], exempt("which of the sender's own splits share a column")]
+    names: Annotated[tuple[str, ...], exempt(_CONSENT)] = ()
 
 
 class ExportRequest(Message, frozen=True):
@@ -84,7 +86,7 @@ class ExportConsent(Message, frozen=True):
 class ExportDecision(Message, frozen=True):
     """Which parties refused; where none did, all send their splits."""
 
-    refused: tuple[str, ...]
+    refused: Annotated[tuple[str, ...], exempt("names of parties")]
 
 
 class ExportRecords(Message, frozen=True):
@@ -100,10 +102,10 @@ class ExportRecords(Message, frozen=True):
         categories: of records on categorical columns the codes that go left.
     """
 
-    names: tuple[str, ...]
+    names: Annotated[tuple[str, ...], exempt(_CONSENT)]
     width: int
-    categorical: tuple[int, ...]
-    columns: tuple[int, ...]
-    thresholds: tuple[float, ...]
-    missing_left: tuple[int, ...]
-    categories: dict[int, tuple[int, ...]]
+    categorical: Annotated[tuple[int, ...], exempt(_CONSENT)]
+    columns: Annotated[tuple[int, ...], exempt(_CONSENT)]
+    thresholds: Annotated[tuple[float, ...], exempt(_CONSENT)]
+    missing_left: Annotated[tuple[int, ...], exempt(_CONSENT)]
+    categories: Annotated[dict[int, tuple[int, ...]], exempt(_CONSENT)]

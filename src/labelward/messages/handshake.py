@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from labelward.he.base import PublicMaterial
-from labelward.messages.base import Message, RowMask
+from labelward.messages.base import Message, RowMask, exempt
 
 
 class Hello(Message, frozen=True):
@@ -21,10 +21,10 @@ class Hello(Message, frozen=True):
 
     version: str
     party: str
-    job: dict[str, str]
+    job: Annotated[dict[str, str], exempt("settings that all parties wrote")]
     rows: int
-    nonce: bytes
-    checkpoints: tuple[int, ...] = ()
+    nonce: Annotated[bytes, exempt("drawn at random")]
+    checkpoints: Annotated[tuple[int, ...], exempt("numbers of rounds that are done")] = ()
     volatile: ClassVar[tuple[str, ...]] = ("nonce", "checkpoints")
 
 
@@ -37,8 +37,8 @@ class RowSplit(Message, frozen=True, tag="Begin"):
         resume: the passive party's checkpoint to go on from; 0: from the start.
     """
 
-    validation: RowMask
-    test: RowMask
+    validation: Annotated[RowMask, exempt("drawn without labels, from the label holder's private seed")]
+    test: Annotated[RowMask, exempt("as the validation rows")]
     resume: int
     volatile: ClassVar[tuple[str, ...]] = ("resume",)
 
@@ -51,8 +51,8 @@ class RowIdDigests(Message, frozen=True, tag="Ready"):
         buckets: of each bucket of ids, whatever their order; an HMAC says in which bucket an id lies.
     """
 
-    ids: bytes
-    buckets: tuple[bytes, ...]
+    ids: Annotated[bytes, exempt("an HMAC of row ids")]
+    buckets: Annotated[tuple[bytes, ...], exempt("HMACs of row ids")]
     volatile: ClassVar[tuple[str, ...]] = ("ids", "buckets")
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from labelward.messages.base import Array, Message, Observation
+from labelward.messages.base import Array, Message, Observation, Released
 
 
 class NetStart(Message, frozen=True):
@@ -52,21 +52,21 @@ class EpochStart(Message, frozen=True):
 class BatchEmbeddings(Message, frozen=True):
     """What the sender's bottom model gives for a batch: [rows of the batch, outputs]."""
 
-    values: Array
+    values: Released[Array]
     bulk: ClassVar[tuple[str, ...]] = ("values",)
 
 
 class BatchGradients(Message, frozen=True):
     """The gradient of the batch's mean loss with respect to the receiver's embeddings, after the sender's policies."""
 
-    values: Array
+    values: Released[Array]
     bulk: ClassVar[tuple[str, ...]] = ("values",)
 
 
 class ValidationEmbeddings(Message, frozen=True):
     """What the sender's bottom model gives for some validation rows, in their order."""
 
-    values: Array
+    values: Released[Array]
     bulk: ClassVar[tuple[str, ...]] = ("values",)
 
 
@@ -94,7 +94,7 @@ class EmbeddingRequest(Message, frozen=True):
 class EmbeddingAnswer(Message, frozen=True):
     """What the sender's bottom model gives for the rows of a request: [rows, outputs]."""
 
-    values: Array
+    values: Released[Array]
     bulk: ClassVar[tuple[str, ...]] = ("values",)
 
 

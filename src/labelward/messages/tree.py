@@ -20,12 +20,14 @@ Rows of a node are the party's training rows in ascending order; a :class:`RowMa
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
 from labelward.he.base import CipherBlock
-from labelward.messages.base import Array, CipherDigest, Message, Observation, RowMask
+from labelward.messages.base import Array, CipherDigest, Message, Observation, Released, RowMask, exempt
+
+_OWN_COLUMNS = "of the sender's own columns, which hold no label"
 
 
 class NodeSplit(msgspec.Struct, frozen=True):
@@ -79,11 +81,11 @@ class TreeStart(Message, frozen=True):
     """
 
     tree: int
-    rows: RowMask
+    rows: Released[RowMask]
     gradients: CipherDigest | None = None
     together: int = 1
     route: bool = False
-    repeats: bytes = b""
+    repeats: Annotated[bytes, exempt("drawn from the shared seed of learning draws")] = b""
 
 
 class EncryptedTreeRows(Message, frozen=True, tag="TreeRows"):
@@ -104,8 +106,8 @@ class LevelRequest(Message, frozen=True, tag="Level"):
 
     tree: int
     depth: int
-    splits: tuple[NodeSplit, ...]
-    build: tuple[int, ...]
+    splits: Released[tuple[NodeSplit, ...]]
+    build: Annotated[tuple[int, ...], exempt("the shape of the tree, which all its parties learn")]
 
 
 class LevelHistograms(Message, frozen=True, tag="LevelSums"):
@@ -132,12 +134,12 @@ class LevelHistograms(Message, frozen=True, tag="LevelSums"):
     depth: int
     part: int
     parts: int
-    columns: tuple[int, ...]
-    sizes: tuple[int, ...]
+    columns: Annotated[tuple[int, ...], exempt(_OWN_COLUMNS)]
+    sizes: Annotated[tuple[int, ...], exempt(_OWN_COLUMNS)]
     sums: CipherBlock | CipherDigest
-    kinds: bytes = b""
-    cells: bytes = b""
-    implied: bytes = b""
+    kinds: Annotated[bytes, exempt(_OWN_COLUMNS)] = b""
+    cells: Annotated[bytes, exempt(_OWN_COLUMNS)] = b""
+    implied: Annotated[bytes, exempt(_OWN_COLUMNS)] = b""
     later: ClassVar[tuple[str, ...]] = ("cells", "implied")
 
 
@@ -146,7 +148,7 @@ class WinningSplits(Message, frozen=True, tag="ChosenSplits"):
 
     tree: int
     depth: int
-    splits: tuple[WinningSplit, ...]
+    splits: Released[tuple[WinningSplit, ...]]
 
 
 class SplitMasks(Message, frozen=True, tag="SplitRows"):
@@ -154,7 +156,7 @@ class SplitMasks(Message, frozen=True, tag="SplitRows"):
 
     tree: int
     depth: int
-    splits: tuple[NodeSplit, ...]
+    splits: Released[tuple[NodeSplit, ...]]
 
 
 class TrainingEnd(Message, frozen=True):
@@ -178,7 +180,7 @@ class PredictAnswers(Message, frozen=True):
 
     records: int
     rows: int
-    bits: bytes
+    bits: Annotated[bytes, exempt("sides of the sender's own splits, which it holds itself")]
 
 
 class OwnSplit(Observation, frozen=True):

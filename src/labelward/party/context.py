@@ -13,8 +13,8 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from labelward.errors import CodecError, EncryptionError, HandshakeError, OutputError, PeerError
-from labelward.messages.base import Message, Observation, ciphertexts, redacted, wire_name
-from labelward.messages.codec import decode, encode, encode_fields
+from labelward.messages.base import Message, Observation, ciphertexts, wire_name
+from labelward.messages.codec import decode, encode, encode_fields, redacted
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.transcript import Transcript
 from labelward.policy.chain import PolicyChain

@@ -19,7 +19,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from labelward.errors import CodecError, FileFormatError
-from labelward.messages.base import CipherDigest, Message, Observation, wire_name
+from labelward.messages.base import CipherDigest, Message, Observation, Released, wire_name
 from labelward.messages.codec import decode_fields
 from labelward.party.purge_record import PURGED_FILE, purge_date
 from labelward.party.transcript import FILE_NAME, Header, TranscriptEntry, decode_header, read_entries
@@ -202,6 +202,8 @@ def _readable(record: Message | Observation) -> dict[str, Any]:
     fields = {}
     for name in record.__struct_fields__:
         value = getattr(record, name)
+        if isinstance(value, Released):
+            value = value.value
         if isinstance(value, CipherDigest):
             value = msgspec.structs.replace(value, sha256=b"")
         if name not in hidden:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from labelward.he import Counts, Engine, Layout, PrivateKey
 from labelward.he.base import CipherBlock, EncryptedSums
-from labelward.messages.base import redacted
-from labelward.messages.codec import decode, encode
+from labelward.messages.codec import decode, encode, redacted
 from labelward.messages.tree import LevelHistograms
 from labelward.rng import SecureRandom
 

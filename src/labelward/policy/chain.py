@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
+from labelward.messages.base import Released, Releaser, RowMask
+from labelward.messages.tree import NodeSplit, WinningSplit
 from labelward.policy.base import (
     NET_POINTS,
     CandidateSplits,
@@ -43,6 +45,13 @@ that their owner may not know, trees in which some party may take no part, and n
 grown anew; numbers of embeddings and gradients that leave as others than they were, and those among them that leave as
 0."""
 
+T = TypeVar("T")
+
+_TREE_BEGINS = -1
+"""The node of :class:`KnownInstanceSpaces` when a tree begins."""
+_REMEMBERED_TREES = 256
+"""Decisions on older trees are dropped; far more trees than grow side by side."""
+
 
 class ChainState(msgspec.Struct, frozen=True, kw_only=True):
     """What a chain remembers, policy by policy.
@@ -58,12 +67,14 @@ class ChainState(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[bytes, ...]
 
 
-class PolicyChain:
+class PolicyChain(Releaser):
     """Several policies in order: values pass through each; candidates and viewers must please all."""
 
     def __init__(self, policies: Iterable[Policy] = ()) -> None:
-        self.policies = tuple(policies)
+        self.policies: tuple[Policy, ...] = tuple(policies)
         self._tallies = [dict.fromkeys(TALLIES, 0) for _ in self.policies]
+        self._viewers: dict[int, dict[int, frozenset[str]]] = {}  # tree → node → who may see its children
+        self._informed: dict[int, set[tuple[str, int]]] = {}  # tree → (party, node) that before_rows admitted
         self._told: list[Mapping[str, Any]] = [{} for _ in self.policies]
 
     @property
@@ -164,6 +175,7 @@ class PolicyChain:
             elif reveal.participants - answer:
                 tally["hidden_splits"] += 1
             viewers &= answer
+        _of_tree(self._viewers, reveal.tree, {})[reveal.node] = viewers
         return viewers
 
     def before_rows(self, rows: KnownInstanceSpaces) -> bool:
@@ -173,6 +185,8 @@ class PolicyChain:
             if not policy.before_rows(rows):
                 tally["skipped_trees" if rows.node < 0 else "hidden_splits"] += 1
                 allowed = False
+        if allowed:
+            _of_tree(self._informed, rows.tree, set()).add((rows.party, rows.node))
         return allowed
 
     def after_rows(self, rows: KnownInstanceSpaces) -> None:
@@ -212,21 +226,66 @@ class PolicyChain:
             regrow, refit = regrow | answer.regrow, refit or answer.refit
         return TreeRepair(regrow=frozenset(node for node in regrow if not _above(node) & regrow), refit=refit)
 
-    def before_embedding(self, outgoing: OutgoingEmbedding) -> Values:
+    def release_sample(self, peer: str, tree: int, rows: RowMask) -> Released[RowMask]:
+        """Release the rows of a tree to a peer that :meth:`before_rows` admitted."""
+        self._require_informed(peer, tree, _TREE_BEGINS)
+        return self._released(rows)
+
+    def release_splits(self, peer: str, tree: int, splits: tuple[NodeSplit, ...]) -> Released[tuple[NodeSplit, ...]]:
+        """Release the rows of other parties' splits to a peer that may see the children of every one of them."""
+        for split in splits:
+            self._require_viewer(peer, tree, split.node)
+            self._require_informed(peer, tree, split.node)
+        return self._released(splits)
+
+    def release_winners(
+        self, peer: str, tree: int, splits: tuple[WinningSplit, ...]
+    ) -> Released[tuple[WinningSplit, ...]]:
+        """Release the splits that a peer owns; from them it learns their children."""
+        for split in splits:
+            self._require_viewer(peer, tree, split.node)
+        return self._released(splits)
+
+    def release_own_sides(self, splits: tuple[NodeSplit, ...]) -> Released[tuple[NodeSplit, ...]]:
+        """Release which rows a party's own splits send left; no policy acts here."""
+        return self._released(splits)
+
+    def release_paths(self, rows: tuple[RowMask, ...]) -> Released[tuple[RowMask, ...]]:
+        """Release which rows of a prediction table reach a peer's splits; no policy acts here."""
+        return self._released(rows)
+
+    def _require_viewer(self, peer: str, tree: int, node: int) -> None:
+        viewers = self._viewers.get(tree, {}).get(node, frozenset())
+        if peer not in viewers and self.at("before_instance_space"):
+            self._refuse_release(peer, tree, node)
+
+    def _require_informed(self, peer: str, tree: int, node: int) -> None:
+        if (peer, node) not in self._informed.get(tree, ()) and self.at("before_rows"):
+            self._refuse_release(peer, tree, node)
+
+    @staticmethod
+    def _refuse_release(peer: str, tree: int, node: int) -> None:
+        raise PolicyError(
+            f"rows of tree {tree}, node {node} may not be sent to {peer!r}: no defense was asked, or one refused",
+            code="cannot-act",
+            value=peer,
+        )
+
+    def before_embedding(self, outgoing: OutgoingEmbedding) -> Released[Values]:
         """See :meth:`Policy.before_embedding`; each policy is asked about what the one before it answered."""
         for position in self._acting("before_embedding"):
             outgoing = replace(outgoing, values=_read_only(outgoing.values))
             answer = self.policies[position].before_embedding(outgoing)
             outgoing = replace(outgoing, values=self._counted(position, answer, outgoing.values))
-        return outgoing.values
+        return self._released(outgoing.values)
 
-    def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
+    def on_returned_gradient(self, returned: ReturnedGradient) -> Released[Values]:
         """See :meth:`Policy.on_returned_gradient`; each policy is asked about what the one before it answered."""
         for position in self._acting("on_returned_gradient"):
             returned = replace(returned, values=_read_only(returned.values))
             answer = self.policies[position].on_returned_gradient(returned)
             returned = replace(returned, values=self._counted(position, answer, returned.values))
-        return returned.values
+        return self._released(returned.values)
 
     def _acting(self, point: str) -> list[int]:
         """Return the positions of the policies that act at a point."""
@@ -249,6 +308,14 @@ class PolicyChain:
         tally["changed_values"] += int(np.count_nonzero(changed))
         tally["dropped_values"] += int(np.count_nonzero(changed & (answer == 0)))
         return answer
+
+
+def _of_tree(decisions: dict[int, T], tree: int, empty: T) -> T:
+    """Return the decisions on a tree; those on trees long finished are dropped."""
+    if tree not in decisions:
+        for old in [each for each in decisions if each < tree - _REMEMBERED_TREES]:
+            del decisions[old]
+    return decisions.setdefault(tree, empty)
 
 
 def check_hooks(

@@ -16,7 +16,7 @@ from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Lab
 from labelward.attacks.clustering import Clustering
 from labelward.errors import InputError
 from labelward.he.base import Layout
-from labelward.messages.base import CipherDigest, Message, Observation, RowMask, wire_name
+from labelward.messages.base import CipherDigest, Message, Observation, Released, RowMask, wire_name
 from labelward.messages.codec import encode_fields
 from labelward.messages.tree import LevelRequest, NodeSplit, OwnSplit, TrainingEnd, TreeStart
 from labelward.metrics.leakage import cluster_chance, score_clusters
@@ -62,14 +62,16 @@ def planted_view(
     records: list[tuple[Message | Observation, tuple[int, ...]]] = []
     for tree in range(trees):
         sample = leaves[tree] >= 0
-        records.append((TreeStart(tree, RowMask.pack(sample), _GRADIENTS), (tree,)))
+        records.append((TreeStart(tree, Released.received(RowMask.pack(sample)), _GRADIENTS), (tree,)))
         level = [(0, np.flatnonzero(sample))]
         depth = 0
         while level:
             splits, level = _halve(leaves[tree], level)
             told = () if own else tuple(splits)
             depth += 1
-            records.append((LevelRequest(tree, depth, told, tuple(node for node, _ in level)), (tree, depth)))
+            records.append(
+                (LevelRequest(tree, depth, Released.received(told), tuple(node for node, _ in level)), (tree, depth))
+            )
             if own:
                 records += [(OwnSplit(tree, s.node, "x", 0.0, s.node, s.left), (tree, depth)) for s in splits]
     records.append((TrainingEnd(trees, 0), (trees,)))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.errors import DataError
 from labelward.leakage.run_attack import sample_known_rows
-from labelward.messages.base import Array
+from labelward.messages.base import Array, Released
 from labelward.messages.splitnn import BatchGradients, EpochEnd, EpochOrder, EpochStart
 from labelward.metrics.leakage import label_chance, score_labels
 from labelward.party.view import View
@@ -54,7 +54,7 @@ def gradient_view(
         for number, at in enumerate(range(0, rows, batch)):
             piece = values[taken[at : at + batch]]
             array = Array.pack((piece / len(piece)).astype(np.float32))
-            records.append((BatchGradients(array), (epoch, number)))
+            records.append((BatchGradients(Released.received(array)), (epoch, number)))
         records.append((EpochEnd(True, epoch + 1 == len(gradients)), (epoch,)))
     view = view_of(records, rows, model="splitnn", party=party)
     job = view.header.job | {"model.top": "true" if top else "false"}

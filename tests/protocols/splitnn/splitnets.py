@@ -28,6 +28,7 @@ from labelward.protocols.splitnn.session import (
     run_passive_net,
 )
 from labelward.transport.base import Failure, Transport
+from released import rewrapped, unwrapped
 
 torch.set_num_threads(1)  # two parties already take both cores of a small machine
 
@@ -102,7 +103,7 @@ class Lying(Transport):
 
     def send(self, peer: str, frame: bytes) -> None:
         message, step = decode(frame)
-        self.inner.send(peer, encode(self.change(self.party, message), step))
+        self.inner.send(peer, encode(rewrapped(self.change(self.party, unwrapped(message))), step))
 
     def receive(self, timeout: float) -> tuple[str, bytes] | None:
         return self.inner.receive(timeout)

@@ -50,7 +50,7 @@ def net(**changes: Any) -> Net:
 
 
 def received(run: Run, party: str) -> dict[tuple[int, ...], NDArray[Any]]:
-    return {each.step: each.message.values.unpack() for each in run.views[party].received(BatchGradients)}
+    return {each.step: each.message.values.value.unpack() for each in run.views[party].received(BatchGradients)}
 
 
 @pytest.mark.parametrize("name", DEFENDED)

@@ -17,7 +17,7 @@ def gradients_by_row(run: Run, party: str) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return all gradients that a party received, with the training row of each."""
     view = run.views[party]
     rows = np.concatenate([each.rows.unpack() for each in view.observed(EpochOrder)])
-    return np.concatenate([each.message.values.unpack() for each in view.received(BatchGradients)]), rows
+    return np.concatenate([each.message.values.value.unpack() for each in view.received(BatchGradients)]), rows
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "weighted", "nll"])

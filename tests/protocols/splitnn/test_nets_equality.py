@@ -100,7 +100,7 @@ def same_training(net: Net) -> None:
     model, gradients = train_joined(net, run)
     close = UNDER_ADAM if net.params.optimizer == "adam" else TOLERANCE
     for party in run.passive:
-        received = [each.message.values.unpack() for each in run.views[party].received(BatchGradients)]
+        received = [each.message.values.value.unpack() for each in run.views[party].received(BatchGradients)]
         assert len(received) == len(gradients)
         for ours, theirs in zip(received, gradients, strict=True):
             np.testing.assert_allclose(ours, theirs[party], rtol=0, atol=close)
@@ -195,5 +195,5 @@ def test_last_batch_of_one_row_joins_the_one_before() -> None:
     """Batch normalization cannot learn from a single row; 33 rows in batches of 16 are 16 and 17."""
     parts, y = blobs(0, 33, {"bank": 2, "telco": 2})
     run = Net(parts=parts, labels=y, params=SplitNet(epochs=1, batch_size=16, bottom="fcnn-3")).run()
-    sizes = [each.message.values.shape[0] for each in run.views["telco"].received(BatchGradients)]
+    sizes = [each.message.values.value.shape[0] for each in run.views["telco"].received(BatchGradients)]
     assert sizes == [16, 17]

@@ -78,7 +78,7 @@ np.save({str(tmp_path / "out.npy")!r}, out.numpy())
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     from labelward.messages.splitnn import EmbeddingAnswer
 
-    sent = next(iter(run.views["bank"].received(EmbeddingAnswer))).message.values.unpack()
+    sent = next(iter(run.views["bank"].received(EmbeddingAnswer))).message.values.value.unpack()
     assert np.array_equal(np.load(tmp_path / "out.npy"), sent)
 
 

@@ -11,8 +11,7 @@ import torch
 from splitnets import Net, blobs
 
 from labelward.errors import CodecError
-from labelward.messages.base import redacted
-from labelward.messages.codec import decode, encode
+from labelward.messages.codec import decode_fields, encode_fields, redacted
 from labelward.messages.splitnn import (
     BatchEmbeddings,
     BatchGradients,
@@ -84,10 +83,12 @@ def test_what_travels_has_the_agreed_precision(dtype: Any, wire: Any) -> None:
     run = net(2, dtype=dtype, wire_dtype=wire).run()
     expected = dtype if wire == "same" else wire
     bank, telco = run.views["bank"], run.views["telco"]
-    kinds = {each.message.values.dtype for kind in (BatchEmbeddings, EmbeddingAnswer) for each in bank.received(kind)}
+    kinds = {
+        each.message.values.value.dtype for kind in (BatchEmbeddings, EmbeddingAnswer) for each in bank.received(kind)
+    }
     assert kinds == {expected}
-    assert {each.message.values.dtype for each in bank.received(ValidationEmbeddings)} == {expected}
-    assert {each.message.values.dtype for each in telco.received(BatchGradients)} == {expected}
+    assert {each.message.values.value.dtype for each in bank.received(ValidationEmbeddings)} == {expected}
+    assert {each.message.values.value.dtype for each in telco.received(BatchGradients)} == {expected}
     assert run.state("telco")["1.weight"].dtype == np.dtype(dtype)
 
 
@@ -126,7 +127,7 @@ def test_gradients_leave_as_the_policy_answers(top: bool) -> None:
     policy = Gradients()
     run = net(top=top).run(policies={"bank": policy})
     for party, value in (("telco", 0.5), ("shop", 0.25)):
-        received = [each.message.values.unpack() for each in run.views[party].received(BatchGradients)]
+        received = [each.message.values.value.unpack() for each in run.views[party].received(BatchGradients)]
         assert len(received) == 4 * 6  # 90 rows: five batches of 16 and one of 10
         assert all((each == value).all() for each in received)
     assert [(each.epoch, each.batch) for each in policy.asked if each.party == "shop"] == [
@@ -149,7 +150,7 @@ def test_embeddings_leave_as_the_policy_answers() -> None:
     for kind in (BatchEmbeddings, ValidationEmbeddings, EmbeddingAnswer):
         received = [each for each in run.views["bank"].received(kind) if each.peer == "telco"]
         assert received
-        assert all(not each.message.values.unpack().any() for each in received)
+        assert all(not each.message.values.value.unpack().any() for each in received)
     assert {each.purpose for each in policy.asked} == {"training", "validation", "prediction"}
 
 
@@ -164,12 +165,12 @@ def test_a_digest_stands_for_an_array() -> None:
     run = net(2).run()
     message = next(iter(run.views["telco"].received(BatchGradients))).message
     kept = redacted(message, bulk=True)
-    assert kept.values.shape == message.values.shape
-    assert kept.values.data == b""
-    assert len(kept.values.sha256) == 32
-    assert decode(encode(kept, (0, 0)))[0] == kept
-    with refused(CodecError, "incomplete", value=message.values.shape):
-        kept.values.unpack()
+    assert kept.values.value.shape == message.values.value.shape
+    assert kept.values.value.data == b""
+    assert len(kept.values.value.sha256) == 32
+    assert decode_fields("BatchGradients", encode_fields(kept)) == kept
+    with refused(CodecError, "incomplete", value=message.values.value.shape):
+        kept.values.value.unpack()
     assert redacted(message) == message
 
 

@@ -58,14 +58,14 @@ def gradients_by_row(view: View, epochs: int) -> tuple[NDArray[np.float64], NDAr
         for received in view.received(BatchGradients):
             epoch, batch = received.step
             if epoch < epochs:
-                if received.message.values.sha256:
+                if received.message.values.value.sha256:
                     raise DataError(
                         f"the view of party {view.party!r} keeps digests of gradients only; to read them, record the "
                         "run in full",
                         code="incomplete",
                         value=view.party,
                     )
-                pieces[epoch].append((batch, received.message.values.unpack()))
+                pieces[epoch].append((batch, received.message.values.value.unpack()))
         outputs = {values.shape[1] for each in pieces.values() for _, values in each}
         total = np.zeros((view.rows, outputs.pop() if outputs else 0))
         seen = np.zeros(view.rows, dtype=np.bool_)

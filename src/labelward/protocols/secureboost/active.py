@@ -174,7 +174,7 @@ class _Training:
         self.strategy: Forest | Boosting = strategy(ctx, params, fitting, labels, self.state)
         # Peers are never told which of their splits a repaired tree still uses: the share keeps all of them.
         self.keeps_records = (self.hooks.repairs and params.kind == "forest") or bool(warm and warm.share.records)
-        self.rows = RowDistributor(ctx, private)
+        self.rows = RowDistributor(ctx, private, self.hooks.release_sample)
         self.checkpointer = Checkpointer(ctx, self.hooks, self.state, boosted=params.kind != "forest")
         if checkpoint:
             self.checkpointer.restore(checkpoint)
@@ -460,7 +460,7 @@ class TreeGrower:
             wanted, step = self._wanted(peer), (self.plan.seen_as[peer], self.depth)
             nodes, parents = self._nodes_to_sum(peer, wanted), {parent(node) for node in wanted}
             splits = [NodeSplit(node, self.masks[node]) for node in self.admitted.get(peer, ()) if node in parents]
-            self.ctx.send(peer, LevelRequest(*step, tuple(splits), nodes), step)
+            self.ctx.send(peer, LevelRequest(*step, self.hooks.release_splits(peer, tuple(splits)), nodes), step)
             if wanted:
                 requests[peer] = self._histogram_request(peer, wanted, nodes)
         self.requests, self.listening = requests, tuple(requests)
@@ -589,7 +589,7 @@ class TreeGrower:
     def _send_winners(self, peer: str, mine: Mapping[int, BestSplit]) -> None:
         step = (self.plan.seen_as[peer], self.depth)
         splits = tuple(split.chosen(self._add_split(split)) for split in mine.values())
-        self.ctx.send(peer, WinningSplits(*step, splits), step)
+        self.ctx.send(peer, WinningSplits(*step, self.hooks.release_winners(peer, splits)), step)
 
     def _add_split(self, split: BestSplit) -> int:
         """Add a split to the tree; return its owner's record number."""
@@ -625,10 +625,10 @@ class TreeGrower:
             return
         step, count = (self.plan.seen_as[peer], self.depth), self.plan.finder.numbers.count
         answer = self.ctx.recv(peer, SplitMasks, step)
-        if tuple(split.node for split in answer.splits) != tuple(mine):
+        if tuple(split.node for split in answer.splits.value) != tuple(mine):
             reason = "answered for other nodes than were chosen"
             raise PeerError(peer, reason, message="SplitRows", step=step, code="peer-message")
-        for node, packed in ((split.node, split.left) for split in answer.splits):
+        for node, packed in ((split.node, split.left) for split in answer.splits.value):
             with self.ctx.blaming(peer, "SplitRows", step):
                 left = packed.unpack(self.rows.size(node))
             if int(self.plan.draft.counts[self.rows.rows(node)[left]].sum()) != int(mine[node].left[count]):

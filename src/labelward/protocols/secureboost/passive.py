@@ -42,6 +42,7 @@ from labelward.protocols.secureboost.column_binner import ColumnBinner, LevelBin
 from labelward.protocols.secureboost.histogram_message import CellMask, split_into_messages
 from labelward.protocols.secureboost.inputs import Columns
 from labelward.protocols.secureboost.params import TreeModel
+from labelward.protocols.secureboost.policy_hooks import release_own_sides
 from labelward.protocols.secureboost.row_blocks import IncomingRows
 from labelward.protocols.secureboost.share import Records
 
@@ -208,7 +209,7 @@ class _Training:
         if start.tree != number:
             raise _error(ctx, f"starts tree {start.tree} where {number} is due", name, step, start.tree)
         with ctx.blaming(ctx.active, name, step):
-            sample = np.flatnonzero(start.rows.unpack(self.training))
+            sample = np.flatnonzero(start.rows.value.unpack(self.training))
         repeats = np.frombuffer(start.repeats, dtype=np.uint8) if start.repeats else np.ones(len(sample), np.uint8)
         if start.repeats and not self.binner.params.replace:
             raise _error(ctx, "sent repeats of rows, which are drawn without replacement", name, step)
@@ -228,7 +229,7 @@ class _Training:
         """Receive the level and its instance spaces, and send the sums of its nodes; False where the tree is done."""
         ctx, step = self.ctx, (tree.number, depth)
         level = ctx.recv(ctx.active, LevelRequest, step)
-        for split in level.splits:
+        for split in level.splits.value:
             self._split_rows(tree, split, "Level", step, depth - 1)
         self._check_nodes(tree, level.build, step)
         if not level.build:
@@ -283,7 +284,7 @@ class _Training:
         """Receive which own candidates won, record them, and send which rows go left."""
         ctx, step, bins = self.ctx, (tree.number, depth), tree.bins
         assert bins is not None
-        splits = ctx.recv(ctx.active, WinningSplits, step).splits
+        splits = ctx.recv(ctx.active, WinningSplits, step).splits.value
         nodes = [split.node for split in splits]
         if nodes != sorted(set(nodes)):
             raise _error(ctx, "chose splits of nodes out of order", "ChosenSplits", step, tuple(nodes))
@@ -303,7 +304,7 @@ class _Training:
         for answer in answers:
             self._split_rows(tree, answer, "ChosenSplits", step, depth)
         if answers:
-            ctx.send(ctx.active, SplitMasks(*step, tuple(answers)), step)
+            ctx.send(ctx.active, SplitMasks(*step, release_own_sides(ctx, tuple(answers))), step)
 
     def _route_other_rows(self, tree: _Tree, first: int) -> None:
         """Send on which side of the tree's splits, from record ``first`` on, the rows lie on which it did not grow."""

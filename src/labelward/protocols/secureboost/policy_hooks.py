@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.kernels.row_layout import RowLayout
-from labelward.messages.base import Array
+from labelward.messages.base import Array, Released, RowMask
+from labelward.messages.tree import NodeSplit, WinningSplit
 from labelward.party.context import Context
 from labelward.policy.base import (
     TREE_POINTS,
@@ -45,6 +46,16 @@ def check_policies(ctx: Context, setup: PolicyContext) -> None:
     check_hooks(ctx.policies.policies, VISITED, setup)
 
 
+def release_own_sides(ctx: Context, splits: tuple[NodeSplit, ...]) -> Released[tuple[NodeSplit, ...]]:
+    """Return which rows a party's own splits send left, as they may travel."""
+    return ctx.policies.release_own_sides(splits)
+
+
+def release_paths(ctx: Context, rows: tuple[RowMask, ...]) -> Released[tuple[RowMask, ...]]:
+    """Return which rows of a prediction table reach a peer's splits, as they may travel."""
+    return ctx.policies.release_paths(rows)
+
+
 class PolicyHooks:
     """All questions to the policies of one training.
 
@@ -66,9 +77,9 @@ class PolicyHooks:
         self._ctx, self.policies = ctx, ctx.policies
         self.blocks, self.labels = frozenset(blocks), labels
         self._count, self._rows = classes, rows
-        self._acting = frozenset(point for point in VISITED if ctx.policies.at(point))
+        self.acting = frozenset(point for point in VISITED if ctx.policies.at(point))
         self.knowledge: KnowledgeTracker | None = None
-        if self._acting & {"before_rows", "after_rows"}:
+        if self.acting & {"before_rows", "after_rows"}:
             self.knowledge = KnowledgeTracker(ctx.peers, rows)
 
     @property
@@ -79,7 +90,7 @@ class PolicyHooks:
     @property
     def repairs(self) -> bool:
         """Whether any policy may repair finished trees."""
-        return "after_tree" in self._acting
+        return "after_tree" in self.acting
 
     @property
     def classes(self) -> Integers | None:
@@ -144,6 +155,12 @@ class PolicyHooks:
         """Return the hooks of one tree; ``seen_as`` is its number at each peer that takes part."""
         return TreeHooks(self, tree, seen_as, numbers)
 
+    def release_sample(self, peer: str, tree: int, rows: RowMask) -> Released[RowMask]:
+        """Return the rows of a tree as they may travel to a peer that takes part."""
+        if not self.acting:
+            return self.policies.release_unguarded(rows)
+        return self.policies.release_sample(peer, tree, rows)
+
     def after_tree(self, tree: FinishedTree) -> TreeRepair:
         """Return what is to be repaired of a finished tree."""
         return self.policies.after_tree(tree)
@@ -158,7 +175,7 @@ class PolicyHooks:
 
     def acts(self, point: str) -> bool:
         """Return whether any policy acts at a point."""
-        return point in self._acting
+        return point in self.acting
 
     def before_rows(self, rows: KnownInstanceSpaces) -> bool:
         """Return whether a peer may know these instance spaces."""
@@ -252,6 +269,18 @@ class TreeHooks:
             return True
         knowledge.undo_learn(peer, at, node, spaces)
         return False
+
+    def release_splits(self, peer: str, splits: tuple[NodeSplit, ...]) -> Released[tuple[NodeSplit, ...]]:
+        """Return the rows of other parties' splits as they may travel to a peer."""
+        if not self._hooks.acting:
+            return self._hooks.policies.release_unguarded(splits)
+        return self._hooks.policies.release_splits(peer, self._tree, splits)
+
+    def release_winners(self, peer: str, splits: tuple[WinningSplit, ...]) -> Released[tuple[WinningSplit, ...]]:
+        """Return the splits that a peer owns as they may travel to it."""
+        if not self._hooks.acting:
+            return self._hooks.policies.release_unguarded(splits)
+        return self._hooks.policies.release_winners(peer, self._tree, splits)
 
     def learned(self, peer: str, node: int, spaces: Mapping[int, Rows]) -> None:
         """Record that a peer has worked out the rows of its own split's children."""

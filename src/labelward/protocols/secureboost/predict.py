@@ -29,6 +29,7 @@ from labelward.messages.base import RowMask, wire_name
 from labelward.messages.explain import PathAnswers, PathRequest
 from labelward.messages.tree import PredictAnswers, PredictRequest
 from labelward.party.context import Context
+from labelward.protocols.secureboost.policy_hooks import release_paths
 from labelward.protocols.secureboost.share import ModelShare, Records, TreeShape
 
 BATCH = 1 << 16
@@ -274,7 +275,11 @@ class _Descent:
         wanted = {peer: dict(sorted(splits.items())) for peer, splits in asked.items() if splits}
         for peer, splits in wanted.items():
             masks = tuple(self._mask(number, split) for number, split in splits.values())
-            self.ctx.send(peer, PathRequest(self.share.model, *self.span, tuple(splits), masks), (self.numbers[peer],))
+            self.ctx.send(
+                peer,
+                PathRequest(self.share.model, *self.span, tuple(splits), release_paths(self.ctx, masks)),
+                (self.numbers[peer],),
+            )
         for peer, splits in wanted.items():
             self._receive(peer, [*splits.values()])
 
@@ -320,11 +325,11 @@ def _path_sides(
     name, step, asked = "PathRequest", (number,), request.records
     if list(asked) != sorted(set(asked)):
         raise _error(ctx.active, "asks for splits out of order", name, step, asked)
-    if len(request.rows) != len(asked):
-        reason = f"asks for {len(asked)} splits and the rows of {len(request.rows)}"
+    if len(request.rows.value) != len(asked):
+        reason = f"asks for {len(asked)} splits and the rows of {len(request.rows.value)}"
         raise _error(ctx.active, reason, name, step, len(asked))
     sides = [np.zeros(0, np.bool_)]
-    for record, rows in zip(asked, request.rows, strict=True):
+    for record, rows in zip(asked, request.rows.value, strict=True):
         if not 0 <= record < len(own.columns):
             raise _error(ctx.active, f"asks for split {record} of {len(own.columns)}", name, step, record)
         with ctx.blaming(ctx.active, name, step):

@@ -7,7 +7,7 @@ prepare the first rows, and sum them at the root, while the active party encrypt
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from labelward.he.base import CipherBlock, Layout, PrivateKey
 from labelward.kernels.objectives import Objective
 from labelward.kernels.row_layout import FixedPointScales, RowLayout, choose_scales, encode_rows, number_bounds
-from labelward.messages.base import RowMask
+from labelward.messages.base import Released, RowMask
 from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows, TreeStart
 from labelward.party.context import Context
 from labelward.protocols.secureboost.params import TreeModel
@@ -25,6 +25,9 @@ from labelward.rng import PrivateSeed, learning
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+ReleaseSample = Callable[[str, int, RowMask], Released[RowMask]]
+"""Called with peer, tree and rows."""
 
 BLOCK_ROWS = 16_384
 """Rows of an encrypted block; the last block may have fewer."""
@@ -192,10 +195,11 @@ class RowDistributor:
     Args:
         ctx: the active party's.
         private: its key; None where there is no peer.
+        release: returns the rows of a tree as they may travel to a peer, through the policies.
     """
 
-    def __init__(self, ctx: Context, private: PrivateKey | None) -> None:
-        self._ctx, self._private = ctx, private
+    def __init__(self, ctx: Context, private: PrivateKey | None, release: ReleaseSample) -> None:
+        self._ctx, self._private, self._release = ctx, private, release
         self._served: set[str] = set()  # the peers that have the rows of a forest
         self._forest_blocks: list[CipherBlock] = []  # for the others
 
@@ -207,7 +211,7 @@ class RowDistributor:
                 sample = draft.counts > 0
                 start = TreeStart(
                     tree=number,
-                    rows=RowMask.pack(sample),
+                    rows=self._release(peer, draft.tree, RowMask.pack(sample)),
                     together=0 if position else len(mine),
                     route=draft.route,
                     repeats=draft.counts[sample].astype(np.uint8).tobytes() if draft.counts.max() > 1 else b"",

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import JobError, LabelwardError
-from labelward.messages.base import Array
+from labelward.messages.base import Array, Released
 from labelward.messages.splitnn import (
     BatchEmbeddings,
     BatchGradients,
@@ -205,7 +205,7 @@ class _Server:
         for part, piece in enumerate(prediction_batches(len(targets), self.params)):
             parts = [] if own is None else [next(own)]
             for peer, size in self.sizes.items():
-                array = self.ctx.recv(peer, ValidationEmbeddings, (epoch, part)).values
+                array = self.ctx.recv(peer, ValidationEmbeddings, (epoch, part)).values.value
                 parts.append(self._unpacked(peer, array, piece.stop - piece.start, size, (epoch, part)))
             with torch.no_grad():
                 outputs.append(combine_outputs(parts, self.top.module if self.top else None))
@@ -221,7 +221,7 @@ class _Server:
         if self.bottom is not None:
             with ctx.phase("forward"):
                 own[ctx.party] = self.bottom.forward(places)
-        received = {peer: ctx.recv(peer, BatchEmbeddings, step).values for peer in ctx.peers}
+        received = {peer: ctx.recv(peer, BatchEmbeddings, step).values.value for peer in ctx.peers}
         embeddings = own | {
             peer: self._unpacked(peer, array, len(rows), self.sizes[peer], step) for peer, array in received.items()
         }
@@ -258,7 +258,9 @@ class _Server:
         with self.ctx.blaming(peer, "embeddings", step):
             return unpack_array(array, self.params, (rows, size), self.device)
 
-    def _returned(self, peer: str, gradient: torch.Tensor, step: tuple[int, int], rows: NDArray[np.int32]) -> Array:
+    def _returned(
+        self, peer: str, gradient: torch.Tensor, step: tuple[int, int], rows: NDArray[np.int32]
+    ) -> Released[Array]:
         """Return the gradient as it leaves: after the policies have had their say."""
         values = as_array(gradient)
         if not is_finite(values):
@@ -273,7 +275,7 @@ class _Server:
             draw=lambda what: learning(self.ctx.seed, self.ctx.party, step[0], what),
             protection=self.ctx.protection,
         )
-        return pack_tensor(self.ctx.policies.on_returned_gradient(given), self.params)
+        return self.ctx.policies.on_returned_gradient(given).map(lambda values: pack_tensor(values, self.params))
 
 
 def _gradient(part: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Literal
 
 from labelward.errors import PeerError
-from labelward.messages.base import Array
+from labelward.messages.base import Array, Released
 from labelward.messages.splitnn import (
     BatchEmbeddings,
     BatchGradients,
@@ -94,7 +94,7 @@ def _epoch(ctx: Context, params: SplitNet, bottom: BottomModel, rows: int, epoch
             values = bottom.forward(places[piece])
             array = protected_embedding(ctx, params, values, "training", step)
         ctx.send(ctx.active, BatchEmbeddings(array), step)
-        gradients = ctx.recv(ctx.active, BatchGradients, step).values
+        gradients = ctx.recv(ctx.active, BatchGradients, step).values.value
         with ctx.blaming(ctx.active, "BatchGradients", step):
             returned = unpack_array(gradients, params, (len(values), bottom.outputs), bottom.device)
         with ctx.phase("backward"):
@@ -114,7 +114,7 @@ def protected_embedding(
     values: torch.Tensor,
     purpose: Purpose,
     step: tuple[int, int],
-) -> Array:
+) -> Released[Array]:
     """Return embeddings as they leave: finite, and after the policies have had their say."""
     numbers = as_array(values)
     if not is_finite(numbers):
@@ -128,7 +128,7 @@ def protected_embedding(
         draw=lambda what: learning(ctx.seed, ctx.party, step[0], what),
         protection=ctx.protection,
     )
-    return pack_tensor(ctx.policies.before_embedding(given), params)
+    return ctx.policies.before_embedding(given).map(lambda numbers: pack_tensor(numbers, params))
 
 
 def answer_requests(ctx: Context, params: SplitNet, model: str, module: nn.Module, x: Rows) -> None:

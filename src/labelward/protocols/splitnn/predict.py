@@ -57,7 +57,7 @@ def predict_active_net(
         if own is not None:
             parts.append(torch.cat(list(embed_batches(own, as_tensor(x[start:stop], params, device), params))))
         for peer, size in share.sizes.items():
-            array = ctx.recv(peer, EmbeddingAnswer, (number,)).values
+            array = ctx.recv(peer, EmbeddingAnswer, (number,)).values.value
             with ctx.blaming(peer, "EmbeddingAnswer", (number,)):
                 parts.append(unpack_array(array, params, (stop - start, size), device))
         with torch.no_grad():
