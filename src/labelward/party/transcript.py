@@ -231,7 +231,7 @@ def read_entries(path: Path) -> Iterator[TranscriptEntry]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        reason = f"{path.parent} is not the folder of a view: {path.name} cannot be read ({error.strerror})"
+        reason = f"no view is stored at {path} ({error.strerror}); give the folder of a view"
         raise FileFormatError(reason, code="unreadable", value=path) from error
     for entry, _, _ in _records(path, data):
         yield entry
