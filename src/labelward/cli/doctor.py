@@ -17,7 +17,10 @@ def doctor_command(
     bits: Annotated[int, typer.Option(min=2048, max=4096, help="Length of the key to measure with.")] = 2048,
     engine: Annotated[str | None, typer.Option(help="Measure this engine only, instead of all.")] = None,
     parameter: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A parameter of --engine, as in [encryption.ENGINE].")
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE", help="A parameter of --engine, as in the job table encryption.ENGINE. Repeatable."
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

@@ -22,9 +22,8 @@ def trained_job(run: Path) -> Job:
     try:
         return load_job(run / JOB_FILE)
     except JobError as error:
-        raise FileFormatError(
-            f"is no folder that labelward train wrote ({error})", code="foreign", field=str(run)
-        ) from error
+        reason = f"is not the folder of a training run ({error}); give the --out folder of labelward train"
+        raise FileFormatError(reason, code="foreign", field=str(run)) from error
 
 
 def trained_variant(run: Path, job: Job, slug: str) -> Variant:

@@ -292,7 +292,9 @@ def read_guess(path: Path) -> StoredGuess:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise FileFormatError(
-            f"cannot be read as a guess ({' '.join(str(error).split())})", code="unreadable", field=str(path)
+            f"is not the output of labelward attack ({' '.join(str(error).split())})",
+            code="unreadable",
+            field=str(path),
         ) from error
     try:
         about = json.loads((table.schema.metadata or {})[_METADATA])

@@ -231,9 +231,8 @@ def read_entries(path: Path) -> Iterator[TranscriptEntry]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise FileFormatError(
-            f"no transcript can be read at {path}: {error.strerror}", code="unreadable", value=path
-        ) from error
+        reason = f"no view is stored at {path} ({error.strerror}); give the folder of a view"
+        raise FileFormatError(reason, code="unreadable", value=path) from error
     for entry, _, _ in _records(path, data):
         yield entry
 

@@ -77,10 +77,12 @@ def read_audit(folder: Path) -> StoredAudit:
     try:
         text = (folder / JOB_FILE).read_text(encoding="utf-8")
         job = parse_job(text, str(folder / JOB_FILE))
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileFormatError(
-            f"{folder / JOB_FILE} cannot be read: {error}", code="unreadable", value=str(folder / JOB_FILE)
-        ) from error
+    except OSError as error:
+        reason = f"{folder} is not the folder of an audit: {JOB_FILE} cannot be read ({error.strerror})"
+        raise FileFormatError(reason, code="unreadable", value=str(folder / JOB_FILE)) from error
+    except UnicodeDecodeError as error:
+        reason = f"{folder / JOB_FILE} is damaged: {error}"
+        raise FileFormatError(reason, code="unreadable", value=str(folder / JOB_FILE)) from error
     except JobError as error:
         raise error.within("damaged job").translated(FileFormatError) from error
     rows = read_rows(folder)
