@@ -122,7 +122,7 @@ class Checkpoints:
         folder, added = self.folder, dict(blocks or {})
         for name in added:
             if not _NAME.fullmatch(name):
-                raise ValueError(f"a block name consists of lower-case letters, digits and hyphens, but got {name!r}")
+                raise ValueError(f"a block is named by lower-case letters, digits and hyphens, not {name!r}")
         known = _Known(dict(peers or {}), {**self._blocks, **{name: _digest(data) for name, data in added.items()}})
         encoded = msgspec.Raw(msgspec.msgpack.encode(state))
         body = msgspec.msgpack.encode(_Stored(FORMAT, number, self._run, known.peers, known.blocks, encoded))

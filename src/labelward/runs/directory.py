@@ -194,8 +194,8 @@ def _write_job(folder: Path, job: Job, purpose: Purpose) -> None:
 def store_data(out: Path, data: VerticalDataset, seed: int, known: Sequence[NDArray[np.int64]] = ()) -> None:
     """Write ``<party>.parquet`` (id, own training columns) and ``truth.parquet`` (id, label), rows in the views' order.
 
-    Categories are strings, and missing values are null. For each nonempty set of known rows, the labels known to attackers
-    are written as ``known-<number of rows>.parquet`` (id, label).
+    Categories are strings, and missing values are null. For each nonempty set of known rows, the labels known to
+    attackers are written as ``known-<number of rows>.parquet`` (id, label).
 
     Existing files must have the same content: an audit resumes only with the data it started with.
 

@@ -14,7 +14,7 @@ FORMAT = 1
 PARTY_FILE = "party.json"
 
 Stage = Literal["running", "saved", "finished", "closed"]
-"""``saved``: this party's share is on disk; ``finished``: all shares are; ``closed``: all parties know that they are."""
+"""``saved``: this party's share is on disk; ``finished``: all shares are; ``closed``: all parties know it."""
 
 
 class PeerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

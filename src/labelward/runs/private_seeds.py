@@ -83,7 +83,7 @@ def resolve_seeds(parties: Iterable[str], folder: Path | None = None, repeat: Se
     for party, seed in own.items():
         if party in seeds and seeds[party] != seed:
             raise OutputError(
-                f"its run has another private seed for {party!r} than the one to repeat; choose another folder, or use --force",
+                f"has another seed for {party!r} than the run to repeat; choose another folder, or use --force",
                 code="other-run",
                 field=str(folder),
             )

@@ -96,7 +96,7 @@ class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def content_digest(data: VerticalDataset) -> str:
-    """Return the SHA-256 of labels and columns of the training rows, as hex: what tells rows that have no ids."""
+    """Return the SHA-256 of labels and columns of the training rows, as hex; it identifies rows without ids."""
     total = hashlib.sha256(np.ascontiguousarray(data.train_values).tobytes())
     for party in data.parties:
         total.update(np.ascontiguousarray(party.train).tobytes())
@@ -104,14 +104,14 @@ def content_digest(data: VerticalDataset) -> str:
 
 
 def write_record(folder: Path, record: TrainingRecord) -> None:
-    """Write ``training.json``; :class:`~labelward.errors.OutputError` where that is impossible."""
+    """Write ``training.json``; :class:`~labelward.errors.OutputError` if it cannot be written."""
     write_json(folder / TRAINING_FILE, record)
 
 
 def read_record(run: Path) -> TrainingRecord:
-    """Read what :func:`write_record` wrote into the folder of a training.
+    """Read ``training.json`` from the folder of a training.
 
     Raises:
-        FileFormatError: it is missing, damaged or of another format version.
+        FileFormatError: the file is missing, damaged or of another format version.
     """
     return read_json(run / TRAINING_FILE, TrainingRecord, FORMAT)
