@@ -65,7 +65,9 @@ def find_purgeable(folder: Path, kinds: Sequence[Kind] = ("view", "checkpoint"))
             field=str(folder),
         )
     if enclosing_run(folder) is None and not _is_view(folder) and not (folder / _STUDY_FILE).is_file():
-        raise InputError("is not the folder of a labelward run; nothing was removed", code="foreign", field=str(folder))
+        raise InputError(
+            "is not a folder of a run that labelward wrote; nothing was removed", code="foreign", field=str(folder)
+        )
     places = [folder] if _is_view(folder) else [folder, *sorted(folder.rglob("*"))]
     targets = []
     for place in places:
