@@ -338,11 +338,11 @@ def _fitted(
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)
         for number in range(_FOLDS):
-            learned, said = known[fold != number][: _MOST_ROWS // classes], known[fold == number]
+            train, held_out = known[fold != number][: _MOST_ROWS // classes], known[fold == number]
             model = LogisticRegression(max_iter=200)
-            weights = np.maximum(beliefs[learned].T.ravel(), 1e-6)
-            model.fit(np.tile(values[learned], (classes, 1)), np.repeat(np.arange(classes), len(learned)), weights)
-            prior[said] = model.predict_proba(values[said])
+            weights = np.maximum(beliefs[train].T.ravel(), 1e-6)
+            model.fit(np.tile(values[train], (classes, 1)), np.repeat(np.arange(classes), len(train)), weights)
+            prior[held_out] = model.predict_proba(values[held_out])
     return np.clip(prior, 1e-6, None)
 
 

@@ -142,7 +142,7 @@ def _check_begun(out: Path) -> None:
     if (out / RESULTS_FILE).exists() and not stored_seeds(out):
         if any(row.versions.get("labelward", "").startswith("0.1.") for row in read_rows(out)):
             reason = (
-                "this audit was started by a version whose split leaked the labels, and cannot be resumed; what is there "
+                "this audit is from a version whose split leaked the labels and cannot be resumed; what is there "
                 "can be reported and attacked. Choose another folder, or --force to begin anew"
             )
         else:

@@ -164,8 +164,8 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
         task, net_inputs = NetTask(params=self.params, agreed=agreed), self._net_inputs(inputs)
         if inputs.labels is None:
             behavior = None if inputs.behavior is None else _behavior(inputs.behavior)
-            ended = run_passive_net(ctx, task, net_inputs, behavior=behavior)
-            return RoleResult(share=_with_categories(ended.share, inputs), counts=Counts())
+            outcome = run_passive_net(ctx, task, net_inputs, behavior=behavior)
+            return RoleResult(share=_with_categories(outcome.share, inputs), counts=Counts())
         ended = run_active_net(ctx, task, net_inputs, _label_vector(inputs.labels))
         share = _with_categories(ended.share, inputs)
         losses = tuple(each.validation.loss for each in ended.history if each.validation is not None)

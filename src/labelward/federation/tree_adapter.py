@@ -144,8 +144,8 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         if inputs.labels is None:
             setup = setup_of(self.params, classes=0, active_columns=0, passive=(ctx.party,))
             check_hooks(ctx.policies.policies, self.points["passive"], setup, elsewhere=self.points)
-            ended = run_passive(ctx, task, columns, engine, share=inputs.share)
-            return RoleResult(share=ended.share, counts=ended.counts, fingerprint=ended.fingerprint)
+            outcome = run_passive(ctx, task, columns, engine, share=inputs.share)
+            return RoleResult(share=outcome.share, counts=outcome.counts, fingerprint=outcome.fingerprint)
         ended = run_active(ctx, task, columns, inputs.labels, engine, share=inputs.share)
         return RoleResult(
             share=ended.share,

@@ -263,7 +263,7 @@ class _Server:
         values = as_array(gradient)
         if not is_finite(values):
             raise diverged(self.ctx.party, f"a gradient for {peer!r}", *step, self.params)
-        released = ReturnedGradient(
+        outgoing = ReturnedGradient(
             party=peer,
             epoch=step[0],
             batch=step[1],
@@ -273,7 +273,7 @@ class _Server:
             draw=lambda what: learning(self.ctx.seed, self.ctx.party, step[0], what),
             protection=self.ctx.protection,
         )
-        return pack_tensor(self.ctx.policies.on_returned_gradient(released), self.params)
+        return pack_tensor(self.ctx.policies.on_returned_gradient(outgoing), self.params)
 
 
 def _gradient(part: torch.Tensor) -> torch.Tensor:
