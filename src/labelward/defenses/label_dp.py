@@ -51,7 +51,7 @@ class NoisyLabels(Policy):
             )
         if setup.stops_early:
             raise PolicyError(
-                f"defense {self.kind!r} does not support early_stopping_rounds: the number of trees would reveal information about the "
+                f"defense {self.kind!r} does not support early_stopping_rounds: the number of trees would tell of the "
                 "validation rows' labels, which carry no noise",
                 code="inapplicable",
             )
@@ -69,8 +69,8 @@ class NoisyLabels(Policy):
                 )
             if other.purities or other.points & READS_CLASSES:
                 raise PolicyError(
-                    f"defense {self.kind!r} cannot be combined with {other.kind!r}, which decides by true classes what is "
-                    "shown: the labels would not be hidden up to epsilon",
+                    f"defense {self.kind!r} cannot be combined with {other.kind!r}, which decides by true classes "
+                    "what is shown: the labels would not be hidden up to epsilon",
                     code="inapplicable",
                     value=other.kind,
                 )

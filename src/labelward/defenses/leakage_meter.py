@@ -79,7 +79,7 @@ class MonitorConfig:
 
     @classmethod
     def of(cls, model: Mapping[str, Any], classes: int, seed: int) -> MonitorConfig:
-        """Return the ID2Graph configuration for a model, by its kind and parameters, for labels of so many classes or bins."""
+        """Return the ID2Graph configuration for a model (kind and parameters) and a number of classes or bins."""
         return cls(
             eta=tree_weight_decay(str(model.get("kind", ""))),
             together=trees_per_round(model.get("multi_strategy"), classes),

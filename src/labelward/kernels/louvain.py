@@ -285,7 +285,7 @@ def _empty_lists(graph: _Graph) -> _Lists:
 
 @jit
 def _link(graph: _Graph, lists: _Lists, v: int, own: int, links: Floats, linked: Indices) -> int:
-    """Sum the weights between v and each listed community in its leaves, without v; return the number of communities."""
+    """Sum the weights between v and each listed community in its leaves, without v; return their number."""
     count = 0
     for e in range(graph.start[v], graph.start[v + 1]):
         leaf = graph.leaf[e]

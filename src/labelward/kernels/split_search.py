@@ -1,4 +1,4 @@
-"""Exhaustive split search: loops over all candidates, with gains as in :mod:`labelward.kernels.gain`, and the best of them for each node."""
+"""Exhaustive split search: the best candidate of each node, with gains as in :mod:`labelward.kernels.gain`."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
     if (validation & test).any():
         raise PeerError(
             ctx.active,
-            "announced a row as both validation and test row",
+            "announced a row as a validation and a test row",
             message="Begin",
             step=_STEP,
             code="peer-message",

@@ -81,7 +81,7 @@ def _lock(path: Path) -> int:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace") or "unknown"
             os.close(descriptor)
             raise OutputError(
-                f"{path.parent} is in use by another labelward process ({holder})",
+                f"{path.parent} is in use by another labelward (process {holder})",
                 code="locked",
                 value=str(path.parent),
             ) from error
