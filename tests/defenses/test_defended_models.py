@@ -115,7 +115,7 @@ def test_id_lmid_refuses_what_it_cannot_bound() -> None:
     bagged = FederatedForest(trees=2, depth=2, replace=True)
     with refused_about("replace", PolicyError, "inapplicable"):
         setting(22, 2, bagged).run(policies=(IdLmid(xi=0.1, sampled=True),))
-    with refused_about("quantities", PolicyError, "inapplicable"):
+    with refused_about("regression", PolicyError, "inapplicable"):
         replace(setting(22, 2, SecureBoost(trees=1)), classes=()).run(policies=(IdLmid(xi=0.1),))
 
 

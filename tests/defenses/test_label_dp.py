@@ -238,9 +238,9 @@ def test_what_goes_together() -> None:
 @pytest.mark.parametrize(
     ("chain", "setup", "value", "about"),
     [
-        ((LpMst(epsilon=1.0),), {"classes": 0}, None, "quantities"),
+        ((LpMst(epsilon=1.0),), {"classes": 0}, None, "regression"),
         ((LpMst(epsilon=1.0),), {"stops_early": True}, None, "early_stopping_rounds"),
-        ((LpMst(epsilon=1.0),), {"continues": True}, None, "earlier training"),
+        ((LpMst(epsilon=1.0),), {"continues": True}, None, "warm start"),
         ((LpMst(epsilon=1.0),), {"active_columns": 0}, 2, "no priors"),
         ((LpMst(epsilon=1.0), RandomizedLabels(epsilon=1.0)), {}, "randomized-response", "noise"),
     ],
@@ -254,7 +254,7 @@ def test_set_ups_without_privacy_are_refused(
 
 def test_a_run_that_stops_early_or_goes_on_is_refused() -> None:
     given_setting = setting(SecureBoost(trees=2, depth=2))
-    with refused_about("earlier training", PolicyError, "inapplicable"):
+    with refused_about("warm start", PolicyError, "inapplicable"):
         given_setting.run(policies=(RandomizedLabels(epsilon=1.0),), shares=given_setting.run().shares)
     with refused_about("early_stopping_rounds", PolicyError, "inapplicable"):
         given_setting.run(

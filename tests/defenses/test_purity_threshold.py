@@ -134,7 +134,7 @@ def test_thresholds_that_cannot_be(threshold: Any) -> None:
     [
         (0.5, {}, 0.5, "2 classes"),
         (0.25, {"classes": 4}, 0.25, "4 classes"),
-        (0.8, {"classes": 0}, None, "quantities"),
+        (0.8, {"classes": 0}, None, "regression"),
         (0.8, {"replace": True}, None, "replace"),
         (0.8, {"sampling": "goss"}, "goss", "sampling"),
     ],

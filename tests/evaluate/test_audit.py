@@ -488,7 +488,7 @@ class TestOutputFolder:
             "count:poisson",
             "2 classes",
         ),
-        ({"data": {"table": "digits", "task": "regression"}}, PolicyError, "inapplicable", "", None, "quantities"),
+        ({"data": {"table": "digits", "task": "regression"}}, PolicyError, "inapplicable", "", None, "regression"),
         (
             {"data": {"table": "digits"}, "model": {"scale_pos_weight": 2}},
             JobError,

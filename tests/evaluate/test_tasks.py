@@ -225,9 +225,9 @@ class TestGoingOn:
                 "'secureboost'",
             ),
             (chosen, 2, JobError, "other-run", there, 1, "seed 2"),
-            (poorer, 1, DataError, "columns", "party 'telco'", ("town",), "lacks 'town'"),
+            (poorer, 1, DataError, "columns", "party 'telco'", ("town",), "missing: 'town'"),
             (make("three"), 1, DataError, "other-run", there, yes, "low, mid, top"),
-            (make("value"), 1, DataError, "other-run", there, yes, "a quantity"),
+            (make("value"), 1, DataError, "other-run", there, yes, "a regression target"),
         ]
         for wrong, seed, error, code, field, value, about in cases:
             with refused(error, code, field=field, value=value) as caught:

@@ -22,7 +22,7 @@ _OPTIMIZER = ("beta", "gamma", "least", "most", "reading")
 class ActiveCompletion(Completion):
     """Model completion after training the attacker's bottom model with the malicious optimizer.
 
-    What is active is done in training: the party scales its own updates up, so that the top model comes to rely on its
+    The active part is in training: the party scales up its own updates, so that the top model comes to rely on its
     embeddings (``behavior`` of the run). The attack on what that run left is the same.
 
     Setting: a passive party that sends and receives what the protocol says and updates its own bottom model as it
@@ -64,7 +64,7 @@ class ActiveCompletion(Completion):
 
     @property
     def behavior(self) -> dict[str, Any] | None:
-        """The malicious optimizer, with what of its parameters is not at its default; None with ``honest``."""
+        """The malicious optimizer, with its parameters that differ from the defaults; None with ``honest``."""
         if self.honest:
             return None
         chosen = {name: (getattr(self, name), type(self).__dataclass_fields__[name].default) for name in _OPTIMIZER}

@@ -1,4 +1,4 @@
-"""What an attack is: a function of one party's recorded view, its own data, and stated auxiliary knowledge."""
+"""Attack interface: a function of one party's recorded view, its own data, and stated auxiliary knowledge."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from labelward.party.view import View
 
 @dataclass(frozen=True, kw_only=True)
 class AttackerData:
-    """What the attacker holds itself.
+    """The attacker's own data and models.
 
     Attributes:
         features: float64 [rows, columns]: its own columns of the training rows, in the view's row order; NaN is a
-            missing value. A categorical column holds codes. Where the party trained a network on images or texts, its
-            rows as the network takes them: numbers [rows, channels, height, width], or token numbers [rows, tokens],
-            whole numbers by their dtype.
-        columns: their names; none for images and texts.
-        categories: for each categorical column how many categories it has.
+            missing value. A categorical column contains codes. For a network over images or texts, the rows are the
+            network's input: pixels [rows, channels, height, width], or token ids [rows, tokens] of integer dtype.
+        columns: column names; empty for images and texts.
+        categories: number of categories of each categorical column.
         bottom: returns a fresh copy of the bottom model that the party trained (a ``torch.nn.Module``), which takes
             ``features``; None for other models. Where it is a ``Sequential`` whose first part has ``categories``, that
             part encodes the columns.
-        untrained: returns a fresh copy of the same bottom model as it was before training.
-        outside: the same columns of rows that the model was not trained on, which the party holds too; None: of none.
-        other_runs: what the same party saw in other runs over the same rows, such as those of other seeds.
+        untrained: returns a fresh copy of the same bottom model before training.
+        outside: the same columns of the party's other rows, which the model was not trained on; None: no such rows.
+        other_runs: views of the same party in other runs over the same rows, such as those of other seeds.
     """
 
     features: NDArray[Any]
@@ -58,13 +57,13 @@ class AttackerData:
 
 @dataclass(frozen=True, kw_only=True)
 class AuxiliaryKnowledge:
-    """What the attacker is assumed to know besides; the report prints it.
+    """Auxiliary knowledge assumed of the attacker, as stated in the report.
 
     Attributes:
-        classes: number of classes; where the labels are quantities, of the bins of like size that they are cut into.
-        known_rows: int64 [k]: positions of training rows whose labels the attacker is told; none is scored.
+        classes: number of classes; for regression, number of equally filled bins of the target.
+        known_rows: int64 [k]: positions of training rows whose labels the attacker knows; they are not scored.
         known_labels: int64 [k]: the class numbers of these rows.
-        class_counts: int64 [classes]: how many rows each class has, all sides together; None: not known.
+        class_counts: int64 [classes]: rows of each class in training, validation and test together; None: unknown.
     """
 
     classes: int
@@ -75,17 +74,17 @@ class AuxiliaryKnowledge:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelGuess:
-    """What the attacker infers of each training row.
+    """The attacker's inference for each training row.
 
     Attributes:
         values: int64 [rows]: cluster numbers, without names of classes; or class numbers.
         kind: ``"clusters"``, or ``"labels"``.
-        notes: what else the attack found out (modularity, number of communities); printed, never scored.
-        known_per_cluster: of so many rows of each cluster the attacker is told the class, and names the cluster after
-            it; which rows, is drawn in scoring. 0: clusters stay without names.
-        scores: float64 [rows, classes], of labels: how likely the attacker finds each class, on any scale that orders
-            the rows of a class and the classes of a row; None: the guess is all there is.
-        outside: the guess for the rows of :attr:`AttackerData.outside`, from an attack that can tell.
+        notes: further results of the attack (modularity, number of communities); reported, never scored.
+        known_per_cluster: number of rows per cluster whose class the attacker knows and labels the cluster with; the
+            rows are drawn in scoring. 0: clusters remain unlabeled.
+        scores: float64 [rows, classes], for ``"labels"``: score of each class, on any scale that orders the rows of a
+            class and the classes of a row; None: no scores.
+        outside: the guess for the rows of :attr:`AttackerData.outside`, if the attack supports it.
     """
 
     values: NDArray[np.int64]
@@ -109,7 +108,7 @@ class LabelGuess:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """A guess that needs no view, to compare an attack with.
+    """A guess without the view, as a reference for an attack.
 
     Attributes:
         guess: makes it, with a generator for its draws.
@@ -122,7 +121,7 @@ class Baseline:
 
 
 class Attack(Parameters, ABC):
-    """The base of attacks: a callable frozen keyword-only dataclass of parameters.
+    """Base class of attacks: a callable frozen keyword-only dataclass of parameters.
 
     Attributes:
         kind: the name in a job file.
@@ -141,29 +140,29 @@ class Attack(Parameters, ABC):
 
     @property
     def labels_needed(self) -> int:
-        """How many training rows' labels the attacker must be told."""
+        """Number of training rows whose labels the attack requires."""
         return 0
 
     @property
     def needs_class_counts(self) -> bool:
-        """Whether the attacker must be told how many rows each class has; so it cannot guess at quantities."""
+        """Whether the attack requires the class counts; it then does not apply to regression."""
         return False
 
     @property
     def reads_other_runs(self) -> bool:
-        """Whether it gains from what the party saw in other runs over the same rows."""
+        """Whether the attack uses the party's views of other runs over the same rows."""
         return False
 
     @property
     def reads_arrays(self) -> bool:
-        """Whether it reads embeddings or gradients, so that a view that keeps digests of them is of no use to it."""
+        """Whether the attack reads embeddings or gradients, so that a view with digests of them is not sufficient."""
         return False
 
     @property
     def behavior(self) -> dict[str, Any] | None:
-        """How the attacker trains its own part of the model, where not as agreed: ``kind`` and parameters.
+        """Malicious training behavior of the attacker's party, if any: ``kind`` and parameters.
 
-        Such an attack needs a run of its own, in which its party behaves so; what is read is the view of that run.
+        Such an attack needs a run of its own in which its party behaves this way; it reads the view of that run.
         """
         return None
 
@@ -181,9 +180,9 @@ class Attack(Parameters, ABC):
             JobError: the kind of model, or how it is set up.
         """
         if self.models and model["kind"] not in self.models:
-            told = " or ".join(map(repr, self.models))
+            models = " or ".join(map(repr, self.models))
             raise JobError(
-                f"attack {self.kind!r} reads views of {told}, not of {model['kind']!r}",
+                f"attack {self.kind!r} reads views of {models}, not of {model['kind']!r}",
                 code="unsupported",
                 value=model["kind"],
             )
@@ -208,7 +207,7 @@ class Attack(Parameters, ABC):
     ) -> dict[str, Baseline]:
         """Return baselines of the attack's own, by name.
 
-        Supervised models of the known labels are baselines of every attack that is told some; they are not listed here.
+        Supervised models of the known labels are baselines of every attack with known labels; they are not listed here.
 
         Args:
             own: as the attack gets it.

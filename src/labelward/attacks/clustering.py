@@ -73,7 +73,7 @@ def validate_rows(view: View, own: AttackerData) -> None:
 
 
 def validate_classes(view: View, aux: AuxiliaryKnowledge) -> None:
-    """Refuse fewer classes than one, and more than rows."""
+    """Refuse fewer than one class, and more classes than rows."""
     if not 1 <= aux.classes <= view.rows:
         raise InputError(
             f"classes must be from 1 to the number of rows ({view.rows}) but is {aux.classes}",
@@ -110,7 +110,7 @@ def cluster_points(
 ) -> Any:
     """Return new points, one a row: [min-max scaled features, alpha × indicators of the communities].
 
-    A constant column counts as 0; so does a single community, which tells nothing. With so many communities that the
+    A constant column counts as 0; so does a single community, which is uninformative. With so many communities that the
     matrix would exceed 256 MiB, the indicators are kept sparse.
     """
     count = 0 if community is None else int(community.max(initial=0)) + 1
@@ -143,7 +143,7 @@ def _scaled(features: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _block(features: NDArray[np.float64], community: NDArray[np.int32], count: int, alpha: float) -> Any:
-    """Return [scaled features, alpha × indicators], dense, or in sparse rows where that would be large."""
+    """Return [scaled features, alpha × indicators], dense, or sparse if that would be large."""
     rows, columns = features.shape
     if rows * (columns + count) * features.itemsize <= _DENSE_BYTES:
         block = np.zeros((rows, columns + count))

@@ -1,4 +1,4 @@
-"""The direct attack: without a top model a returned gradient names its row's class."""
+"""Direct attack: without a top model, the sign of a returned gradient reveals the row's class."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GradientSign(Attack):
     the row's own class: the only number below 0. Weights of rows and classes scale a gradient and leave its signs.
 
     Setting: a curious passive party of a split network without a top model, whose embeddings are added up to the
-        logits. Nothing is told beforehand. It reads training rows only, and none of its columns. A row without a
+        logits. No auxiliary knowledge. It reads training rows only, and none of its columns. A row without a
         gradient, or one whose gradient names no class (all zeros; no number below 0 for ``"first-negative"``) is drawn
         at random; notes count these rows.
 
@@ -56,7 +56,7 @@ class GradientSign(Attack):
 
     @property
     def reads_arrays(self) -> bool:
-        """Always: the gradients."""
+        """Always true: the attack reads gradients."""
         return True
 
     def check_model(self, model: Mapping[str, Any]) -> None:
@@ -86,28 +86,28 @@ class GradientSign(Attack):
         if view.parameter("model.top") is not False:
             raise DataError(
                 "the direct attack reads the gradients of logits, but the view is not of a split network without a top "
-                "model ([model] top = false): behind a top model no number of a gradient stands for a class",
+                "model ([model] top = false): with a top model no component of a gradient corresponds to a class",
                 code="unsupported",
                 value=view.party,
             )
         values = rng.integers(aux.classes, size=view.rows)
         gradients, seen = gradients_by_row(view, self.epochs)
         if not gradients.shape[1]:
-            return self._guess(values, np.zeros((view.rows, aux.classes)), seen, seen)
+            return self._as_guess(values, np.zeros((view.rows, aux.classes)), seen, seen)
         if gradients.shape[1] != aux.classes:
-            told = f"{gradients.shape[1]} numbers a row where there are {aux.classes} classes"
+            shape = f"{gradients.shape[1]} values per row for {aux.classes} classes"
             raise DataError(
-                f"the direct attack reads the gradients of class logits, but the view's have {told}",
+                f"the direct attack reads the gradients of class logits, but the view's have {shape}",
                 code="unsupported",
                 value=gradients.shape[1],
             )
         below = gradients < 0
-        telling = below if self.rule == "first-negative" else gradients > gradients.min(axis=1, keepdims=True)
-        decided: NDArray[np.bool_] = np.any(telling, axis=1).astype(np.bool_)
+        indicator = below if self.rule == "first-negative" else gradients > gradients.min(axis=1, keepdims=True)
+        decided: NDArray[np.bool_] = np.any(indicator, axis=1).astype(np.bool_)
         named = below.argmax(axis=1) if self.rule == "first-negative" else gradients.argmin(axis=1)
-        return self._guess(np.where(decided, named, values), -gradients, seen, decided)
+        return self._as_guess(np.where(decided, named, values), -gradients, seen, decided)
 
-    def _guess(
+    def _as_guess(
         self,
         values: NDArray[np.int64],
         scores: NDArray[np.float64],

@@ -1,4 +1,4 @@
-"""ID2Graph: what the leaves that a passive party can tell apart say of the labels."""
+"""ID2Graph: label inference from the instance spaces visible to a passive party."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ID2Graph(Attack):
     3. K-means clusters [min-max scaled own columns, ``alpha`` × indicators of the communities] into the
        classes.
 
-    Setting: a curious passive party that follows the protocol; it reads the instance spaces that it was told
+    Setting: a curious passive party that follows the protocol; it reads the instance spaces disclosed to it
         and those of its own splits. Auxiliary knowledge: the number of classes, unless ``cluster_features`` does
         without. On a view without trees, or with a single community, the guess is that of
         :class:`~labelward.attacks.clustering.Clustering` with the same generator (and number of clusters).
@@ -125,9 +125,9 @@ class ID2Graph(Attack):
         leaves, weights = weighted_trees(leaves, eta, together)
         if self.chunk is not None:
             leaves, weights = chunked(leaves, weights, self.chunk, self.inter_chunk_weight)
-        signatures, found = self._communities(leaves, weights, own, rng)
-        notes |= {"communities": float(found.count), "modularity": found.modularity}
-        community, features, count = found.community[signatures.group], own.numbers(), aux.classes
+        signatures, communities = self._communities(leaves, weights, own, rng)
+        notes |= {"communities": float(communities.count), "modularity": communities.modularity}
+        community, features, count = communities.community[signatures.group], own.numbers(), aux.classes
         if self.clusters != "classes":
             count = cluster_count(self.clusters, features, community, self.alpha, seed)
             notes["clusters"] = float(count)
@@ -137,7 +137,7 @@ class ID2Graph(Attack):
     def _communities(
         self, leaves: NDArray[np.int32], weights: NDArray[np.float64], own: AttackerData, rng: np.random.Generator
     ) -> tuple[Signatures, Communities]:
-        """Return merged rows and their communities, with the cells of own columns as a last tree where these count."""
+        """Return merged rows and their communities; weighted cells of own columns count as a last tree."""
         if not len(leaves) or (self.tree_weights == "discount" and not self.attributes):
             return communities(leaves, weights, rng=rng, starts=self.starts)
         signatures = merge_identical_rows(leaves)
@@ -158,7 +158,7 @@ def chunked(
 
     A leaf's rows, in ascending order, fall into chunks of ``chunk`` rows. Each chunk becomes a leaf of its
     own. The edge between the last row of a chunk and the first of the next becomes a leaf of these two rows;
-    odd and even ones stand in two further trees, as a chunk of one row is in both.
+    odd and even ones are in two further trees, since a chunk of one row is in both.
 
     Args:
         leaves: int32 [T, n].

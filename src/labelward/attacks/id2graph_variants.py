@@ -1,6 +1,6 @@
-"""What the conclusion of the ID2Graph paper leaves to future work: node attributes, other weights, unknown classes.
+"""Variants of ID2Graph from the paper's future work: node attributes, other weights, unknown number of classes.
 
-All of it reads what a passive party has, its visible leaves and its own columns. Time and memory are linear in rows.
+All of them read only the passive party's visible leaves and own columns. Time and memory are linear in rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Leaves = NDArray[np.int32]
 def leaf_factors(
     kind: TreeWeights, leaves: Leaves, signatures: Signatures, weights: Floats, rng: np.random.Generator
 ) -> Floats:
-    """Return float64 [T, L], from above 0 to 1: by what the weight of each leaf's tree is multiplied for the leaf.
+    """Return float64 [T, L], in (0, 1]: factor of each leaf on the weight of its tree.
 
     ``"discount"``: 1. ``"depth"``: the leaf's depth as a share of the deepest one's, as each split made its rows purer.
     ``"size"``: one for each other row of the leaf, so that a tree gives each row the same degree and large leaves do
@@ -61,7 +61,7 @@ def leaf_factors(
 
 
 def rows_of_leaves(signatures: Signatures) -> Floats:
-    """Return float64 [T, L]: rows of each leaf, 0 for numbers that a tree does not have."""
+    """Return float64 [T, L]: rows of each leaf, 0 for leaf numbers that a tree does not have."""
     leaf = signatures.leaf_of_group
     rows = np.zeros((len(leaf), int(leaf.max(initial=-1)) + 1))
     for tree, numbers in enumerate(leaf):
@@ -123,19 +123,19 @@ def cluster_count(
         return max(2, round(math.exp(-float(np.sum(shares * np.log(shares))))))
     from sklearn.metrics import silhouette_score
 
-    drawn = np.sort(np.random.default_rng(seed).permutation(len(features))[:_ROWS])
-    sample = cluster_points(features, community, alpha)[drawn]
+    sampled = np.sort(np.random.default_rng(seed).permutation(len(features))[:_ROWS])
+    sample = cluster_points(features, community, alpha)[sampled]
     best, count = -math.inf, 2
-    for clusters in range(2, min(_MOST_CLUSTERS, len(drawn) - 1) + 1):
-        found = kmeans(sample.copy(), clusters, seed)
-        if 1 < len(np.unique(found)) < len(drawn):
-            value = float(silhouette_score(sample, found))
+    for clusters in range(2, min(_MOST_CLUSTERS, len(sampled) - 1) + 1):
+        labels = kmeans(sample.copy(), clusters, seed)
+        if 1 < len(np.unique(labels)) < len(sampled):
+            value = float(silhouette_score(sample, labels))
             best, count = max((best, count), (value, clusters), key=lambda each: each[0])
     return count
 
 
 def _purities(leaves: Leaves, signatures: Signatures, weights: Floats, rng: np.random.Generator) -> Floats:
-    """Return float64 [T, L]: how pure each leaf is in the communities of the other half of the trees."""
+    """Return float64 [T, L]: purity of each leaf in the communities of the other half of the trees."""
     factors = rows_of_leaves(signatures)
     for own in (0, 1):
         others = merge_identical_rows(leaves[1 - own :: 2])

@@ -1,4 +1,4 @@
-"""Instance clustering: rows that meet in leaves are alike; spectral clusters of them, named by a few known rows."""
+"""Instance clustering: spectral clusters of rows by shared leaves, labeled with a few known rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class InstanceClustering(Attack):
 
     Reference: the instance clustering attack (ICA) of the CMOSB paper, Section V-B, Algorithm 2 and Equation 3.
 
-    Differences from the paper: the leaves are those that the party can tell apart, not the model's; no matrix of rows
+    Differences from the paper: the leaves are those visible to the party, not the model's; no matrix of rows
         by rows is made, so that it is exact at any size; spectral clustering is that of scikit-learn (a row is not
         similar to itself, the eigenvectors are those of the random walk).
     """

@@ -1,4 +1,4 @@
-"""The instance spaces that a passive party knows: the leaves of each tree, as its view shows them."""
+"""Instance spaces known to a passive party: the leaves of each tree, reconstructed from its view."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from labelward.party.view import View
 
 
 def observed_leaves(view: View, own: AttackerData | None = None) -> NDArray[np.int32]:
-    """Return int32 [trees, rows]: the finest node that the party knows for each row, -1 where it knows none.
+    """Return int32 [trees, rows]: the finest node that the party knows for each row, -1 if unknown.
 
     A node counts as a leaf for the party when it knows no split of it: its own splits, and those whose rows
-    it was told. When the active party's split yields two leaves, the party was not told and knows only their
-    parent; a leaf beside a told sibling follows by subtraction. Trees in which it takes no part are absent.
-    Of a tree that was begun again, the last attempt counts where both attempts tell a node's rows.
+    disclosed to it. When the active party's split yields two leaves, they are not disclosed and the party knows only
+    their parent; the sibling of a disclosed leaf follows by subtraction. Trees in which it takes no part are absent.
+    If a tree was restarted, the last attempt counts for nodes whose rows both attempts disclose.
 
     Rows out of a tree's sample pass the party's own splits only: they lie in a leaf that these alone lead to. How
     often a row was drawn into a sample does not matter here: it lies in one leaf.

@@ -1,4 +1,4 @@
-"""Model completion attacks: what a bottom model has learned of the labels, brought out with a few known ones."""
+"""Model completion attacks: labels inferred from a bottom model, completed by a head trained on a few known labels."""
 
 from __future__ import annotations
 
@@ -83,16 +83,16 @@ class Completion(Attack):
 
     @property
     def labels_needed(self) -> int:
-        """How many training rows' labels the attacker must be told."""
+        """Number of training rows whose labels the attack requires."""
         return self.auxiliary if self.labels == "told" else 0
 
     @property
     def reads_arrays(self) -> bool:
-        """Where labels are read from gradients."""
+        """Whether labels are read from gradients."""
         return self.labels == "direct"
 
     def check_model(self, model: Mapping[str, Any]) -> None:
-        """See :meth:`Attack.check_model`; labels can be read from gradients where the direct attack can."""
+        """See :meth:`Attack.check_model`; labels can be read from gradients if the direct attack applies."""
         super().check_model(model)
         if self.labels == "direct":
             GradientSign().check_model(model)
@@ -100,7 +100,7 @@ class Completion(Attack):
     def __call__(
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
     ) -> LabelGuess:
-        """Return a class for every training row, known ones as they are, and for the rows outside.
+        """Return a class for every training row, with known labels unchanged, and for the rows outside.
 
         On a view without gradients the bottom model that nothing has trained is completed.
 
@@ -141,7 +141,7 @@ class Completion(Attack):
         *,
         rng: np.random.Generator,
     ) -> CompletedModel:
-        """Return the complete model that these parameters make of a bottom model, some rows and known labels."""
+        """Complete a bottom model with these parameters, given rows and known labels."""
         from labelward.attacks.nets.completion import fit_completion, mixup_level
         from labelward.attacks.nets.mixmatch import MixMatchConfig
 
@@ -152,7 +152,7 @@ class Completion(Attack):
     def baselines(
         self, own: AttackerData, aux: AuxiliaryKnowledge, *, truth: NDArray[np.int64] | None
     ) -> dict[str, Baseline]:
-        """Return the upper bound ``"all labels"``, for an attacker that is told labels and has a bottom model."""
+        """Return the upper bound ``"all labels"``, for an attacker with known labels and a bottom model."""
         if truth is None or own.untrained is None or not len(aux.known_rows):
             return {}
 
@@ -164,12 +164,12 @@ class Completion(Attack):
         return {"all labels": Baseline(guess=guess, depends_on=(self.learning_rate, self.shrink, self.alpha, self.mix))}
 
     def _known(self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, rng: np.random.Generator) -> Known:
-        """Return the rows and labels to learn from."""
+        """Return the rows and labels to train on."""
         rows, labels = aux.known_rows, aux.known_labels
         if self.labels == "direct":
             read = GradientSign()(view, own, aux, rng=rng)
             order = rng.permutation(view.rows)
-            return _spread(order, read.values[order], self.auxiliary)
+            return _balanced(order, read.values[order], self.auxiliary)
         if len(rows) != len(labels) or len(np.unique(rows)) != len(rows) or not _within(rows, view.rows):
             raise DataError(
                 f"the {len(rows)} known rows are not different rows of the {view.rows} of the view",
@@ -201,7 +201,7 @@ class PassiveCompletion(Completion):
     Setting: a curious passive party of a split network, with or without a top model, that follows the protocol. It uses
         its bottom model as trained, and its own columns. Auxiliary knowledge: the labels of ``auxiliary`` training
         rows, at least one of each class. On a view without gradients the bottom model is the untrained one: the
-        paper's direct semi-supervised learning. It tells rows outside the training set, too.
+        paper's direct semi-supervised learning. It also infers rows outside the training set.
 
     Reference: Section 3.3, Appendix B and Table 7a of the label inference paper. The head and the rest of the defaults
     are the published code's.
@@ -230,11 +230,11 @@ def _within(values: NDArray[np.int64], bound: int) -> bool:
     return not len(values) or bool(values.min() >= 0 and values.max() < bound)
 
 
-def _spread(rows: NDArray[np.int64], labels: NDArray[np.int64], count: int) -> Known:
-    """Return the first so many rows of each label in turn."""
-    place = np.empty(len(rows), np.int64)
+def _balanced(rows: NDArray[np.int64], labels: NDArray[np.int64], count: int) -> Known:
+    """Return the first ``count`` rows, taken from the labels in turn."""
+    rank = np.empty(len(rows), np.int64)
     for label in np.unique(labels):
         chosen = labels == label
-        place[chosen] = np.arange(chosen.sum())
-    taken = np.argsort(place, kind="stable")[:count]
+        rank[chosen] = np.arange(chosen.sum())
+    taken = np.argsort(rank, kind="stable")[:count]
     return rows[taken], labels[taken]

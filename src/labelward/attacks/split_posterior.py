@@ -1,6 +1,6 @@
-"""Split posterior: the labels read from which rows were set aside for testing.
+"""Split posterior: label inference from the positions of the test rows.
 
-Setting: any party that is told which rows are training, validation and test rows (``RowSplit``) and knows the seed of
+Setting: any party that receives the training, validation and test masks (``RowSplit``) and knows the seed of
     the run, as all parties do. Where the sides are drawn *stratified by label from that seed*, the mask is a public
     function of the labels: of each class it is known which of its rows, counted in the shared order, are test rows. The
     mask is an interleaving of these sequences, and a forward and a backward pass over how many rows of each class came
@@ -92,20 +92,20 @@ class SplitPosterior(Attack):
     ) -> LabelGuess:
         """Return the likeliest class of every training row, with the posterior as scores.
 
-        Where the masks are not drawn from the labels as supposed, or tell nothing, every row gets the classes' shares.
+        If the masks were not drawn from the labels as assumed, or are uninformative, every row gets the class shares.
 
         Raises:
             JobError: the class counts do not fit the classes or the view's rows.
             DataError: another run has other rows.
         """
-        told = [(_sides(each), _seed(each)) for each in (view, *own.other_runs)]
-        runs = [(each, seed) for each, seed in told if each is not None]
+        masks = [(_sides(each), _seed(each)) for each in (view, *own.other_runs)]
+        runs = [(each, seed) for each, seed in masks if each is not None]
         sides = [each for each, _ in runs]
         counts = self._counts(aux)
         if sides:
             self.check_class_counts(len(sides[0]), aux.classes)
         if not sides or counts is None:
-            return _guess(np.tile(_shares(counts, aux.classes), (view.rows, 1)), own, 0.0)
+            return _as_guess(np.tile(_shares(counts, aux.classes), (view.rows, 1)), own, 0.0)
         _check(view, sides)
         best = max((_Masks.of(runs, counts, how) for how in ("random", "reference")), key=lambda masks: masks.odds)
         shares = np.tile(_shares(counts, aux.classes), (len(sides[0]), 1))
@@ -120,7 +120,7 @@ class SplitPosterior(Attack):
                 if number and moved < _STILL:
                     break
         outside = beliefs[sides[0] == _TEST] if own.outside is not None else None
-        return _guess(beliefs[sides[0] == _TRAIN], own, best.odds, outside)
+        return _as_guess(beliefs[sides[0] == _TRAIN], own, best.odds, outside)
 
     def _counts(self, aux: AuxiliaryKnowledge) -> Integers | None:
         return np.array(self.class_counts, np.int64) if self.class_counts else aux.class_counts
@@ -129,7 +129,7 @@ class SplitPosterior(Attack):
 def sides_depend_on_labels(view: View) -> bool:
     """Whether a view is of a version that drew the sides of rows from labels and shared seed, and says which they are.
 
-    Of quantities these draws were not stratified; a view does not say what the labels are. Sides that come one after
+    For regression these draws were not stratified; a view does not state the kind of labels. Sides that come one after
     the other, as estimators are handed them, were not drawn.
     """
     sides = _sides(view)
@@ -228,7 +228,7 @@ class _Masks(NamedTuple):
         return odds
 
     def _frequencies(self) -> Floats:
-        """Return float64 [classes, symbols]: how often each symbol occurs among a class's rows."""
+        """Return float64 [classes, symbols]: frequency of each symbol among a class's rows."""
         width = 1 + max(int(self.symbols.max()), *(int(each.max()) for each in self.sequences))
         return np.stack([np.bincount(each, minlength=width) / len(each) for each in self.sequences])
 
@@ -260,7 +260,7 @@ def _state(seed: int, purpose: str) -> int:
 
 
 def _sides(view: View) -> Integers | None:
-    """Return int64 [all rows], the side of each; None where the view does not say."""
+    """Return int64 [all rows], the side of each; None if the view does not contain it."""
     begun = next(view.received(RowSplit), None)
     if begun is None:
         return None
@@ -281,7 +281,7 @@ def _check(view: View, sides: Sequence[Integers]) -> None:
 
 
 def _shares(counts: Integers | None, classes: int) -> Floats:
-    """Return float64 [classes]: how frequent each class is, as far as that is known."""
+    """Return float64 [classes]: frequency of each class, as far as known."""
     if counts is None:
         return np.full(classes, 1 / classes)
     shares = np.zeros(max(classes, len(counts)))
@@ -289,7 +289,7 @@ def _shares(counts: Integers | None, classes: int) -> Floats:
     return shares
 
 
-def _guess(beliefs: Floats, own: AttackerData, odds: float, outside: Floats | None = None) -> LabelGuess:
+def _as_guess(beliefs: Floats, own: AttackerData, odds: float, outside: Floats | None = None) -> LabelGuess:
     beyond = None
     if own.outside is not None:
         rest = np.tile(beliefs.mean(axis=0), (len(own.outside), 1)) if outside is None else outside
@@ -304,26 +304,26 @@ def _guess(beliefs: Floats, own: AttackerData, odds: float, outside: Floats | No
 
 
 def _columns(own: AttackerData, sides: Integers) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the party's columns of all rows, scaled, and of which rows it has any."""
-    held = sides == _TRAIN
+    """Return the party's scaled columns of all rows, and a mask of the rows that have any."""
+    available = sides == _TRAIN
     features = own.features
     if own.outside is not None and len(own.outside) == np.count_nonzero(sides == _TEST):
         features = np.concatenate([own.features, own.outside])
     numbers = replace(own, features=features).numbers()
     center, scale = numbers.mean(axis=0), numbers.std(axis=0)
     scaled = (numbers - center) / np.where(scale > 0, scale, 1.0)
-    found = np.zeros((len(sides), scaled.shape[1]))
-    found[held] = scaled[: len(own.features)]
+    columns = np.zeros((len(sides), scaled.shape[1]))
+    columns[available] = scaled[: len(own.features)]
     if len(features) > len(own.features):
-        found[sides == _TEST] = scaled[len(own.features) :]
-        held = held | (sides == _TEST)
-    return found, held
+        columns[sides == _TEST] = scaled[len(own.features) :]
+        available = available | (sides == _TEST)
+    return columns, available
 
 
 def _fitted(
     columns: tuple[Floats, NDArray[np.bool_]], beliefs: Floats, shares: Floats, rng: np.random.Generator
 ) -> Floats:
-    """Return float64 [rows, classes]: what the columns say of each row, by models fitted to the beliefs of other rows.
+    """Return float64 [rows, classes]: class probabilities by models of the columns, fitted to other rows' beliefs.
 
     Logistic regression on beliefs as weights; rows of which the party has no column keep the classes' shares.
     """
@@ -331,18 +331,18 @@ def _fitted(
     from sklearn.linear_model import LogisticRegression
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    values, held = columns
-    known = np.flatnonzero(held)
+    values, available = columns
+    known = np.flatnonzero(available)
     prior, classes = np.tile(shares, (len(beliefs), 1)), beliefs.shape[1]
     fold = rng.permutation(len(known)) % _FOLDS
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)
         for number in range(_FOLDS):
-            learned, said = known[fold != number][: _MOST_ROWS // classes], known[fold == number]
+            train, held_out = known[fold != number][: _MOST_ROWS // classes], known[fold == number]
             model = LogisticRegression(max_iter=200)
-            weights = np.maximum(beliefs[learned].T.ravel(), 1e-6)
-            model.fit(np.tile(values[learned], (classes, 1)), np.repeat(np.arange(classes), len(learned)), weights)
-            prior[said] = model.predict_proba(values[said])
+            weights = np.maximum(beliefs[train].T.ravel(), 1e-6)
+            model.fit(np.tile(values[train], (classes, 1)), np.repeat(np.arange(classes), len(train)), weights)
+            prior[held_out] = model.predict_proba(values[held_out])
     return np.clip(prior, 1e-6, None)
 
 

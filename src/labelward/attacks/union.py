@@ -1,4 +1,4 @@
-"""Union: rows that meet in a leaf are taken to be of one class; alone, and beside the attacker's own columns."""
+"""Union: rows that share a leaf are assigned one class; alone, and combined with the attacker's own columns."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class UnionClustering(Attack):
 
 
 def _parts(view: View, own: AttackerData) -> tuple[NDArray[np.int32], dict[str, float]]:
-    """Return int32 [rows], numbered from 0, and how many trees and parts there are."""
+    """Return int32 [rows], numbered from 0, and the number of trees and of components."""
     leaves = observed_leaves(view, own)
     signatures = merge_identical_rows(leaves)
     part = label_components(signatures)

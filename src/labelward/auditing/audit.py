@@ -89,7 +89,7 @@ def audit(
     """Run what a job asks for, or what is missing of it, and return all rows.
 
     Args:
-        out: a new folder, or that of an audit of the same job, which is gone on with.
+        out: a new folder, or that of an audit of the same job, which is resumed.
         force: clear a folder of an audit of any job first.
         watch: hears how far it is.
         protections: where keys come from; a seeded source is refused.
@@ -114,7 +114,7 @@ def audit(
     private = resolve_seeds([party.name for party in job.parties], None if force else out, repeat)
     first = load_dataset(job, job.run.seeds[0], source, private=private)
     _check_data(job, first)
-    for seed in job.run.seeds[1:]:  # a draw that cannot be used is refused before anything is written, or kept
+    for seed in job.run.seeds[1:]:  # refuse an unusable draw before anything is written
         load_dataset(job, seed, source, private=private)
     attacks = _with_standing(job, first)
     with locked_output(out, job, force=force):
@@ -129,7 +129,7 @@ def audit(
 
 
 def _with_standing(job: Job, data: VerticalDataset) -> tuple[ComponentSpec, ...]:
-    """Return the job's attacks and those that stand beside them; none does where tables come already cut."""
+    """Return the job's attacks and their comparison attacks; none of the latter for tables with a given split."""
     if not data.classes or job.data.split == "reference":
         return job.attacks
     if any(attack.kind == STANDING for attack in job.attacks):
@@ -142,7 +142,7 @@ def _check_begun(out: Path) -> None:
     if (out / RESULTS_FILE).exists() and not stored_seeds(out):
         if any(row.versions.get("labelward", "").startswith("0.1.") for row in read_rows(out)):
             reason = (
-                "this audit was begun by a version whose split gave the labels away, and cannot go on; what is there "
+                "this audit is from a version whose split leaked the labels and cannot be resumed; what is there "
                 "can be reported and attacked. Choose another folder, or --force to begin anew"
             )
         else:
@@ -158,7 +158,7 @@ def _check_data(job: Job, data: VerticalDataset) -> None:
         made = make_attack(attack)
         made.check_class_counts(len(data.ids), len(data.classes))
         if made.needs_class_counts and not data.classes:
-            reason = f"{attack.kind!r} infers classes, and the labels of this job are quantities"
+            reason = f"{attack.kind!r} infers classes, but this job is a regression"
             raise JobError(reason, code="unsupported", field=f"[[attack]] {number}", value=attack.kind)
         try:
             sample_known_rows(data.train_labels, made.labels_needed, seed=job.run.seeds[0])
@@ -196,8 +196,8 @@ class _Seed:
 
     def own(self, party: str) -> AttackerData:
         """Return a party's columns, as its attacks take them."""
-        held = next(each for each in self.data.parties if each.name == party)
-        return dataclasses.replace(attacker_data(held), outside=held.test)
+        own = next(each for each in self.data.parties if each.name == party)
+        return dataclasses.replace(attacker_data(own), outside=own.test)
 
     def compared(self, name: ComponentSpec, attack: Attack, view: View, own: AttackerData) -> dict[str, Any]:
         """Return what an attack is compared with, none of which depends on the view: worked out once for a party.
@@ -332,7 +332,7 @@ class _Audit:
             pass
         except OSError as error:
             raise OutputError(
-                f"what an earlier attempt left cannot be removed ({error.strerror})",
+                f"files of an earlier attempt cannot be removed ({error.strerror})",
                 code="unwritable",
                 field=str(folder),
             ) from error
@@ -402,7 +402,7 @@ class _Audit:
         return rows, accounts
 
     def _other_views(self, run: _Run, party: str) -> tuple[View, ...]:
-        """Return the party's views of the same variant with the seeds before this one, as far as they are kept."""
+        """Return the party's views of the same variant with earlier seeds, as far as they are stored."""
         if run.deviation is not None:
             return ()
         earlier = self.job.run.seeds[: self.job.run.seeds.index(run.at.seed)]
@@ -450,7 +450,7 @@ class _Audit:
 
 
 def _label(variant: Variant, seed: int, deviation: MaliciousRun | None) -> str:
-    """Return what a run is called while it goes on."""
+    """Return the name of a run in progress reports."""
     more = "" if deviation is None else f", {deviation.label}"
     return f"{variant_without_defaults(variant).label}{more}, seed {seed}"
 

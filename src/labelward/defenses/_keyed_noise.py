@@ -1,10 +1,10 @@
-"""What defenses of returned gradients have in common: they count, and their noise is the same in every attempt.
+"""Base of defenses of returned gradients: release counts, and noise that is identical in every attempt.
 
-A run that was cut off asks again for the gradients since its last checkpoint. Fresh noise on the same gradient would
-let the receiver average; so noise follows from a key, drawn before anything leaves and kept with the checkpoints, and
-from party, epoch, batch and the gradient itself. A receiver that comes back with other embeddings gets another
-gradient with noise of its own. That is one more release, which no account here counts: these speak of receivers that
-do as agreed.
+A resumed run repeats the gradients since its last checkpoint. Fresh noise on the same gradient would let the receiver
+average it out. The noise is therefore derived from a key, drawn before anything is sent and stored with the
+checkpoints, and from party, epoch, batch and the gradient itself. A receiver that restarts with other embeddings gets
+another gradient with independent noise. That is an additional release, which the accounts do not count: they assume
+receivers that follow the protocol.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class _Kept(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class KeyedGradientDefense(Policy):
-    """A defense of returned gradients that draws."""
+    """A randomized defense of returned gradients."""
 
     _kept: _Kept = field(default_factory=_Kept, init=False, repr=False, compare=False)
 
     @property
     def sent(self) -> dict[str, int]:
-        """How many gradients left, by party."""
+        """Number of gradients sent, by party."""
         return dict(self._kept.sent)
 
     def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
@@ -56,14 +56,14 @@ class KeyedGradientDefense(Policy):
 
     def resume(self, state: bytes) -> None:
         """See :meth:`Policy.resume`."""
-        kept = msgspec.msgpack.decode(state, type=_Kept)
-        self._kept.key, self._kept.sent, self._kept.counts = kept.key, kept.sent, kept.counts
+        stored = msgspec.msgpack.decode(state, type=_Kept)
+        self._kept.key, self._kept.sent, self._kept.counts = stored.key, stored.sent, stored.counts
 
     def _draws(self, returned: ReturnedGradient) -> KeyedDraws:
         """Return the draws for one gradient, and count it."""
         if not self._kept.key:
             raise PolicyError(
-                f"defense {self.kind!r} was not told that a run begins, so it has no key to draw with",
+                f"defense {self.kind!r} was not started with the run, so it has no key for its noise",
                 code="cannot-act",
             )
         self._kept.sent[returned.party] = self._kept.sent.get(returned.party, 0) + 1

@@ -40,14 +40,14 @@ _ROUNDED = 1e-6  # of the deviation: a mean below is 0 but for rounding, as that
 
 
 class _Moments(msgspec.Struct):
-    """Number, mean and sum of squared deviations of what was seen."""
+    """Number, mean and sum of squared deviations of the values so far."""
 
     count: int = 0
     mean: float = 0.0
     squares: float = 0.0
 
     def see(self, values: Values) -> None:
-        """Take more numbers in."""
+        """Add values."""
         numbers = values.astype(np.float64)
         mean, count = float(numbers.mean()), self.count + numbers.size
         apart = mean - self.mean
@@ -122,7 +122,7 @@ class DiscreteSgd(Policy):
         return {"steps": {party: 2 * _WIDTH * seen.deviation / self.levels for party, seen in self._seen.items()}}
 
     def state(self) -> bytes:
-        """Return what was seen of each party's gradients."""
+        """Return the statistics of each party's gradients."""
         return msgspec.msgpack.encode(self._seen)
 
     def resume(self, state: bytes) -> None:

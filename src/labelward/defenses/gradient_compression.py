@@ -35,7 +35,7 @@ class GradientCompression(Policy):
     ]
 
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
-        """Return the gradient with its small numbers dropped."""
+        """Return the gradient with its small values set to 0."""
         values = returned.values
-        kept: Values = (values * keep_largest(values, top_k_count(self.keep, values.size))).astype(values.dtype)
-        return kept
+        compressed: Values = (values * keep_largest(values, top_k_count(self.keep, values.size))).astype(values.dtype)
+        return compressed

@@ -1,8 +1,8 @@
-"""Grafting-LDP: repair what noisy labels spoiled, on the active party's side, once nothing leaves any more.
+"""Grafting-LDP: the active party repairs trees damaged by noisy labels, after the last message of the training.
 
 Setting: as for :mod:`.label_dp`, without which there is nothing to repair. Passive parties see the same as without
 grafting: the trees that were grown with them stay what they know, all of their splits are answered for at prediction,
-and they are not told which of these are still in use. That holds for prediction in one round; level by level an owner
+and it is not disclosed which of these are still in use. That holds for prediction in one round; level by level an owner
 would be asked only for the rows that still reach its splits, which depends on true labels, so it is refused.
 
 What is repaired is not private: the leaf weights of the repaired model follow true labels, and its predictions tell of
@@ -42,7 +42,7 @@ class Grafting(Policy):
     ] = "noisy"
 
     def check(self, setup: PolicyContext) -> None:
-        """Refuse labels without noise, and boosted trees whose leaves would stay as they are."""
+        """Refuse labels without noise, and boosted trees whose leaves would not change."""
         if not any(policy.label_private for policy in setup.chain):
             raise PolicyError(
                 "defense 'grafting' repairs what noisy labels spoiled, so it goes in a chain with label privacy "

@@ -49,19 +49,20 @@ class IdLmid(Policy):
     ] = False
 
     def check(self, setup: PolicyContext) -> None:
-        """Refuse what the bound does not cover.
+        """Refuse models and settings that the bound does not cover.
 
         With sampled rows the owner of a split knows on which side the rows out of the sample lie, too; rows that are
-        drawn with replacement are counted several times; quantities have no classes to bound.
+        drawn with replacement are counted several times; the bound does not apply to regression.
         """
         if not setup.classes:
             raise PolicyError(
-                "defense 'id-lmid' bounds what is told of classes; the labels are quantities", code="inapplicable"
+                "defense 'id-lmid' bounds information about classes; it does not apply to regression",
+                code="inapplicable",
             )
         if setup.sampling != "uniform":
             raise PolicyError(
                 f"defense 'id-lmid' cannot keep its bound with sampling {setup.sampling!r}: rows are drawn by their "
-                "gradients, so that the drawn rows themselves tell of the labels",
+                "gradients, so the sample itself reveals label information",
                 code="inapplicable",
                 value=setup.sampling,
             )
@@ -96,5 +97,5 @@ class IdLmid(Policy):
 
     def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:
         """Hide the children from everyone where either exceeds the bound (lines 6 and 7)."""
-        shown = max(float(node_bound(child, reveal.totals)) for child in (reveal.left, reveal.right)) <= self.xi
-        return reveal.participants if shown else frozenset()
+        visible = max(float(node_bound(child, reveal.totals)) for child in (reveal.left, reveal.right)) <= self.xi
+        return reveal.participants if visible else frozenset()

@@ -1,4 +1,4 @@
-"""Label differential privacy: train on noisy labels, so that all that leaves hides each single label up to epsilon.
+"""Label differential privacy: training on noisy labels, so that every message satisfies epsilon-label DP.
 
 Setting: the passive parties are curious, and may know everything but one label. The active party draws noisy labels
 once, before anything derived from labels leaves, and whatever is encrypted, chosen or shown follows from the noisy
@@ -34,7 +34,7 @@ Classes = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyLabels(Policy):
-    """The base of defenses that train on noisy labels."""
+    """Base class of defenses that train on noisy labels."""
 
     label_private: ClassVar[bool] = True
 
@@ -44,43 +44,43 @@ class NoisyLabels(Policy):
     ]
 
     def check(self, setup: PolicyContext) -> None:
-        """Refuse quantities, and what would let labels past the noise."""
+        """Refuse regression, and settings that would use labels without noise."""
         if not setup.classes:
             raise PolicyError(
-                f"defense {self.kind!r} draws among classes; the labels are quantities", code="inapplicable"
+                f"defense {self.kind!r} draws among classes; it does not apply to regression", code="inapplicable"
             )
         if setup.stops_early:
             raise PolicyError(
-                f"defense {self.kind!r} does not go with early_stopping_rounds: the number of trees would tell of the "
+                f"defense {self.kind!r} does not support early_stopping_rounds: the number of trees would tell of the "
                 "validation rows' labels, which carry no noise",
                 code="inapplicable",
             )
         if setup.continues:
             raise PolicyError(
-                f"defense {self.kind!r} does not go with an earlier training: what that told of the labels adds up",
+                f"defense {self.kind!r} does not support a warm start: the label information of both trainings adds up",
                 code="inapplicable",
             )
         for other in setup.chain:
             if other is not self and other.label_private:
                 raise PolicyError(
-                    f"defense {self.kind!r} does not go with {other.kind!r}: noise is there already",
+                    f"defense {self.kind!r} cannot be combined with {other.kind!r}: the labels already have noise",
                     code="inapplicable",
                     value=other.kind,
                 )
             if other.purities or other.points & READS_CLASSES:
                 raise PolicyError(
-                    f"defense {self.kind!r} does not go with {other.kind!r}, which decides by true classes what is "
-                    "shown: the labels would not be hidden up to epsilon",
+                    f"defense {self.kind!r} cannot be combined with {other.kind!r}, which decides by true classes "
+                    "what is shown: the labels would not be hidden up to epsilon",
                     code="inapplicable",
                     value=other.kind,
                 )
 
     def before_targets(self, targets: TrainingTargets) -> TrainingTargets:
-        """Replace the classes by noisy ones, and tell what was spent on how many labels."""
+        """Replace the classes by noisy ones, and record the budget spent."""
         values = targets.values.astype(np.int64)
         if not targets.classes or (values != targets.values).any():
             raise PolicyError(
-                f"defense {self.kind!r} draws among classes; the targets are quantities", code="inapplicable"
+                f"defense {self.kind!r} draws among classes; it does not apply to regression", code="inapplicable"
             )
         budget = Budget(epsilon=self.epsilon, rows=len(values))
         noisy = self._noisy(values, targets, budget)
@@ -88,7 +88,7 @@ class NoisyLabels(Policy):
         return replace(targets, values=noisy.astype(np.float64), account=account)
 
     def _noisy(self, values: Classes, targets: TrainingTargets, budget: Budget) -> Classes:
-        """Return noisy classes, int64 [n], and record in the budget what they cost."""
+        """Return noisy classes, int64 [n], and record their cost in the budget."""
         raise NotImplementedError
 
 
@@ -123,7 +123,7 @@ class LpMst(NoisyLabels):
     ] = 2
 
     def check(self, setup: PolicyContext) -> None:
-        """Refuse, besides what :class:`NoisyLabels` refuses, priors without a column to learn them from."""
+        """As :class:`NoisyLabels`; also refuse priors without a column to train them on."""
         super().check(setup)
         if self.stages > 1 and not setup.active_columns:
             raise PolicyError(
@@ -153,7 +153,7 @@ class LpMst(NoisyLabels):
 
 
 def _prior(targets: TrainingTargets, total: int) -> LabelPrior:
-    """Return what asks the learner for priors; it is given noisy labels only."""
+    """Return a function that asks the learner for priors, with noisy labels only."""
 
     def prior(rows: Classes, noisy: Classes, following: Classes) -> NDArray[np.float64]:
         values, known = np.zeros(total), np.zeros(total, dtype=np.bool_)

@@ -1,11 +1,11 @@
-"""The leakage meter: what each passive party's instance spaces say of the labels, measured while the trees grow.
+"""Leakage meter: label information in each passive party's instance spaces, measured during training.
 
-Setting: the passive parties are curious. The active party knows which rows it tells to whom, and, after each level,
+Setting: the passive parties are curious. The active party knows which rows it discloses to whom, and, after each level,
 which rows a party's own splits send left; so it can find the communities that ID2Graph would find in that party's
 view, and compare them with the true labels, which stay with it. :class:`LeakageMeter` does so after the trees and
-changes nothing. :class:`LeakageBudget` keeps back, before anything is told, what could exceed a V-measure.
+changes nothing. :class:`LeakageBudget` withholds, before disclosure, splits that could exceed a V-measure.
 
-What the budget promises: at every moment no clustering that is made of a party's instance spaces has a larger
+Guarantee of the budget: at every moment no clustering that is made of a party's instance spaces has a larger
 V-measure with the labels, whatever it is; so neither have the communities of any draws of Louvain's method, nor those
 that the meter finds in the stored view (:func:`measure_leakage`). It follows from a limit of what the merged groups
 say of the labels (:func:`~labelward.kernels.information.v_measure_bound`). Of rows that are told that is known
@@ -16,7 +16,7 @@ party does not know them yet; so such a split is chosen only where the most that
 The limit is that of the splits, not of the V-measure as it is found, for rows that are told, too: once the groups say
 more, no split of the party could be chosen any more, so that more rows would tell it more and help nobody.
 
-What it does not promise: the party's own columns say something of the labels, too, and place rows out of a tree's
+Outside the guarantee: the party's own columns also have information about the labels, and place rows out of a tree's
 sample at its own splits; neither is counted. What is kept back depends on true labels, and says something by its
 absence.
 
@@ -65,7 +65,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorConfig:
-    """How views are measured.
+    """Configuration of the measurement.
 
     Attributes:
         eta: discount from tree to tree.
@@ -79,7 +79,7 @@ class MonitorConfig:
 
     @classmethod
     def of(cls, model: Mapping[str, Any], classes: int, seed: int) -> MonitorConfig:
-        """Return how ID2Graph measures a model, by its kind and parameters, for labels of so many classes or bins."""
+        """Return the ID2Graph configuration for a model (kind and parameters) and a number of classes or bins."""
         return cls(
             eta=tree_weight_decay(str(model.get("kind", ""))),
             together=trees_per_round(model.get("multi_strategy"), classes),
@@ -89,12 +89,12 @@ class MonitorConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LeakageReading:
-    """What instance spaces say of the labels.
+    """Label information in instance spaces.
 
     Attributes:
         v_measure: of the communities with the labels.
         communities: the mutual information of the communities with the labels, in nats.
-        groups: that of the merged groups: rows that no tree tells apart.
+        groups: that of the merged groups: rows that no tree separates.
     """
 
     v_measure: float
@@ -103,7 +103,7 @@ class LeakageReading:
 
 
 def measure_leakage(leaves: Rows, labels: Labels, party: str, measure: MonitorConfig) -> LeakageReading:
-    """Measure what a party sees: a pure function of its arguments.
+    """Measure a party's instance spaces: a pure function of its arguments.
 
     So that a long training is not slowed down, communities are those of the first 16 trees at most; where rows times
     these trees exceed 200,000, they are those of one start of Louvain's method instead of five.
@@ -111,7 +111,7 @@ def measure_leakage(leaves: Rows, labels: Labels, party: str, measure: MonitorCo
     Args:
         leaves: int32 [trees seen, rows], as :func:`labelward.attacks.instance_spaces.observed_leaves` gives them
             without the party's columns.
-        labels: int64 [rows]: classes; of quantities the bins that they are cut into.
+        labels: int64 [rows]: classes, or bins of regression targets.
     """
     counted, weights = weighted_trees(leaves[:MOST_TREES], measure.eta, measure.together)
     rng = learning(measure.seed, party, 0, "leakage meter")
@@ -128,20 +128,20 @@ def measure_leakage(leaves: Rows, labels: Labels, party: str, measure: MonitorCo
 
 
 class _Readings(msgspec.Struct, frozen=True):
-    """What the meter remembers: its readings by party and number of trees, and that of the first 16 trees by party."""
+    """State of the meter: its readings by party and number of trees, and that of the first 16 trees by party."""
 
     readings: dict[str, dict[int, LeakageReading]]
     full: dict[str, LeakageReading]
 
 
 class LeakageMeter(Policy):
-    """Measure after the trees what each passive party could know; change nothing.
+    """Measure each passive party's knowledge after the trees; change nothing.
 
     After every tree while rows times trees are at most 200,000; then after 1, 2, 3, 4, 6, 8, 12, 16, 24, … trees, so
     that a long training is not slowed down; and after the last.
 
     Args:
-        labels: int64 [training rows]: true classes; of quantities the bins that they are cut into.
+        labels: int64 [training rows]: true classes, or bins of regression targets.
         measure: how.
         progress: hears of each reading: ``"leakage PARTY"``, thousandths of the V-measure, 1000.
     """
@@ -178,11 +178,11 @@ class LeakageMeter(Policy):
 
     def resume(self, state: bytes) -> None:
         """See :meth:`Policy.resume`."""
-        kept = msgspec.msgpack.decode(state, type=_Readings)
-        self.readings, self._full = kept.readings, kept.full
+        stored = msgspec.msgpack.decode(state, type=_Readings)
+        self.readings, self._full = stored.readings, stored.full
 
     def parameters(self) -> dict[str, Any]:
-        """Return how the meter measures."""
+        """Return the configuration of the meter."""
         return asdict(self.measure)
 
     def _read(self, rows: KnownInstanceSpaces) -> None:
@@ -201,7 +201,7 @@ class LeakageMeter(Policy):
 
 
 def louvain_restarts(size: int) -> int:
-    """Return from how many starts Louvain's method is begun, for so many rows times trees."""
+    """Return the number of starts of Louvain's method, for so many rows times trees."""
     return _STARTS if size <= _LIGHT else 1
 
 
@@ -220,13 +220,13 @@ class LeakageBudget(LeakageMeter):
 
     1. A tree begins for a party only where knowing its rows leaves the bound of the V-measure within the budget.
     2. Before the rows of a level's splits are told, they are tried node by node; where the bound would exceed the
-       budget, the party is not told, and the active party goes on below without it.
+       budget, the rows are withheld from the party, and the active party continues below without it.
     3. A candidate of a passive party may win only where the bound of what its owner then knows is within the budget;
        what splits add is summed up over those of a level, and of trees that grow side by side.
 
     Args:
         budget: a V-measure from 0 (nothing that says anything is shown) to 1.
-        quantities: whether the labels are bins of quantities.
+        quantities: whether the labels are bins of regression targets.
     """
 
     kind: ClassVar[str] = "leakage-budget"
@@ -262,7 +262,7 @@ class LeakageBudget(LeakageMeter):
         if setup.sampling != "uniform":
             raise PolicyError(
                 f"cannot be kept with sampling {setup.sampling!r}: rows are drawn by their "
-                "gradients, so that the drawn rows themselves tell of the labels",
+                "gradients, so the sample itself reveals label information",
                 code="inapplicable",
                 field="[leakage] budget",
                 value=setup.sampling,

@@ -1,4 +1,4 @@
-"""Local trees: the active party grows the first trees alone, so that passive parties see only what later trees add.
+"""Local trees: the active party grows the first trees alone, so that passive parties see only later trees.
 
 Setting: the passive parties are curious; they see no message of a local tree, and the first tree that they do see
 fits what the local ones left over.
@@ -57,5 +57,5 @@ class LocalTrees(Policy):
     def schedule(self, schedule: Schedule) -> Schedule:
         """Empty the first trees of passive parties, or put such trees before the others."""
         local = (frozenset[str](),) * self.count
-        kept = schedule.participants[self.count :] if self.mode == "replace" else schedule.participants
-        return Schedule(participants=local + kept)
+        others = schedule.participants[self.count :] if self.mode == "replace" else schedule.participants
+        return Schedule(participants=local + others)

@@ -20,7 +20,7 @@ the gradient of the mean) and gets noise of a deviation that follows from the pl
 Releases to several parties compose, since what one learned comes back in its embeddings and so in the gradients of the
 others. Composition is exact for Gaussian noise; see :mod:`labelward.privacy.gaussian`. Row weights count as public, as
 do the rows of training, their number, and how many classes there are. Early stopping is refused with an account, since
-it tells which epoch the validation rows want, whose labels carry no noise.
+it tells the epoch selected by the validation rows, whose labels have no noise.
 
 Reference: Section 6.1 of the label inference paper (Laplace noise, no account). The rest is not in the paper.
 """
@@ -79,7 +79,7 @@ class NoisyGradients(KeyedGradientDefense):
     _plan: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def check_parameters(self) -> None:
-        """Refuse noise that is given neither by its scale nor by a privacy budget, or by both."""
+        """Require exactly one of noise scale and privacy budget."""
         budget = [getattr(self, name) is not None for name in ("epsilon", "delta", "clip")]
         if self.scale is not None:
             if any(budget):
@@ -92,7 +92,7 @@ class NoisyGradients(KeyedGradientDefense):
             raise self.error("distribution", "must be 'gaussian' with epsilon, delta and clip")
 
     def check(self, setup: PolicyContext) -> None:
-        """Refuse what the account does not cover."""
+        """Refuse settings that the account does not cover."""
         if self.scale is None and setup.stops_early:
             raise PolicyError(
                 "defense 'noisy-gradients' with an account does not go with patience: which epoch was the best would "
@@ -107,7 +107,7 @@ class NoisyGradients(KeyedGradientDefense):
             )
 
     def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
-        """Draw the key, and find out how strong each release may be."""
+        """Draw the key, and compute the noise of each release."""
         super().begin(setup, protection)
         if self.epsilon is not None and self.delta is not None:
             releases = len(setup.passive) * setup.epochs * (1 if setup.separate else setup.batches)
@@ -135,7 +135,7 @@ class NoisyGradients(KeyedGradientDefense):
     def deviation(self, rows: int) -> float:
         """Return the deviation of the noise on a batch of some rows, where there is an account; after ``begin``."""
         if not self._plan:
-            raise PolicyError("defense 'noisy-gradients' was not told that a run begins", code="cannot-act")
+            raise PolicyError("defense 'noisy-gradients' was not started with the run", code="cannot-act")
         moved = 2 * float(self.clip or 0) * (1 if self._plan["separate"] else math.sqrt(rows))
         return moved / self._plan["ratio"]
 

@@ -76,7 +76,7 @@ class Ppdl(KeyedGradientDefense):
             raise self.error("sensitivity", f"{reason}, not {self.sensitivity:g}")
 
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
-        """Return the gradient of which few numbers are left."""
+        """Return the gradient with only the selected values."""
         draws = self._draws(returned)
         values = returned.values.astype(np.float64).ravel()
         wanted = max(1, int(self.theta * values.size + 1e-9))
@@ -94,7 +94,7 @@ class Ppdl(KeyedGradientDefense):
         return left.reshape(returned.values.shape).astype(returned.values.dtype)
 
     def _scale(self, share: float, wanted: int) -> float:
-        """Return the scale of noise that a share of epsilon pays for."""
+        """Return the noise scale for a share of epsilon."""
         default = _PUBLISHED_SENSITIVITY if self.form == "published" else 2 * self.clip
         return 2 * wanted * (self.sensitivity or default) / (share * self.epsilon)
 

@@ -1,4 +1,4 @@
-"""Purity threshold: a node in which one class prevails is grown by the active party alone, and shown to nobody.
+"""Purity threshold: nodes dominated by one class are grown by the active party alone and disclosed to nobody.
 
 Setting: the passive parties are curious; the purer the nodes that one sees, the better its clusters of rows fit the
 classes. The purity of a node is the share of its largest class among the rows that the tree grows on.
@@ -11,7 +11,7 @@ it has a child that does, whatever the split: its whole tree is grown alone.
 ``hide = "below"``: a node that exceeds the threshold is grown on by the active party alone. Its own rows are known all
 the same: to the owner of the split above it, and to the others, who are told its sibling's rows, by subtraction.
 
-What it does not promise: nothing is said of what several nodes tell together, nor of rows out of a tree's sample,
+Outside the guarantee: the joint information of several nodes, and rows out of a tree's sample,
 which the owner of a split can place, too.
 
 Reference: CMOSB paper, Section V-C and Algorithm 4, of which ``"below"`` is what can be seen. ``"children"`` is
@@ -55,10 +55,11 @@ class PurityThreshold(Policy):
     ] = "children"
 
     def check(self, setup: PolicyContext) -> None:
-        """Refuse quantities, a threshold that every node exceeds, and rows that count several times."""
+        """Refuse regression, a threshold that every node exceeds, and rows that count several times."""
         if not setup.classes:
             raise PolicyError(
-                "defense 'purity-threshold' compares shares of classes; the labels are quantities", code="inapplicable"
+                "defense 'purity-threshold' compares shares of classes; it does not apply to regression",
+                code="inapplicable",
             )
         if self.threshold * setup.classes <= 1:
             raise PolicyError(
@@ -75,13 +76,13 @@ class PurityThreshold(Policy):
             )
         if setup.sampling == "goss":
             raise PolicyError(
-                "defense 'purity-threshold' does not go with sampling 'goss': the drawn rows tell of their labels",
+                "defense 'purity-threshold' does not support sampling 'goss': the sample reveals label information",
                 code="inapplicable",
                 value=setup.sampling,
             )
 
     def split_candidates(self, candidates: CandidateSplits) -> NDArray[np.bool_]:
-        """Refuse a passive party's candidates that would show it what is to be hidden."""
+        """Refuse a passive party's candidates that would disclose a hidden node."""
         allowed = np.ones(candidates.left.shape[:-1], dtype=np.bool_)
         if candidates.owner_is_active:
             return allowed
@@ -98,8 +99,8 @@ class PurityThreshold(Policy):
 
     def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:
         """Hide the children from everyone where either exceeds the threshold, or where their node does."""
-        asked = (reveal.left + reveal.right,) if self.hide == "below" else (reveal.left, reveal.right)
-        purest = max(float(_purity(counts)) for counts in asked)
+        nodes = (reveal.left + reveal.right,) if self.hide == "below" else (reveal.left, reveal.right)
+        purest = max(float(_purity(counts)) for counts in nodes)
         return reveal.participants if purest <= self.threshold else frozenset()
 
 

@@ -1,4 +1,4 @@
-"""The scikit-learn face: federated boosted trees, random forests and split networks, every party in one process."""
+"""scikit-learn estimators: federated boosted trees, random forests and split networks, every party in one process."""
 
 from labelward.estimators.boosting import SecureBoostClassifier, SecureBoostRegressor
 from labelward.estimators.forest import FederatedForestClassifier, FederatedForestRegressor

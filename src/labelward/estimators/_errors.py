@@ -1,4 +1,4 @@
-"""Errors of labelward as scikit-learn expects them: what the user gave cannot be used is a :class:`ValueError`."""
+"""Errors in the form that scikit-learn expects: invalid user input is a :class:`ValueError`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _KEY = re.compile(r"\[(?:model|encryption)\] (\w+)")
 
 
 class InvalidInputError(InputError, ValueError):
-    """What was given to an estimator cannot be used; the message names the value and the parameter."""
+    """Invalid input to an estimator; the message names the value and the parameter."""
 
 
 @contextmanager
 def value_errors(names: Mapping[str, str]) -> Iterator[None]:
-    """Raise errors over what the user gave as :class:`InvalidInputError`.
+    """Convert errors about user input to :class:`InvalidInputError`.
 
     Args:
         names: the estimator's parameter for each key of a job's sections, such as ``"trees"``, in errors.

@@ -1,4 +1,4 @@
-"""The training of every estimator: all parties in threads of this process, views and shares in memory."""
+"""Training of all estimators: all parties in threads of this process, views and shares in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from labelward.protocols.common import LabelVector
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingPlan:
-    """What is trained, and how it is protected.
+    """Model and protection of a training.
 
     Attributes:
         programs: how the model is run, with its parameters.
@@ -39,7 +39,7 @@ class TrainingPlan:
     behaviors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def shared(self, parties: tuple[str, ...]) -> dict[str, Any]:
-        """Return what the parties agree on, under the names of a job."""
+        """Return the values that the parties must agree on, under the names of a job."""
         params, section = self.programs.params, self.encryption
         shared = {"model.kind": params.kind}
         shared |= {f"model.{key}": value for key, value in params.parameters().items() if value is not None}
@@ -60,7 +60,7 @@ def train_parties(
         parties: what each party holds, the active one first; no prediction rows.
         labels: the active party's, of training rows, then of validation rows.
         progress: hears of trees or epochs.
-        before: by party, its share of a model that goes on.
+        before: by party, its share of the model that a warm start continues.
 
     Raises:
         LabelwardError: the first error of a party.

@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 
 class FittedNetsMixin(FittedModelMixin["NetShare"]):
-    """A split network of which all parties' shares and rows are at hand.
+    """A split network with the shares and rows of all parties.
 
     Attributes:
         views_: what each party saw in training.
@@ -74,22 +74,22 @@ class FittedNetsMixin(FittedModelMixin["NetShare"]):
         return tags
 
     def _modules(self) -> dict[str, Any]:
-        """Return the modules that were handed in: by party, and the top model as ``""``."""
+        """Return the user's modules: by party, and the top model as ``""``."""
         if not isinstance(self.bottom, str | Mapping):
-            given = type(self.bottom).__name__
+            type_name = type(self.bottom).__name__
             raise InvalidInputError(
-                f"must name a preset, or hold a module for each party, but is of type {given}",
+                f"must name a preset, or hold a module for each party, but is of type {type_name}",
                 code="type",
                 field="bottom",
-                value=given,
+                value=type_name,
             )
-        found = {} if isinstance(self.bottom, str) else dict(self.bottom)
-        for party in found:
+        modules = {} if isinstance(self.bottom, str) else dict(self.bottom)
+        for party in modules:
             if party not in self._places:
                 raise InvalidInputError(
                     unknown_name("party", str(party), list(self._places)), code="unknown", field="bottom", value=party
                 )
-        return found if isinstance(self.top_model, str) else {**found, "": self.top_model}
+        return modules if isinstance(self.top_model, str) else {**modules, "": self.top_model}
 
     def _given(self, X: Any, *, reset: bool) -> tuple[Any, int]:
         """Return X as it is read, by party or as one table, and its number of rows."""

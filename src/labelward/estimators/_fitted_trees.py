@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 class FittedTreesMixin(FittedModelMixin[ModelShare]):
-    """A federated tree model of which all parties' shares and columns are at hand."""
+    """A federated tree model with the shares and columns of all parties."""
 
     n_features_in_: int
 
@@ -54,7 +54,7 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
             X: the rows that are explained, with the columns of the training.
             background: the rows that they are compared with; None: ``X``.
             most: how many background rows are taken; of more, so many, evenly spaced.
-            names: the parties that tell the names of their columns; the others' columns are numbered. None: all
+            names: parties that disclose their column names; the others' columns are numbered. None: all
                 parties, since one user holds all columns here.
 
         Returns:
@@ -70,7 +70,7 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
             rows = self._rows(X)
             if isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 1:
                 raise InvalidInputError(
-                    f"must be a whole number of at least 1 but got {most!r}", code="range", field="most", value=most
+                    f"must be an integer ≥ 1 but got {most!r}", code="range", field="most", value=most
                 )
             behind = (rows if background is None else self._rows(background)).sample(int(most))
             return self._model.explain(rows, behind, named)
@@ -81,7 +81,7 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
         Args:
             number: of the tree, from 0; with a tree for each class these are consecutive.
             svg: whether an SVG picture is wanted in place of lines of text.
-            names: the parties that tell the names of their columns; None: all.
+            names: parties that disclose their column names; None: all.
 
         Raises:
             ValueError: no such tree or party.
@@ -90,7 +90,7 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
         with value_errors({}):
             if isinstance(number, bool) or not isinstance(number, int | np.integer):
                 raise InvalidInputError(
-                    f"must be a whole number but got {number!r}", code="type", field="number", value=number
+                    f"must be an integer but got {number!r}", code="type", field="number", value=number
                 )
             return self._model.draw(int(number), self._consenting(names))[svg]
 
@@ -137,16 +137,16 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
         total = gains.sum()
         return gains / total if total > 0 else gains
 
-    def _block(self, given: Any, party: str) -> Floats:
+    def _block(self, table: Any, party: str) -> Floats:
         share = self.shares_[party]
-        return transform_columns(share.columns, self._places[party], share.categories, given)
+        return transform_columns(share.columns, self._places[party], share.categories, table)
 
     def _rows(self, X: Any) -> AlignedRows:
-        given = read(self, X, reset=False)
-        return AlignedRows(columns={party: self._block(given, party) for party in self.shares_})
+        table = read(self, X, reset=False)
+        return AlignedRows(columns={party: self._block(table, party) for party in self.shares_})
 
     def _consenting(self, names: Collection[str] | None) -> Collection[str]:
-        """Return the parties that tell the names of their columns: all of them for None."""
+        """Return the parties that disclose their column names: all of them for None."""
         if names is None:
             return tuple(self.shares_)
         if isinstance(names, str) or not isinstance(names, Collection):

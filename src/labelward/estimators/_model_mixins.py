@@ -16,7 +16,7 @@ Share = TypeVar("Share")
 
 
 class FittedModelMixin(BaseEstimator, Generic[Share]):  # type: ignore[misc]
-    """A federated model of which all parties' shares are at hand.
+    """A federated model with the shares of all parties.
 
     Attributes:
         shares_: each party's part of the model, the active party's first.

@@ -25,7 +25,7 @@ def parse_monotone(given: Any, columns: EncodedColumns, *, named: bool) -> dict[
         named: whether the columns of X have names.
 
     Raises:
-        ValueError: the form or length is wrong, a column does not exist, is given twice or is categorical, or a
+        ValueError: the form or length is wrong, a column does not exist, is listed twice or is categorical, or a
             direction is not 1, -1 or 0.
     """
     if given is None:
@@ -48,7 +48,7 @@ def parse_monotone(given: Any, columns: EncodedColumns, *, named: bool) -> dict[
             )
         if place in directions:
             raise InvalidInputError(
-                f"column {columns.names[place]!r} is given by name and by position",
+                f"column {columns.names[place]!r} is listed by name and by position",
                 code="duplicate",
                 field=_NAME,
                 value=columns.names[place],

@@ -1,4 +1,4 @@
-"""An estimator on disk: each party's share, and what the class needs beside them."""
+"""Estimators on disk: each party's share, and a file with the remaining attributes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHARE_NAMES = (TREE_SHARE, "share.lwn")
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in the file.
+    """Content of the file.
 
     Attributes:
         estimator: name of the class.
@@ -76,7 +76,7 @@ def save_estimator(estimator: Any, folder: Path, *, overwrite: bool) -> Path:
 
 
 def _text(estimator: Any) -> bytes:
-    """Return the file's contents; :class:`InvalidInputError` where a parameter cannot stand in a file."""
+    """Return the file's contents; :class:`InvalidInputError` if a parameter cannot be stored."""
     classes = getattr(estimator, "classes_", None)
     names = getattr(estimator, "feature_names_in_", None)
     parameters = estimator.get_params()
@@ -137,12 +137,12 @@ def _check_place(folder: Path, target: Path, *, overwrite: bool) -> None:
     ours |= {target / party / "model" / name for party in stored.places for name in _SHARE_NAMES}
     strange = [path for path in target.rglob("*") if path not in ours and (path.is_symlink() or not path.is_dir())]
     if strange:
-        told = str(min(strange).relative_to(target))
+        name = str(min(strange).relative_to(target))
         raise OutputError(
-            f"holds {told!r}, which is no part of the saved {stored.estimator}; save elsewhere",
+            f"contains {name!r}, which is not part of the saved {stored.estimator}; save elsewhere",
             code="foreign",
             field=str(folder),
-            value=told,
+            value=name,
         )
     if not overwrite:
         raise OutputError(

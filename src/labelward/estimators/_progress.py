@@ -1,4 +1,4 @@
-"""A bar on stderr while an estimator is fitted."""
+"""Progress bar on stderr during fitting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from labelward.party.context import Progress, no_progress
 
 @contextmanager
 def progress_bar(verbose: bool) -> Iterator[Progress]:
-    """Give what a training tells its progress to: a bar, or nobody."""
+    """Yield a progress callback: a bar, or one that does nothing."""
     if not verbose:
         yield no_progress
         return
@@ -20,9 +20,9 @@ def progress_bar(verbose: bool) -> Iterator[Progress]:
     with Bar(console=Console(stderr=True), transient=True) as bar:
         tasks: dict[str, int] = {}
 
-        def tell(what: str, done: int, total: int) -> None:
+        def report(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 tasks[what] = bar.add_task(what, total=total or None)
             bar.update(tasks[what], completed=done, total=total or None)  # type: ignore[arg-type]
 
-        yield tell
+        yield report

@@ -74,7 +74,7 @@ class FederatedTrees(FittedTreesMixin):
             X: rows × columns: numbers as an array, or a table of pandas, polars or Arrow. NaN and null are missing
                 values. Of tables, texts and categories are categorical columns, booleans 0 and 1, dates and times days
                 since 1970.
-            y: the labels, held by the active party.
+            y: labels, known to the active party.
             parties: names (or positions) of each party's columns, in place of the constructor's; columns of no party
                 are left out.
             active: the party that holds the labels, in place of the constructor's.
@@ -91,26 +91,26 @@ class FederatedTrees(FittedTreesMixin):
         """
         with rollback_on_error(self.__dict__), value_errors(self._keys()):
             plan, before = self._going_on(self._plan())
-            given = read(self, X, reset=True)
+            table = read(self, X, reset=True)
             if y is None:
                 raise InvalidInputError(
                     f"{type(self).__name__} requires y to be passed, but the target y is None", code="missing"
                 )
-            weights = resolve_weights(sample_weight, len(given), "sample_weight")
+            weights = resolve_weights(sample_weight, len(table), "sample_weight")
             rows = np.flatnonzero(weights)
-            check_consistent_length(given, y)
+            check_consistent_length(table, y)
             labels = self._learn_targets(y, rows), weights[rows]
             check_class_weight(plan.programs.params.scale_pos_weight, *labels)
-            columns = fit_columns(self, given, rows)
+            columns = fit_columns(self, table, rows)
             named = hasattr(self, "feature_names_in_")
             wanted = (self.parties, self.active) if parties is None else (parties, None)
             places = assign_positions(wanted[0], active or wanted[1], columns.names, named=named)
             directions = parse_monotone(self.monotone_constraints, columns, named=named)
             self._check_directions(directions, places, plan)
             self._check_parties(places, before)
-            held = [_party_data(party, columns, own, directions) for party, own in places.items()]
-            validation = self._validation(eval_set, eval_sample_weight, held, places)
-            self._train(plan, held, labels, validation, before)
+            datasets = [_party_data(party, columns, own, directions) for party, own in places.items()]
+            validation = self._validation(eval_set, eval_sample_weight, datasets, places)
+            self._train(plan, datasets, labels, validation, before)
             self._places, self.train_rows_ = places, rows
         return self
 
@@ -196,13 +196,13 @@ class FederatedTrees(FittedTreesMixin):
         self, directions: Mapping[int, int], places: Mapping[str, Sequence[int]], plan: TrainingPlan
     ) -> None:
         """Refuse monotone constraints on columns of no party, and where no single output could follow them."""
-        held = {place for own in places.values() for place in own}
+        assigned = {place for own in places.values() for place in own}
         names = list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
         for place in directions:
             column = names[place]
-            if place not in held:
+            if place not in assigned:
                 raise InvalidInputError(
-                    f"column {column!r} is held by no party", code="columns", field="monotone_constraints", value=column
+                    f"column {column!r} belongs to no party", code="columns", field="monotone_constraints", value=column
                 )
             if reason := self._several_outputs(plan.programs.params):
                 reason = f"column {column!r} cannot have one: constraints need a model of one output, and {reason}"
@@ -213,38 +213,38 @@ class FederatedTrees(FittedTreesMixin):
         return ""
 
     def _check_parties(self, places: Mapping[str, Sequence[int]], before: Mapping[str, ModelShare] | None) -> None:
-        """Refuse other parties or classes than of a model that goes on."""
+        """Refuse other parties or classes than of the warm-started model."""
         if before is None:
             return
         if tuple(before) != tuple(places):
             raise InvalidInputError(
-                f"the model that goes on has {', '.join(before)}, not {', '.join(places)}",
+                f"the warm-started model has {', '.join(before)}, not {', '.join(places)}",
                 code="other-run",
                 field="parties",
                 value=tuple(places),
             )
         if next(iter(before.values())).classes != self._class_names():
             raise InvalidInputError(
-                "its classes are not those of the model that goes on",
+                "its classes are not those of the warm-started model",
                 code="other-run",
                 field="y",
                 value=self._class_names(),
             )
 
     def _validation(
-        self, eval_set: Any, weight: Any, held: Sequence[PartyDataset], places: Mapping[str, Sequence[int]]
+        self, eval_set: Any, weight: Any, datasets: Sequence[PartyDataset], places: Mapping[str, Sequence[int]]
     ) -> tuple[dict[str, Floats], Floats, Floats] | None:
         """Return the validation rows: each party's columns, labels, weights."""
         stops = bool(getattr(self, "early_stopping_rounds", None))
         pair = validation_pair(eval_set, weight, "early_stopping_rounds", stops)
         if pair is None:
             return None
-        given = read(self, pair[0], reset=False)
-        check_consistent_length(given, pair[1])
+        table = read(self, pair[0], reset=False)
+        check_consistent_length(table, pair[1])
         blocks = {
-            own.name: transform_columns(own.columns, places[own.name], _category_names(own), given) for own in held
+            own.name: transform_columns(own.columns, places[own.name], _category_names(own), table) for own in datasets
         }
-        values, weights = self._targets(pair[1]), resolve_weights(pair[2], len(given), "eval_sample_weight")
+        values, weights = self._targets(pair[1]), resolve_weights(pair[2], len(table), "eval_sample_weight")
         self._check_validation(values[weights > 0])
         return blocks, values, weights
 
@@ -254,7 +254,7 @@ class FederatedTrees(FittedTreesMixin):
     def _train(
         self,
         plan: TrainingPlan,
-        held: Sequence[PartyDataset],
+        datasets: Sequence[PartyDataset],
         labels: tuple[Floats, Floats],
         validation: tuple[dict[str, Floats], Floats, Floats] | None,
         before: Mapping[str, ModelShare] | None,
@@ -263,17 +263,17 @@ class FederatedTrees(FittedTreesMixin):
         values, weights = labels
         if validation is not None:
             blocks, *theirs = validation
-            held = [replace(own, validation=blocks[own.name]) for own in held]
+            datasets = [replace(own, validation=blocks[own.name]) for own in datasets]
             values, weights = (np.concatenate(pair) for pair in zip(labels, theirs, strict=True))
         vector = LabelVector(values=values, weights=weights, classes=self._class_names())
         with progress_bar(bool(self.verbose)) as progress:
-            ended = train_parties(plan, held, vector, progress, before)
+            ended = train_parties(plan, datasets, vector, progress, before)
         self.shares_ = ended.shares
         self.views_ = {party: outcome.view for party, outcome in ended.outcomes.items()}
         self._learn_history(() if ended.watched is None else ended.watched.values)
 
     def _learn_history(self, history: tuple[float, ...]) -> None:
-        """Keep what the validation rows said of each round."""
+        """Store the validation metric of each round."""
 
 
 @contextmanager
@@ -315,7 +315,7 @@ def to_python_scalar(value: Any) -> Any:
 
 
 def resolve_seed(random_state: Any) -> int:
-    """Return the seed of the learning draws: a whole number as it is, else a number drawn."""
+    """Return the seed of the learning draws: an integer unchanged, else a random one."""
     number = to_python_scalar(random_state)
     if isinstance(number, int) and not isinstance(number, bool):
         if not 0 <= number < 2**32:

@@ -16,7 +16,7 @@ from labelward.protocols.secureboost.params import SecureBoost
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _Boosted(FederatedTrees):
-    """The parameters of both; they are described in :class:`SecureBoostClassifier`."""
+    """Common parameters, described in :class:`SecureBoostClassifier`."""
 
     model = SecureBoost
     renamed: ClassVar[Mapping[str, str]] = {
@@ -122,7 +122,7 @@ class SecureBoostClassifier(FederatedClassifierMixin, _Boosted):
         mode: ``"standard"``, ``"mixed"`` (each tree on one party's columns, in turn) or ``"layered"`` (the upper levels
             on those of the passive parties, the lower ones on the active party's).
         passive_depth: for ``"layered"``: how many levels the passive parties grow.
-        warm_start: whether the next ``fit`` goes on with the model, until it has ``n_estimators`` rounds; ``views_``
+        warm_start: whether the next ``fit`` continues the model, until it has ``n_estimators`` rounds; ``views_``
             then tell of the new ones alone.
         random_state: seed of all draws of rows and columns. Keys and ciphertexts never depend on it.
         engine: ``"paillier"``, or ``"plain"``: no encryption at all, only with ``insecure``; the model is the same. A
@@ -173,7 +173,7 @@ class SecureBoostClassifier(FederatedClassifierMixin, _Boosted):
 
 
 class SecureBoostRegressor(FederatedRegressorMixin, _Boosted):
-    """Boosted trees for quantities and counts, trained across parties under encryption.
+    """Boosted trees for regression and counts, trained across parties under encryption.
 
     Parameters and attributes are those of :class:`SecureBoostClassifier`, but for those about classes, and with:
 

@@ -13,7 +13,7 @@ from labelward.protocols.secureboost.params import FederatedForest
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _Forest(FederatedTrees):
-    """The parameters of both; they are described in :class:`FederatedForestClassifier`."""
+    """Common parameters, described in :class:`FederatedForestClassifier`."""
 
     model = FederatedForest
     renamed: ClassVar[Mapping[str, str]] = {
@@ -73,7 +73,7 @@ class FederatedForestClassifier(FederatedClassifierMixin, _Forest):
 
 
 class FederatedForestRegressor(FederatedRegressorMixin, _Forest):
-    """A random forest for quantities, trained across parties under encryption.
+    """A random forest for regression, trained across parties under encryption.
 
     Parameters and attributes are those of :class:`FederatedForestClassifier`, but for those about classes; splits are
     chosen by the decrease of the variance.

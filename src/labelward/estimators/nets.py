@@ -41,7 +41,7 @@ _CHECKED = ("batch_size", "loss", "class_weights")
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _SplitNets(FittedNetsMixin):
-    """The parameters of both; they are described in :class:`SplitNetClassifier`."""
+    """Common parameters, described in :class:`SplitNetClassifier`."""
 
     parties: Parties | None = None
     active: str | None = None
@@ -89,7 +89,7 @@ class _SplitNets(FittedNetsMixin):
         Args:
             X: rows × columns, as :meth:`SecureBoostClassifier.fit` takes it; or a dictionary with each party's rows:
                 tables of numbers, images [rows, channels, height, width], or texts as token numbers [rows, tokens].
-            y: the labels, held by the active party.
+            y: labels, known to the active party.
             parties: names (or positions) of each party's columns, in place of the constructor's.
             active: the party that holds the labels, in place of the constructor's.
             sample_weight: the rows' weights, at least 0. Rows of weight 0 take no part.
@@ -220,7 +220,7 @@ class _SplitNets(FittedNetsMixin):
         labels: LabelVector,
     ) -> None:
         names = self._names if hasattr(self, "n_features_in_") else dict.fromkeys(blocks, ())
-        held = [
+        datasets = [
             PartyDataset(
                 name=party,
                 columns=names[party],
@@ -232,7 +232,7 @@ class _SplitNets(FittedNetsMixin):
             for party, own in blocks.items()
         ]
         with progress_bar(bool(self.verbose)) as progress:
-            ended = train_parties(plan, held, labels, progress)
+            ended = train_parties(plan, datasets, labels, progress)
         self.shares_ = ended.shares
         self.views_ = {party: outcome.view for party, outcome in ended.outcomes.items()}
         self.loss_curve_ = [epoch.train.loss for epoch in self._lead.history]
@@ -318,7 +318,7 @@ class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ig
 
 
 class SplitNetRegressor(RegressorMixin, RegressionTargets, _SplitNets):  # type: ignore[misc]
-    """A split network for quantities, fitted to squared error.
+    """A split network for regression, fitted to squared error.
 
     Parameters and attributes are those of :class:`SplitNetClassifier`, but for those about classes; ``loss`` is
     ``"auto"`` or ``"mse"``.

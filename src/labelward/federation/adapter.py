@@ -1,7 +1,7 @@
 """Model adapters: programs, baselines, shares and visibility summary of a family of models.
 
 A new kind of model is one module with a subclass and one line in :data:`labelward.federation.components.PROGRAMS`; the
-audit itself knows none.
+audit does not depend on any model.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from labelward.runs.schema import VisibilityCounts
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 PredictMode = Literal["one-round", "levels"]
-"""All answers of a party at once, or level by level: slower, but only for the splits that a row meets."""
+"""All answers of a party at once, or level by level: slower, but only for the splits on a row's path."""
 
 
 class PartyShare(Protocol):
@@ -43,7 +43,7 @@ class PartyShare(Protocol):
 
     @property
     def party(self) -> str:
-        """Whose share it is."""
+        """Party that owns the share."""
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ class PartyShare(Protocol):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The party's encoded columns, in the order in which it must bring them."""
+        """The party's encoded columns, in the order required for prediction."""
 
     @property
     def kind(self) -> str:
@@ -63,10 +63,10 @@ class PartyShare(Protocol):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The label's values; empty for quantities, and in a passive party's share."""
+        """Class names; empty for regression, and in a passive party's share."""
 
     def save(self, folder: Path) -> Path:
-        """Write the share; :class:`~labelward.errors.OutputError` where that is impossible."""
+        """Write the share; :class:`~labelward.errors.OutputError` if it cannot be written."""
 
 
 S = TypeVar("S", bound=PartyShare)
@@ -74,12 +74,12 @@ S = TypeVar("S", bound=PartyShare)
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationHistory:
-    """How the validation rows fared.
+    """Metric of the validation rows over the rounds.
 
     Attributes:
-        metric: its name.
-        values: after each round.
-        best: the position of the best of them.
+        metric: name of the metric.
+        values: value after each round.
+        best: index of the best value.
     """
 
     metric: str
@@ -98,13 +98,13 @@ def label_vector(data: VerticalDataset) -> LabelVector:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PartyInputs:
-    """What one party brings to a training.
+    """One party's inputs to a training.
 
     Attributes:
-        data: its columns.
-        labels: at the active party.
-        share: of an earlier training that is continued.
-        behavior: how a passive party trains, where not as agreed (:meth:`ModelAdapter.check_behavior`).
+        data: the party's columns.
+        labels: labels, at the active party.
+        share: share of the model that a warm start continues.
+        behavior: malicious behavior of a passive party, if any (:meth:`ModelAdapter.check_behavior`).
     """
 
     data: PartyDataset
@@ -138,7 +138,7 @@ class RoleResult(Generic[S]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ImageMaps:
-    """One party's part of some images, and on what of it the joined model's answers rest.
+    """One party's part of some images, with class activation maps of the joint model.
 
     Attributes:
         pixels: float64 [rows, channels, height, width].
@@ -150,7 +150,7 @@ class ImageMaps:
 
 
 class ModelAdapter(ABC, Generic[S]):
-    """One model, with its parameters, as the evaluation runs it.
+    """One model with its parameters, as run by the evaluation.
 
     Attributes:
         encrypts: whether the protocol encrypts anything; where not, the job's engine is ``"none"``.
@@ -169,14 +169,14 @@ class ModelAdapter(ABC, Generic[S]):
     points: ClassVar[Mapping[str, frozenset[str]]]
 
     def __init__(self, params: Any = None) -> None:
-        """``params``: of the model, checked; None where shares of a trained model are used, and nothing is trained."""
+        """``params``: validated parameters of the model; None to use a trained model without training."""
         self.params = params
 
     @abstractmethod
     def check(
         self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None
     ) -> None:
-        """Refuse data that the model cannot learn from and policies that it cannot honor, before anything starts.
+        """Refuse data that the model cannot be trained on and policies that it cannot apply, before anything starts.
 
         Args:
             data: of all parties, or of the active party alone.
@@ -192,16 +192,16 @@ class ModelAdapter(ABC, Generic[S]):
 
     @abstractmethod
     def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
-        """Return what margins [rows, outputs] stand for: probabilities [rows, classes], or without classes means."""
+        """Convert margins [rows, outputs] to probabilities [rows, classes], or without classes to means."""
 
     @abstractmethod
     def margins_say_all(self, classes: Sequence[str]) -> bool:
-        """Return whether margins are what is predicted, for labels of these classes."""
+        """Return whether the margins are themselves the predictions, for labels of these classes."""
 
     def check_policies(
         self, policies: Mapping[str, Sequence[Policy]], active: str, contexts: Mapping[str, PolicyContext]
     ) -> None:
-        """Refuse policies whose points the role of their party never visits, or whose own check fails.
+        """Refuse policies whose hooks the role of their party never reaches, or whose own check fails.
 
         Args:
             policies: by party.
@@ -216,7 +216,7 @@ class ModelAdapter(ABC, Generic[S]):
             check_hooks(chain, self.points[role], contexts[role], elsewhere=self.points)
 
     def check_behavior(self, behavior: Mapping[str, Any]) -> None:
-        """Refuse a way of a passive party's to train otherwise than agreed: ``kind`` and parameters.
+        """Refuse an unsupported malicious behavior of a passive party: ``kind`` and parameters.
 
         Raises:
             JobError: the model knows no such behavior, or a parameter is unfit.
@@ -235,11 +235,11 @@ class ModelAdapter(ABC, Generic[S]):
         """
 
     def together(self, parties: int) -> AbstractContextManager[None]:
-        """Return what so many parties of one process begin in."""
+        """Return the context manager in which this many parties of one process run."""
         return nullcontext()
 
     def own(self, view: View, own: AttackerData, model: Path) -> AttackerData:
-        """Return the attacker's own knowledge: its columns, and its part of the model where attacks can use it.
+        """Return the attacker's own knowledge: its columns, and its part of the model if attacks can use it.
 
         Args:
             view: of the party.
@@ -251,12 +251,12 @@ class ModelAdapter(ABC, Generic[S]):
         """
         return own
 
-    def embeddings(self, share: S, held: PartyDataset, rows: Labels, *, seed: int) -> tuple[Floats, Floats] | None:
-        """Return what a party's part of the model makes of its columns, as it was trained and as it was before.
+    def embeddings(self, share: S, inputs: PartyDataset, rows: Labels, *, seed: int) -> tuple[Floats, Floats] | None:
+        """Return a party's embeddings of its columns by the trained and by the untrained bottom model.
 
         Args:
             share: of a passive party.
-            held: its columns.
+            inputs: the party's columns.
             rows: positions of training rows.
             seed: of the run.
 
@@ -266,7 +266,7 @@ class ModelAdapter(ABC, Generic[S]):
         return None
 
     def class_maps(self, shares: Mapping[str, S], data: VerticalDataset, rows: Labels) -> dict[str, ImageMaps]:
-        """Return by party on what of an image the joined model's output for its true label rests; empty if no images.
+        """Return by party the class activation maps of the output for the true label; empty without images.
 
         Args:
             shares: of all parties.
@@ -278,7 +278,7 @@ class ModelAdapter(ABC, Generic[S]):
     @property
     @abstractmethod
     def deviance_power(self) -> float | None:
-        """Of the variance in the mean, where the model is of counts or the like: 1 for Poisson, up to 2."""
+        """Power of the mean in the variance, for models of counts and the like: 1 for Poisson, up to 2."""
 
     @abstractmethod
     def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[S]:
@@ -290,7 +290,7 @@ class ModelAdapter(ABC, Generic[S]):
 
     @abstractmethod
     def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
-        """Train the same algorithm, undefended and unencrypted, where these parties' columns lie on one table.
+        """Train the same algorithm, undefended and unencrypted, on one table with these parties' columns.
 
         Args:
             data: labels and weights.
@@ -302,19 +302,19 @@ class ModelAdapter(ABC, Generic[S]):
 
     @abstractmethod
     def seen_by_active(self, view: View) -> VisibilityCounts:
-        """Count what the active party's view shows."""
+        """Count the information visible to the active party."""
 
     @abstractmethod
-    def seen_by_passive(self, view: View, held: PartyDataset, labels: Labels) -> VisibilityCounts:
-        """Count what a passive party's view shows, and measure what it says about the labels.
+    def seen_by_passive(self, view: View, inputs: PartyDataset, labels: Labels) -> VisibilityCounts:
+        """Count the information visible to a passive party, and measure its information about the labels.
 
         Args:
-            labels: int64 [training rows], classes; of quantities the bins that they are cut into.
+            labels: int64 [training rows]: classes, or the bins of regression targets.
         """
 
     @abstractmethod
     def load(self, folder: Path) -> S:
-        """Read a share; :class:`~labelward.errors.FileFormatError` where it is missing or damaged."""
+        """Read a share; :class:`~labelward.errors.FileFormatError` if it is missing or damaged."""
 
     @abstractmethod
     def predict_active(self, ctx: Context, share: S, x: Floats, mode: PredictMode = "one-round") -> Floats:
@@ -322,11 +322,11 @@ class ModelAdapter(ABC, Generic[S]):
 
     @abstractmethod
     def predict_passive(self, ctx: Context, share: S, x: Floats) -> None:
-        """Answer for the rows of ``x`` until the active party asks no more."""
+        """Answer for the rows of ``x`` until the active party sends no more requests."""
 
 
 def check_weights(side: str, values: Floats, weights: Floats, classes: Sequence[str]) -> None:
-    """Refuse rows, or rows of a class, that count nothing: no metric could be worked out."""
+    """Refuse rows, or rows of a class, with zero total weight: no metric is defined for them."""
     if not len(values):
         return
     if not weights.any():
@@ -341,7 +341,7 @@ def check_weights(side: str, values: Floats, weights: Floats, classes: Sequence[
             )
 
 
-def attacker_data(held: PartyDataset) -> AttackerData:
-    """Return a party's training columns as its attacks take them."""
-    categories = {held.columns[position]: len(names) for position, names in held.categories.items()}
-    return AttackerData(features=held.train, columns=held.columns, categories=categories)
+def attacker_data(inputs: PartyDataset) -> AttackerData:
+    """Return a party's training columns in the form used by attacks."""
+    categories = {inputs.columns[position]: len(names) for position, names in inputs.categories.items()}
+    return AttackerData(features=inputs.train, columns=inputs.columns, categories=categories)

@@ -159,7 +159,7 @@ def make_attack(attack: ComponentSpec, place: str = "[[attack]]") -> Any:
 
 
 def make_engine(section: EncryptionSection, *, background: bool = False) -> Engine:
-    """Return the engine of a job; with ``workers = 0`` it has one worker process for each core.
+    """Return the engine of a job; with ``workers = 0`` it uses one worker process per core.
 
     Args:
         section: engine and key.
@@ -201,7 +201,7 @@ def list_components() -> dict[str, list[ComponentInfo]]:
 
 
 def _placed(section: str, construct: Callable[[], T]) -> T:
-    """Return what is constructed; errors name the section of the job file."""
+    """Call a constructor; errors name the section of the job file."""
     try:
         return construct()
     except InputError as error:
@@ -219,10 +219,10 @@ def _complete(registry: Registry[Any], spec: ComponentSpec, section: str) -> Com
 
 
 def _complete_defense(job: Job, kind: ComponentSpec, place: str) -> ComponentSpec:
-    """Return a defense with all its parameters, after the ``party`` that it is given to, unless this is the active one.
+    """Return a defense with all its parameters, after its ``party`` unless this is the active one.
 
     Raises:
-        JobError: besides what :func:`with_defaults` raises, the job has no such party.
+        JobError: as :func:`with_defaults`, or the job has no such party.
     """
     from labelward.defenses import DEFENSES
 

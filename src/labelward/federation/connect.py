@@ -1,4 +1,4 @@
-"""From a job's ``[network]`` section to the network that a party's run needs."""
+"""Network connection of a party's run, from the job's ``[network]`` section."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from labelward.protocols.secureboost.explain import Explanation, Feature
 from labelward.runs.secure_files import atomic_write
 
 BACKGROUND = 100
-"""How many background rows are taken, where nothing else is said."""
+"""Default number of background rows."""
 
 
 def explain_stored_model(
@@ -29,7 +29,7 @@ def explain_stored_model(
     names: Collection[str] = (),
     warn: Warn = ignore_warning,
 ) -> tuple[int, int]:
-    """Write the SHAP values of the rows of the parties' tables to a Parquet file; return how many rows and outputs.
+    """Write the SHAP values of rows of the parties' tables to a Parquet file; return the number of rows and of outputs.
 
     Its columns are ``id``; ``output``, the class, where the model has several outputs (a row of the file for each);
     ``margin``; ``expected``, the mean margin of the background rows; and ``PARTY.COLUMN`` for each column in which the
@@ -41,7 +41,7 @@ def explain_stored_model(
         out: the file to write.
         background: each party's table with the rows that are compared with; None: those of ``tables``.
         most: number of background rows; of more, so many are taken, evenly spaced.
-        names: the parties that tell the names of their columns.
+        names: parties that disclose their column names.
         warn: hears of each column of categories of which the model knows none.
 
     Raises:
@@ -62,7 +62,7 @@ def explain_stored_model(
 
 
 def _columns(found: Explanation, ids: list[str], classes: tuple[str, ...]) -> dict[str, Any]:
-    """Return the columns of a file of SHAP values."""
+    """Return the columns of the SHAP value file."""
     outputs = found.margins.shape[1]
     columns: dict[str, Any] = {"id": pa.array(np.repeat(ids, outputs).tolist(), pa.string())}
     if outputs > 1:

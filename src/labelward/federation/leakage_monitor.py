@@ -1,4 +1,4 @@
-"""The leakage meter within a job, and the same reading from a stored view."""
+"""Leakage meter of a job, and the same measurement on a stored view."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from labelward.runs.schema import MeterReading
 def with_monitor(
     job: Job, data: VerticalDataset, policies: Sequence[Policy], *, seed: int, progress: Progress = no_progress
 ) -> tuple[Policy, ...]:
-    """Return the policies of a run with the meter, or the budget, that ``[leakage]`` asks for behind them.
+    """Return the policies of a run, followed by the leakage meter or budget of ``[leakage]``.
 
     There is a meter for trees only; for other models ``meter`` means nothing.
 
@@ -76,10 +76,10 @@ def monitored_chains(
 
 
 def measure_view(view: View, labels: NDArray[np.int64], *, seed: int) -> LeakageReading:
-    """Return what the meter reads at the end, from the stored view of a passive party.
+    """Measure leakage at the end of a run, from the stored view of a passive party.
 
     Args:
-        labels: int64 [training rows]: classes; of quantities the bins that they are cut into.
+        labels: int64 [training rows]: classes, or the bins of regression targets.
         seed: of the run.
 
     Raises:
@@ -92,7 +92,7 @@ def measure_view(view: View, labels: NDArray[np.int64], *, seed: int) -> Leakage
 
 
 def readings_of(account: Mapping[str, Any]) -> dict[str, tuple[MeterReading, ...]]:
-    """Return the readings that stand in a policy's account, by party, in the order of trees; none of other policies."""
+    """Return the readings in a policy's account, by party, in the order of trees; empty for other policies."""
     return {
         party: tuple(MeterReading(trees=int(trees), **each) for trees, each in of_trees.items())
         for party, of_trees in account.get("readings", {}).items()

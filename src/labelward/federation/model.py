@@ -1,7 +1,7 @@
-"""A trained model, as the shares of all its parties, and its use: predictions, explanations, drawings, exports.
+"""Trained federated model: the shares of all parties, with predictions, explanations, drawings and exports.
 
-All parties' programs run in this process, as they would between companies. Each party decides for itself what it tells
-beyond what a program needs: the names of its columns, and its splits. Here the caller says what each has decided.
+All parties' programs run in this process, as they would between companies. Each party decides what it discloses beyond
+the requirements of a program: its column names and its splits. Here the caller states these decisions.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ T = TypeVar("T")
 Warn = Callable[[str], None]
 
 PURPOSE = "use outside of labelward"
-"""Purpose of an export as passive parties hear it, unless another one is given."""
+"""Default purpose of an export, as stated to passive parties."""
 
 
 def ignore_warning(message: str) -> None:
-    """Pass a warning over."""
+    """Discard a warning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +64,11 @@ class AlignedRows:
     ids: NDArray[np.str_] | None = None
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return len(next(iter(self.columns.values())))
 
     def followed_by(self, other: AlignedRows) -> AlignedRows:
-        """Return these rows, then the other ones."""
+        """Return the concatenation of these rows and others."""
         columns = {name: np.concatenate([x, other.columns[name]]) for name, x in self.columns.items()}
         if self.ids is None or other.ids is None:
             return AlignedRows(columns=columns)
@@ -142,7 +142,7 @@ class FederatedModel:
         Raises:
             DataError: a table cannot be used, lacks a column, has other dates or numbers than in training, or (a
                 party's own) a column that its party had not; or the parties bring different rows.
-            ValueError: the model comes from memory, so that no job says what the tables mean.
+            ValueError: the model is from memory, so there is no job that describes the tables.
         """
         if self.job is None:
             raise ValueError("only a model of a run's folder reads tables")
@@ -168,7 +168,7 @@ class FederatedModel:
         """Return the margins of rows: float64 [rows, outputs].
 
         Args:
-            mode: ``"levels"`` tells the active party less, and passive parties more; the predictions are the same.
+            mode: ``"levels"`` discloses less to the active party and more to passive parties; predictions are equal.
 
         Raises:
             HandshakeError: the shares are of different models.
@@ -193,7 +193,7 @@ class FederatedModel:
         """Return the importance of every column in which the model splits, the largest total gain first.
 
         Args:
-            names: the parties that tell the names of their columns; the others' are numbers.
+            names: parties that disclose their column names; columns of others are numbered.
 
         Raises:
             DataError: a name that no party has, or a model without trees.
@@ -205,7 +205,7 @@ class FederatedModel:
 
         Args:
             tree: its number, from 0.
-            names: the parties that tell the names of their columns.
+            names: parties that disclose their column names.
 
         Raises:
             DataError: no such tree, a name that no party has, or a model without trees.
@@ -217,7 +217,7 @@ class FederatedModel:
         """Return the SHAP values of rows against background rows.
 
         Args:
-            names: the parties that tell the names of their columns.
+            names: parties that disclose their column names.
 
         Raises:
             DataError: a model without trees.
@@ -239,13 +239,13 @@ class FederatedModel:
     def export(
         self, path: Path, *, consent: Collection[str] = (), names: Collection[str] = (), purpose: str = PURPOSE
     ) -> Path:
-        """Write the joined model as XGBoost's JSON, if every passive party consents; the active one does by asking.
+        """Write the joined model as XGBoost's JSON, if every passive party consents.
 
         Args:
             path: ends in ``.json``.
-            consent: the parties that consent, and so tell their splits.
-            names: the parties that tell the names of their columns, too.
-            purpose: what the passive parties are told that the model is for.
+            consent: parties that consent to disclose their splits.
+            names: parties that also disclose their column names.
+            purpose: purpose of the export, as stated to the passive parties.
 
         Raises:
             PolicyError: a party does not consent; nothing is written.
@@ -276,7 +276,7 @@ class FederatedModel:
     def converse(
         self, rows: AlignedRows | None, lead: Callable[[Context], T], follow: Callable[[Context], object]
     ) -> T:
-        """Agree on model and rows, then run the parties' programs; return what the active party's returned.
+        """Agree on model and rows, then run the parties' programs; return the active party's result.
 
         Args:
             rows: those that the parties bring; None where they talk of the model alone.
@@ -285,7 +285,7 @@ class FederatedModel:
 
         Raises:
             HandshakeError: the shares are of different models.
-            LabelwardError: what the programs raise.
+            LabelwardError: any error of the programs.
         """
         ids = [] if rows is None or rows.ids is None else rows.ids.tolist()
         policies = self.policies()
@@ -314,7 +314,7 @@ class FederatedModel:
 
 
 class InferenceSession(FederationSession):
-    """A session in which a model is used; what its parties record is not kept."""
+    """An inference session; its transcripts are not stored."""
 
     @classmethod
     def of(cls, shares: Mapping[str, PartyShare], ids: Sequence[str], *, compared: bool = True) -> InferenceSession:
@@ -329,7 +329,7 @@ class InferenceSession(FederationSession):
         return cls(parties=parties, ids=ids, masks=masks, shares=shares, compared=compared)
 
     def proposal(self, party: str) -> Proposal:
-        """Return what a party brings to the handshake: which model its share is of."""
+        """Return a party's proposal in the handshake: the model of its share."""
         model = self.shares[party].model
         return Proposal(parties=self.parties, job={"model": model}, ids=self.ids, bits=0, precision=0, insecure=False)
 
@@ -369,7 +369,7 @@ def load_rows(
 
 
 def _unknown(share: PartyShare, x: Floats) -> Iterator[str]:
-    """Yield the columns that hold categories, but none of those that the model knows."""
+    """Yield the categorical columns without any category known to the model."""
     for name in share.categories:
         codes = x[:, share.columns.index(name)]
         known = codes[~np.isnan(codes)]
@@ -378,7 +378,7 @@ def _unknown(share: PartyShare, x: Floats) -> Iterator[str]:
 
 
 def _refuse_strangers(job: Job, party: PartySection, share: PartyShare, found: list[str], place: str) -> None:
-    """Refuse columns that the party's own table did not have in training, where it used all of them.
+    """Refuse columns that the party's own table did not have in training, if the model uses all of its columns.
 
     With dummies a column of a single category leaves no trace in the share, so unknown columns cannot be recognized.
     """

@@ -1,4 +1,4 @@
-"""Stored shares of a trained model: read together, and checked to belong together."""
+"""Stored shares of a trained model, checked for consistency."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def trained_job(run: Path) -> Job:
 
 
 def trained_variant(run: Path, job: Job, slug: str) -> Variant:
-    """Return what defended a training.
+    """Return the defense variant of a training.
 
     Args:
         run: its folder.
@@ -46,7 +46,7 @@ def trained_variant(run: Path, job: Job, slug: str) -> Variant:
 
 
 def load_shares(programs: ModelAdapter[Any], run: Path, job: Job) -> dict[str, PartyShare]:
-    """Return every party's share of the model that a training of this job left.
+    """Return every party's share of the model from a training of this job.
 
     Raises:
         FileFormatError: one is missing or damaged, of another party, of other parties, of another kind of model or of

@@ -1,4 +1,4 @@
-"""One party of a prediction between companies: its own rows and its own share here, the others behind a network."""
+"""One party of a prediction over a network, with its own rows and its own share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def predict_as_party(
     mode: PredictMode = "one-round",
     warn: Warn = ignore_warning,
 ) -> int:
-    """Take part in the prediction of rows as one party; return how many rows.
+    """Take part in the prediction of rows as one party; return the number of rows.
 
     Every party brings its own columns of the same rows, matched by id. The active party alone learns the predictions,
     and writes the file that :func:`labelward.federation.predict.predict_table` describes.
@@ -105,7 +105,7 @@ def _share(programs: ModelAdapter[Any], run: Path, party: str) -> tuple[PartySha
         )
     if record.stage not in ("finished", "closed"):
         raise FileFormatError(
-            "the training did not come to its end; labelward party goes on with it",
+            "the training is incomplete; run labelward party to resume it",
             code="incomplete",
             field=str(run),
             value=record.stage,

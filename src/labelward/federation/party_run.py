@@ -42,46 +42,46 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MOST_IN_VAIN = 100
+_MAX_RESTARTS = 100
 """Attempts without a new checkpoint; more is a party that cannot run, or does not want to."""
 
 Log = Callable[[str, Mapping[str, Any]], None]
 """Called with what happened and its particulars; none of them is a private value."""
 
 Join = Callable[[Job, str, str, Log], tuple["Connection", str]]
-"""Called with the job, the party, what for (in a word, the same at all parties) and a log; makes its network, and
-tells its certificate's fingerprint."""
+"""Called with the job, the party, the purpose (one word, the same at all parties) and a log; returns the party's
+network and the fingerprint of its certificate."""
 
 
 class Connection(Protocol):
-    """What a run needs of the network; see :class:`labelward.transport.grpc.Network`."""
+    """Network interface that a run requires; see :class:`labelward.transport.grpc.Network`."""
 
     def attempt(self, *, finished: bool = False) -> Transport | None:
-        """Wait for all parties and begin; None where the run turns out to be finished."""
+        """Wait for all parties and begin an attempt; None if the run is already finished."""
 
     def conclude(self, mark: Callable[[], None]) -> None:
-        """Wait until all parties have saved what is theirs; ``mark`` is called once that is certain."""
+        """Wait until all parties have saved their shares; then call ``mark``."""
 
     def fail(self, reason: str) -> None:
-        """Tell all that the run has failed here, whether an attempt is under way or not."""
+        """Notify all parties that the run has failed here, during an attempt or not."""
 
     def uninformed(self) -> tuple[str, ...]:
-        """Return who may not know yet that the run is finished; nobody, as a passive party sees it."""
+        """Return the parties that may not know yet that the run is finished; empty at a passive party."""
 
     def peers(self) -> Mapping[str, PeerInfo]:
-        """Return who the others proved to be."""
+        """Return the authenticated identities of the peers."""
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptResult:
-    """What an attempt leaves at a party.
+    """Result of an attempt at one party.
 
     Attributes:
         utility: metrics on the test rows; empty at a passive party.
-        dates: its columns that hold dates or times.
+        dates: the party's columns with dates or times.
     """
 
     ended: RoleResult[Any]
@@ -90,18 +90,18 @@ class AttemptResult:
 
 
 def require_party(job: Job, party: str) -> None:
-    """Refuse a name, given with ``--as``, that no party of the job has; :class:`JobError` tells a near one."""
+    """Refuse a name given with ``--as`` that is no party of the job; :class:`JobError` suggests a similar one."""
     names = [each.name for each in job.parties]
     if party not in names:
         raise JobError(unknown_name("party", party, names), code="unknown", field="--as", value=party)
 
 
 def run_program(ctx: Context, program: Callable[[Context], T]) -> T:
-    """Run a program to its end, or to that of the attempt; an error of its own is told to the peers."""
+    """Run a program until it or the attempt ends; the peers are notified of its own errors."""
     try:
-        found = program(ctx)
+        result = program(ctx)
         ctx.close()
-        return found
+        return result
     except PeerRestartedError:
         ctx.abandon()
         ctx.close()
@@ -115,7 +115,7 @@ def run_program(ctx: Context, program: Callable[[Context], T]) -> T:
 def run_until_complete(
     network: Connection, make: Callable[[Transport], Context], program: Callable[[Context], None], log: Log
 ) -> None:
-    """Begin a program that leaves nothing half-done behind, until an attempt comes to its end at all parties."""
+    """Repeat attempts of a program without checkpoints until one finishes at all parties."""
     while (transport := network.attempt()) is not None:
         try:
             run_program(make(transport), program)
@@ -127,17 +127,17 @@ def run_until_complete(
 
 @dataclass(frozen=True, kw_only=True)
 class PartyProgram:
-    """What one party does in an attempt.
+    """One party's program in each attempt.
 
     Attributes:
         party: its name.
-        ids: of all its rows.
-        private: what it draws from where others must not be able to repeat the draw.
-        policies: of the party, made anew for each attempt.
-        live: agrees with the others, begins the transcript, and trains.
-        masks: at the active party, which rows are validation and test rows.
-        defense: slug of what defends this party's messages; empty at a passive party without a defense.
-        drawn: digests of what this party drew for the run, by name: its checkpoints go on with these draws only.
+        ids: ids of all its rows.
+        private: seed of draws that other parties must not reproduce.
+        policies: creates the party's policies, anew for each attempt.
+        live: runs the handshake, begins the transcript, and trains.
+        masks: validation and test rows, at the active party.
+        defense: slug of the defense of this party's messages; empty at a passive party without a defense.
+        drawn: digests of this party's draws for the run, by name; checkpoints resume only with equal draws.
     """
 
     party: str
@@ -155,9 +155,9 @@ class PartyRun:
     """One party's run.
 
     Attributes:
-        job: completed, with a ``[network]`` section.
+        job: job with defaults filled in and a ``[network]`` section.
         out: the party's folder of this run.
-        seed: of the learning draws.
+        seed: seed of the learning draws.
     """
 
     job: Job
@@ -171,16 +171,16 @@ class PartyRun:
 
     @property
     def folder(self) -> Path:
-        """Of view, model and checkpoints."""
+        """Folder of view, model and checkpoints."""
         return self.out / self.side.party
 
     @cached_property
     def session(self) -> FederationSession:
-        """The run, as this party knows it."""
+        """Session of the run at this party."""
         return job_session(self.job, self.side.ids, self.engine, seed=self.seed, masks=self.side.masks)
 
     def first_record(self, fingerprint: str) -> PartyRecord:
-        """Return the record of a run of which nothing is done; ``fingerprint`` is of the party's own certificate."""
+        """Return the record of a new run; ``fingerprint``: that of the party's own certificate."""
         return PartyRecord(
             party=self.side.party,
             parties=tuple(each.name for each in self.job.parties),
@@ -192,17 +192,17 @@ class PartyRun:
         )
 
     def to_its_end(self, record: PartyRecord) -> PartyRecord:
-        """Begin attempts until none is cut short and all parties know that all have their shares.
+        """Begin attempts until one is not interrupted and all parties know that every share is saved.
 
-        A passive party that knows it needs nobody any more. The active party tells the others, whenever it is started
-        again, until all have heard.
+        A passive party that knows this has finished. The active party notifies the others, also after restarts, until
+        all have acknowledged.
 
         Raises:
-            PeerError: besides what ends an attempt, a party came back again and again without any progress; or the
-                active party is in another run, which is finished: this party has no share of it.
+            PeerError: an attempt failed; a party restarted repeatedly without progress; or the active party is in
+                another run that is finished and of which this party has no share.
         """
         private_folder(self.folder)
-        vain, kept = 0, self._newest()
+        restarts, newest = 0, self._newest()
         while record.stage != "finished" or self._leads:
             transport = self.network.attempt(finished=record.stage in self._over())
             if transport is None:
@@ -215,12 +215,12 @@ class PartyRun:
                 break
             except PeerRestartedError as error:
                 self.log("restarted", {"peer": error.peer})
-                vain, before, kept = vain + 1, kept, self._newest()
-                vain = vain if kept == before else 0
-                if vain == _MOST_IN_VAIN:
-                    reason = f"came back {vain} times in a row without the run getting any further"
+                restarts, before, newest = restarts + 1, newest, self._newest()
+                restarts = restarts if newest == before else 0
+                if restarts == _MAX_RESTARTS:
+                    reason = f"restarted {restarts} times in a row without progress of the run"
                     self.network.fail(f"party {error.peer!r} {reason}")
-                    raise PeerError(error.peer, reason, code="peer-restarted", value=vain) from error
+                    raise PeerError(error.peer, reason, code="peer-restarted", value=restarts) from error
             except OutputError:
                 self.network.fail("it cannot write its files")
                 raise
@@ -238,21 +238,21 @@ class PartyRun:
         return self.side.party == self.job.active.name
 
     def _require_share(self, record: PartyRecord) -> None:
-        """Refuse the end of a run that this party did not come to the end of."""
+        """Refuse the end of a run that this party has not finished."""
         if record.stage == "running":
             raise PeerError(
                 self.job.active.name,
-                f"says that the run is finished, but {self.folder} holds no share of it: it is still in an earlier "
-                "run, or this party's share was thrown away; start the run anew at all parties",
+                f"reports that the run is finished, but {self.folder} has no share of it: it is still in an earlier "
+                "run, or this party's share was deleted; start a new run at all parties",
                 code="other-run",
             )
 
     def _over(self) -> tuple[str, ...]:
-        """Return the stages in which this party has nothing more to do, for all that it knows."""
+        """Return the stages in which, to its knowledge, this party has finished."""
         return ("finished",) if self._leads else ("saved",)
 
     def _attempt(self, transport: Transport, record: PartyRecord) -> PartyRecord:
-        """Train; return the record of a share that is on disk."""
+        """Train and save the share; return the updated record."""
         ctx = self._context(transport)
         start = time.perf_counter()
 
@@ -297,7 +297,7 @@ class PartyRun:
 
     @cached_property
     def _checkpoints(self) -> Checkpoints:
-        """The party's own of this run, read and checked once: while it runs nobody else writes into its folder."""
+        """Checkpoints of this party, read and verified once; no other process writes to its folder during the run."""
         side = self.side
         run = self.session.proposal(side.party).job | {"party": side.party, "defense": side.defense} | dict(side.drawn)
         checkpoints = Checkpoints(self.folder / CHECKPOINT, run=run | {"rows": ids_digest(self.side.ids)})

@@ -1,8 +1,8 @@
-"""One party of a run between companies: its own data and folder here, the other parties behind a network.
+"""One party of a training over a network, with its own data and folder.
 
 A party runs the same program as in a simulation, and records the same view; only the transport differs. A run is made
-of *attempts*: where a party comes back as a new process, all parties begin a new attempt, and go on from the last
-checkpoint that they have in common.
+of *attempts*: if a party restarts as a new process, all parties begin a new attempt and resume from their last
+common checkpoint.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def train_as_party(
 ) -> PartyRecord:
     """Take part in a training as one party, until all parties have their share of the model.
 
-    The same call goes on with what an earlier one, however it ended, left in ``out``.
+    The same call resumes an earlier one with the same ``out``, however that one ended.
 
     Args:
         job: with a ``[network]`` section; only this party's own section needs a table.
@@ -57,14 +57,14 @@ def train_as_party(
         out: the party's folder of this run.
         seed: the same at all parties.
         variant: slug of one of ``job.variants()``, of which this party applies its own part. Nobody else learns it.
-        force: throw away what another run left in ``out``.
+        force: discard the files of another run in ``out``.
         repeat: folders of this party's earlier runs whose private draws are repeated.
 
     Raises:
-        InputError: of any kind, before anything is written.
-        OutputError: ``out`` cannot be written, or holds the run of another job or defense.
+        InputError: an invalid input, before anything is written.
+        OutputError: ``out`` cannot be written, or contains the run of another job or defense.
         HandshakeError: the parties disagree on job, rows or version.
-        PeerError: a peer was away for too long, failed, or sent what cannot be; the same call goes on later.
+        PeerError: a peer was absent for too long, failed, or sent an invalid message; repeat the call to resume.
         PolicyError: the defense does not fit model or data.
     """
     job = with_defaults(replace(job, attacks=(), run=replace(job.run, seeds=(seed,))))
@@ -86,8 +86,8 @@ def train_as_party(
             _refuse_without_seeds(out, record)
         if record is not None and record.defense != side.defense:
             raise OutputError(
-                f"holds a run that is defended by {record.defense}, not {side.defense}; choose another folder, "
-                "or --force to replace it",
+                f"contains a run with defense {record.defense}, not {side.defense}; choose another folder, "
+                "or use --force to replace it",
                 code="other-run",
                 field=str(out),
                 value=record.defense,
@@ -111,11 +111,11 @@ def train_as_party(
 
 
 def _refuse_without_seeds(out: Path, record: PartyRecord) -> None:
-    """Refuse to go on with a run whose private seed is not there: it would draw otherwise."""
+    """Refuse to resume a run whose private seed is missing, since its draws would differ."""
     if record.versions.get("labelward", "").startswith("0.1."):
-        reason = "this run was begun by a version whose split gave the labels away; begin anew with --force"
+        reason = "this run was begun by a version whose split leaked the labels; start over with --force"
     else:
-        reason = f"{PRIVATE_FILE} of this run is missing; put it back, or begin anew with --force"
+        reason = f"{PRIVATE_FILE} of this run is missing; restore it, or start over with --force"
     raise OutputError(reason, code="other-run", field=str(out))
 
 

@@ -1,4 +1,4 @@
-"""Prediction with the shares that a training left: one process, one thread for each party."""
+"""Prediction with the stored shares of a training: one process, one thread per party."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Floats = NDArray[np.float64]
 def predict_table(
     run: Path, tables: Mapping[str, Path], out: Path, *, mode: PredictMode = "one-round", warn: Warn = ignore_warning
 ) -> int:
-    """Predict the rows of the parties' tables with the shares of a training; return how many rows.
+    """Predict the rows of the parties' tables with the shares of a training; return the number of rows.
 
     Writes a Parquet file that only its owner may read. Its columns are ``id``; the margins, where they are not what is
     predicted: ``margin``, or ``margin_CLASS`` for each class; for classes the probabilities: ``probability`` of the
-    second of two, else ``probability_CLASS`` for each; and ``prediction``, the class or the quantity. Rows are matched
+    second of two, else ``probability_CLASS`` for each; and ``prediction``, the class or the value. Rows are matched
     by the job's id columns and sorted by id; without ids the tables' rows must be in the same order.
 
     Args:
         run: the folder that :func:`labelward.federation.train.train_variant` wrote.
         tables: each party's table, or the same for all.
         out: the file to write.
-        mode: ``"levels"`` tells the active party less, and passive parties more; the predictions are the same.
+        mode: ``"levels"`` discloses less to the active party and more to passive parties; predictions are equal.
         warn: hears of each column of categories of which the model knows none.
 
     Raises:
@@ -64,7 +64,7 @@ def write_predictions(
 
 
 def _columns(programs: ModelAdapter[Any], margins: Floats, classes: tuple[str, ...]) -> dict[str, Any]:
-    """Return the columns of a file of predictions, but for the ids."""
+    """Return the columns of a prediction file, without the ids."""
     predicted = programs.predicted(margins, classes)
     found: dict[str, Any] = {}
     if not programs.margins_say_all(classes):

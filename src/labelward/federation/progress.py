@@ -1,4 +1,4 @@
-"""How a long evaluation tells how far it is."""
+"""Progress reports of a long evaluation."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ runs; ``"attacks"``: attacks on its views; ``"explanations"``: what its models l
 
 
 def no_log(event: str, done: int, total: int, detail: str) -> None:
-    """Tell nobody."""
+    """Discard log entries."""

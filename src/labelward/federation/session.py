@@ -1,4 +1,4 @@
-"""A session: who takes part in a run, on what the parties agree, and the context in which each party's program runs.
+"""Session: participants of a run, their agreement, and the context of each party's program.
 
 Every run is assembled here: trainings and predictions, in one process (:func:`run_session`) or as one party over a
 network (:mod:`labelward.federation.party_run`), from jobs, estimators, tests and benchmarks. So proposals, view headers
@@ -92,7 +92,7 @@ class FederationSession:
         return tuple(name for name in self.parties if name != party)
 
     def proposal(self, party: str) -> Proposal:
-        """Return what a party brings to the handshake."""
+        """Return a party's proposal in the handshake."""
         share = self.shares.get(party)
         return Proposal(
             parties=self.parties,
@@ -182,7 +182,7 @@ class Participant(Generic[T]):
         categories: for each of its categorical columns the categories, by code.
         policies: what decides what leaves this party, in order.
         folder: of its view; None: the view stays in memory.
-        private: what it draws from where others must not be able to repeat the draw; None: a new seed.
+        private: seed of draws that other parties must not reproduce; None: a new one.
         protection: source of its protection draws; None: the system's.
         progress: hears of this party's progress.
         timeout: seconds to wait for one message; None: for ever.
@@ -209,7 +209,7 @@ class PartyOutcome(Generic[T]):
 
     Attributes:
         result: what its program returned.
-        meter: what it spent and sent.
+        meter: resources used by the party.
         transcript: its record; in memory where the participant had no folder.
     """
 
@@ -260,5 +260,5 @@ def run_session(session: FederationSession, participants: Mapping[str, Participa
 
 
 def encode_shared(shared: Mapping[str, Any], seed: int) -> dict[str, str]:
-    """Return what parties compare in the handshake: each value of the shared job, and the seed, as JSON text."""
+    """Return the values compared in the handshake: each value of the shared job, and the seed, as JSON text."""
     return {key: json.dumps(value, sort_keys=True) for key, value in {**shared, "run.seed": seed}.items()}

@@ -36,7 +36,7 @@ from labelward.runs.schema import Cost, KeyInfo
 from labelward.runs.secure_files import private_folder
 
 VIEW, MODEL, CHECKPOINT = "view", "model", "checkpoint"
-"""A party's folders: what it saw, its part of the model, and what it needs to go on with a run over a network."""
+"""Folders of a party: its view, its share of the model, and its checkpoints in a run over a network."""
 
 Protections = Callable[[], SecureRandom]
 """Makes each party its own source of protection draws."""
@@ -81,7 +81,7 @@ class SimulationResult:
 
     @property
     def meters(self) -> dict[str, Meter]:
-        """By party what it spent and sent."""
+        """Resources used, by party."""
         return {party: outcome.meter for party, outcome in self.outcomes.items()}
 
     @property
@@ -90,14 +90,14 @@ class SimulationResult:
 
 
 def key_bits(engine: Engine, section: EncryptionSection) -> int:
-    """Return the size of the keys that an engine makes for a job; 0 where it has none."""
+    """Return the size of the keys that an engine makes for a job; 0 without keys."""
     return engine.key_bits(section.bits)
 
 
 def insecure_reasons(
     engine: Engine, section: EncryptionSection, protections: Protections = SecureRandom
 ) -> tuple[str, ...]:
-    """Return why a run does not protect what it should; empty where it does, and where nothing is encrypted."""
+    """Return why a run is insecure; empty if it is secure, or if the model does not encrypt."""
     reasons = [engine.insecure_reason(section.bits), "seeded protection" if protections().seeded else ""]
     return tuple(filter(None, reasons))
 
@@ -128,7 +128,7 @@ def job_session(
     """Return the session of a job's training.
 
     Args:
-        job: completed, since its shared part is what the parties compare.
+        job: job with defaults filled in, since the parties compare its shared part.
         ids: of all rows, in the order that all parties agree on.
         engine: makes the keys.
         seed: of the run; compared as well.
@@ -164,7 +164,7 @@ def make_session(
 
     Args:
         parties: in party order, the active one first.
-        shared: what the parties must agree on, as JSON values under flat names such as ``model.depth``.
+        shared: values that must be equal at all parties, as JSON values under flat names such as ``model.depth``.
         encryption: engine and key.
         ids, engine, seed, masks, shares: as for :func:`job_session`.
     """
@@ -199,7 +199,7 @@ def simulate_job(
     """Train and predict the test rows; leave ``folder/<party>/view`` and ``folder/<party>/model``.
 
     Args:
-        job: completed, since its shared part is what the parties compare.
+        job: job with defaults filled in, since the parties compare its shared part.
         data: of this seed.
         variant: what defends the run, at every party; the leakage meter is added.
         engine: makes the keys; its worker processes outlive the run.
@@ -241,7 +241,7 @@ def party_inputs(
     shares: Mapping[str, PartyShare] | None = None,
     behaviors: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, PartyInputs]:
-    """Return what each party brings to a training.
+    """Return each party's inputs to a training.
 
     Args:
         parties: the active one first.
@@ -276,7 +276,7 @@ def run_simulation(
 
     Args:
         session: with row masks.
-        programs: how the model is run.
+        programs: adapter of the model.
         inputs: by party, the active one first.
         engine: makes the keys.
         folder: is made, and gets ``<party>/view`` and ``<party>/model``; None: views and shares stay in memory.
@@ -290,14 +290,14 @@ def run_simulation(
     """
 
     def participant(party: str) -> Participant[RoleResult[Any]]:
-        given = inputs[party]
+        own = inputs[party]
         return Participant(
-            program=lambda ctx, agreed: programs.program(ctx, agreed, given, engine),
-            columns=given.data.columns,
-            categories=given.categories,
+            program=lambda ctx, agreed: programs.program(ctx, agreed, own, engine),
+            columns=own.data.columns,
+            categories=own.categories,
             policies=(policies or {}).get(party, ()),
             folder=None if folder is None else private_folder(folder / party) / VIEW,
-            private=given.data.private,
+            private=own.data.private,
             protection=protections(),
             progress=progress if party == session.active else no_progress,
             digests=digests,
@@ -319,7 +319,7 @@ def run_simulation(
 
 
 def cost_of(seconds: float, meters: Iterable[Meter], counts: Iterable[Counts]) -> Cost:
-    """Return what some parties spent, all together."""
+    """Return the total cost of some parties."""
     spent = list(meters)
     total = Counts()
     for each in counts:

@@ -58,18 +58,18 @@ from labelward.runs.schema import VisibilityCounts
 Floats = NDArray[np.float64]
 
 _TABLES = ("linear", "mlp", "fcnn-3", "hashed")
-"""The bottom models that take columns."""
+"""Bottom models over table columns."""
 _IMAGES, _TEXTS = ("resnet-20", "resnet-18"), ("bert-small", "bert-base")
-"""Those that take pixels and tokens, which may stand in columns."""
+"""Bottom models over pixels and over tokens, one per column."""
 _EXPLAINED = 32
-"""Images that are explained at once: their features are kept at all layers."""
+"""Batch size for explaining images; the features of all layers are in memory."""
 TOP = ""
-"""Under which name a top model is handed in, among modules by party."""
+"""Key of the top model among the user's modules by party."""
 _BEHAVIORS = {MaliciousOptimizer.kind: MaliciousOptimizer}
 
 
 class SplitNetAdapter(ModelAdapter[NetShare]):
-    """Split networks over tables, in which images and texts stand as columns. Modules of one's own are for Python."""
+    """Split networks over tables, with the pixels or tokens of images and texts as columns. Own modules: Python API."""
 
     encrypts: ClassVar[bool] = False
     metered: ClassVar[bool] = False
@@ -82,7 +82,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
     params: SplitNet
 
     def __init__(self, params: SplitNet | None = None, modules: Mapping[str, Any] | None = None) -> None:
-        """``modules``: torch modules that were handed in: bottom models by party, the top model under :data:`TOP`."""
+        """``modules``: the user's torch modules: bottom models by party, the top model under :data:`TOP`."""
         super().__init__(params)
         self.modules = modules or {}
 
@@ -96,7 +96,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
         _check_bottom(params, data.parties)
         if params.top_model == MODULE:
             raise JobError(
-                "a job has no module to hand in; name a preset",
+                "a job cannot pass a module; name a preset",
                 code="unsupported",
                 field="[model] top_model",
                 value=params.top_model,
@@ -116,10 +116,10 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
                 value=params.patience,
             )
         for party in data.parties:
-            _held(party)
+            _party_inputs(party)
             for column in party.monotone:
                 raise JobError(
-                    f"column {party.columns[column]!r} of party {party.name!r}: constraints are for trees",
+                    f"column {party.columns[column]!r} of party {party.name!r}: monotone constraints are for trees",
                     code="unsupported",
                     field="[data] monotone",
                     value=party.columns[column],
@@ -143,7 +143,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
         _behavior(behavior)
 
     def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
-        """See :meth:`ModelAdapter.predicted`; margins of quantities are in their own unit."""
+        """See :meth:`ModelAdapter.predicted`; margins of regression targets are in the unit of the target."""
         return NetObjective("cross_entropy" if classes else "mse", margins.shape[1]).predicted(margins)
 
     def margins_say_all(self, classes: Sequence[str]) -> bool:
@@ -161,12 +161,12 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
 
     def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[NetShare]:
         """See :meth:`ModelAdapter.program`."""
-        task, held = NetTask(params=self.params, agreed=agreed), self._held(inputs)
+        task, net_inputs = NetTask(params=self.params, agreed=agreed), self._net_inputs(inputs)
         if inputs.labels is None:
             behavior = None if inputs.behavior is None else _behavior(inputs.behavior)
-            joined = run_passive_net(ctx, task, held, behavior=behavior)
-            return RoleResult(share=_with_categories(joined.share, inputs), counts=Counts())
-        ended = run_active_net(ctx, task, held, _labels(inputs.labels))
+            outcome = run_passive_net(ctx, task, net_inputs, behavior=behavior)
+            return RoleResult(share=_with_categories(outcome.share, inputs), counts=Counts())
+        ended = run_active_net(ctx, task, net_inputs, _label_vector(inputs.labels))
         share = _with_categories(ended.share, inputs)
         losses = tuple(each.validation.loss for each in ended.history if each.validation is not None)
         return RoleResult(
@@ -176,39 +176,39 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
             watched=ValidationHistory(metric="loss", values=losses, best=losses.index(min(losses))) if losses else None,
         )
 
-    def _held(self, inputs: PartyInputs) -> NetInputs:
-        """Return what a role takes: columns, and the modules that were handed in."""
+    def _net_inputs(self, inputs: PartyInputs) -> NetInputs:
+        """Return the inputs of a role: columns, and the user's modules."""
         party, active = inputs.data.name, inputs.labels is not None
         return replace(
-            _held(inputs.data), bottom=self.modules.get(party), top=self.modules.get(TOP) if active else None
+            _party_inputs(inputs.data), bottom=self.modules.get(party), top=self.modules.get(TOP) if active else None
         )
 
     def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
         """See :meth:`ModelAdapter.pooled`: each party has its own bottom model, as in the federated training."""
-        labels = _labels(label_vector(data))
+        labels = _label_vector(label_vector(data))
         if not any(party.columns for party in parties):
             return np.tile(_prior(data), (len(data.test_values), 1))
-        parts = {party.name: _held(party) for party in parties}
+        parts = {party.name: _party_inputs(party) for party in parties}
         with share_threads(1):
             outputs = train_centralized(self.params, parts, labels, seed=seed)
         return _scaled(objective_of(self.params, labels, len(data.train_values)), outputs)
 
     def seen_by_active(self, view: View) -> VisibilityCounts:
         """See :meth:`ModelAdapter.seen_by_active`."""
-        told = sum(int(np.prod(each.message.values.value.shape)) for each in view.received(BatchEmbeddings))
-        return VisibilityCounts(role="active", rows=view.rows, epochs=_epochs(view), numbers=told)
+        count = sum(int(np.prod(each.message.values.value.shape)) for each in view.received(BatchEmbeddings))
+        return VisibilityCounts(role="active", rows=view.rows, epochs=_epochs(view), numbers=count)
 
-    def seen_by_passive(self, view: View, held: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
-        """See :meth:`ModelAdapter.seen_by_passive`; what gradients say of labels is for attacks to measure."""
-        told = sum(int(np.prod(each.message.values.value.shape)) for each in view.received(BatchGradients))
-        return VisibilityCounts(role="passive", rows=view.rows, epochs=_epochs(view), numbers=told)
+    def seen_by_passive(self, view: View, columns: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
+        """See :meth:`ModelAdapter.seen_by_passive`; label information in gradients is measured by attacks only."""
+        count = sum(int(np.prod(each.message.values.value.shape)) for each in view.received(BatchGradients))
+        return VisibilityCounts(role="passive", rows=view.rows, epochs=_epochs(view), numbers=count)
 
     def own(self, view: View, own: AttackerData, model: Path) -> AttackerData:
-        """See :meth:`ModelAdapter.own`: the bottom model as it was trained, and as it was before."""
+        """See :meth:`ModelAdapter.own`: the trained and the untrained bottom model."""
         share = self.load(model)
         if share.party != view.party:
             raise DataError(
-                f"the share of party {share.party!r}, where the view is that of {view.party!r}",
+                f"is the share of party {share.party!r}, but the view belongs to {view.party!r}",
                 code="other-run",
                 field=str(model),
                 value=share.party,
@@ -227,16 +227,16 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
         )
 
     def embeddings(
-        self, share: NetShare, held: PartyDataset, rows: NDArray[np.int64], *, seed: int
+        self, share: NetShare, columns: PartyDataset, rows: NDArray[np.int64], *, seed: int
     ) -> tuple[Floats, Floats] | None:
         """See :meth:`ModelAdapter.embeddings`."""
         if share.bottom is None:
             return None
         params = share.settings
         device = device_of(params)
-        x = as_tensor(held.train[rows], params, device)
+        x = as_tensor(columns.train[rows], params, device)
         trained = share.bottom.module(params)
-        untrained = share.bottom.untrained(params, torch_generator(seed, held.name, "bottom"))
+        untrained = share.bottom.untrained(params, torch_generator(seed, columns.name, "bottom"))
         first, second = (
             np.concatenate([as_array(piece) for piece in embed_batches(module.to(device), x, params)]).astype(
                 np.float64
@@ -248,7 +248,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
     def class_maps(
         self, shares: Mapping[str, NetShare], data: VerticalDataset, rows: NDArray[np.int64]
     ) -> dict[str, ImageMaps]:
-        """See :meth:`ModelAdapter.class_maps`; for a quantity it is the only output."""
+        """See :meth:`ModelAdapter.class_maps`; for regression, of the only output."""
         if self.params.bottom not in _IMAGES:
             return {}
         return _class_maps(shares, data, rows)
@@ -261,7 +261,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
         """See :meth:`ModelAdapter.predict_active`.
 
         Raises:
-            JobError: level by level: a network has no levels.
+            JobError: ``mode`` is ``"levels"``, which only trees support.
         """
         if mode != "one-round":
             raise JobError(
@@ -283,10 +283,12 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
 
 
 def _check_bottom(params: SplitNet, parties: Sequence[PartyDataset]) -> None:
-    """Refuse a bottom model that a job cannot name, or that does not take what stands in the columns."""
+    """Refuse a bottom model that a job cannot name, or that does not support the columns."""
     if params.bottom in _IMAGES and not params.height:
         raise JobError(
-            f"{params.bottom!r} needs it, to make images of a table's columns", code="missing", field="[model] height"
+            f"{params.bottom!r} needs the image height to arrange columns as pixels",
+            code="missing",
+            field="[model] height",
         )
     if params.bottom not in (*_TABLES, *_IMAGES, *_TEXTS):
         known = ", ".join(map(repr, (*_TABLES, *_IMAGES, *_TEXTS)))
@@ -300,16 +302,15 @@ def _check_bottom(params: SplitNet, parties: Sequence[PartyDataset]) -> None:
         for values in (party.train, party.validation, party.test):
             if not ((values >= 0) & (values < params.vocabulary) & (values == np.floor(values))).all():
                 raise DataError(
-                    f"{params.bottom!r} needs token numbers in its columns, whole numbers from 0 "
-                    f"to {params.vocabulary - 1}",
+                    f"{params.bottom!r} needs token numbers in its columns, integers from 0 to {params.vocabulary - 1}",
                     code="values",
                     field=f"party {party.name!r}",
                 )
 
 
 def _check_labels(params: SplitNet, data: VerticalDataset) -> None:
-    """Refuse labels that the loss cannot take, and rows or classes that count nothing."""
-    objective_of(params, _labels(label_vector(data)), len(data.train_values))
+    """Refuse labels that the loss does not support, and rows or classes with zero total weight."""
+    objective_of(params, _label_vector(label_vector(data)), len(data.train_values))
     for side, values, weights in (
         ("training", data.train_values, data.train_weights),
         ("validation", data.validation_values, data.validation_weights),
@@ -330,8 +331,8 @@ def _class_maps(shares: Mapping[str, NetShare], data: VerticalDataset, rows: NDA
     for start in range(0, len(rows), _EXPLAINED):
         piece = slice(start, start + _EXPLAINED)
         parts = [as_tensor(x[name][piece], params, device) for name in x]
-        found = class_maps([bottoms[name] for name in x], top, parts, outputs[piece])
-        for name, values in zip(x, found, strict=True):
+        results = class_maps([bottoms[name] for name in x], top, parts, outputs[piece])
+        for name, values in zip(x, results, strict=True):
             maps[name].append(as_array(values).astype(np.float64))
     return {
         name: ImageMaps(
@@ -341,18 +342,18 @@ def _class_maps(shares: Mapping[str, NetShare], data: VerticalDataset, rows: NDA
     }
 
 
-def _behavior(told: Mapping[str, Any]) -> Behavior:
-    kind = told["kind"]
+def _behavior(settings: Mapping[str, Any]) -> Behavior:
+    kind = settings["kind"]
     if kind not in _BEHAVIORS:
         raise JobError(unknown_name("behavior", kind, _BEHAVIORS), code="unknown", value=kind)
     try:
-        return _BEHAVIORS[kind](**{name: value for name, value in told.items() if name != "kind"})
+        return _BEHAVIORS[kind](**{name: value for name, value in settings.items() if name != "kind"})
     except TypeError as error:
         raise JobError(str(error), code="unknown", field=f"behavior {kind!r}") from error
 
 
-def _held(party: PartyDataset) -> NetInputs:
-    """Return a party's columns as its role takes them: training rows, then validation rows."""
+def _party_inputs(party: PartyDataset) -> NetInputs:
+    """Return a party's columns as inputs of its role: training rows, then validation rows."""
     return NetInputs(
         train=np.concatenate([party.train, party.validation]) if len(party.validation) else party.train,
         test=party.test,
@@ -362,12 +363,12 @@ def _held(party: PartyDataset) -> NetInputs:
     )
 
 
-def _labels(labels: LabelVector) -> NetLabels:
+def _label_vector(labels: LabelVector) -> NetLabels:
     return NetLabels(values=labels.values, weights=labels.weights, classes=labels.classes)
 
 
 def _with_categories(share: NetShare, inputs: PartyInputs) -> NetShare:
-    """Return the share with the names behind the codes, so that new rows can be encoded."""
+    """Return the share with the category names, so that new rows can be encoded."""
     return msgspec.structs.replace(share, categories=inputs.categories)
 
 
@@ -377,7 +378,7 @@ def _in_unit(share: NetShare, outputs: Floats) -> Floats:
 
 
 def _scaled(objective: NetObjective, outputs: Floats) -> Floats:
-    """Return logits as they are, and quantities [rows, 1] in their own unit."""
+    """Return logits unchanged, and regression outputs [rows, 1] in the unit of the target."""
     return outputs if objective.classes else outputs * objective.scale + objective.center
 
 

@@ -34,16 +34,16 @@ Forecast = Callable[[Job, VerticalDataset, Engine, int, Sequence[Policy]], Estim
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModel:
-    """What a training came to.
+    """Result of a training.
 
     Attributes:
         dataset: name of the data.
         seed: of the run.
         variant: slug of what defended it.
         utility: metrics on the test rows, the one that ranks first.
-        watched: how the validation rows fared, where there are any.
+        watched: metric of the validation rows, if there are any.
         phases: seconds by party and phase.
-        estimate: what it was expected to take, where that could be told.
+        estimate: estimated cost, if available.
         parties: whose folders were written.
     """
 
@@ -73,17 +73,17 @@ def train_variant(
 ) -> TrainedModel:
     """Train once, and write ``job.toml``, ``training.json`` and for each party ``view`` and ``model``.
 
-    They come to be in a folder beside ``out``, ``.OUT.partial``, and are moved when all is done.
+    They are written to ``.OUT.partial`` next to ``out`` and moved when complete.
 
     Args:
         job: its seeds and attacks play no part.
         out: a new folder; ``force`` replaces that of another training.
         seed: of the learning draws and of the split.
         variant: slug of one of ``job.variants()``; None where there is only one.
-        earlier: the folder of a training that is gone on with: the model has its trees, then as many as the job says.
+        earlier: folder of the training that a warm start continues: its trees, then as many as the job specifies.
             Parties, kind of model, columns, classes, seed, split and rows must be the same, and so are private draws.
         repeat: folders of earlier runs whose private draws, such as which rows are tested on, are repeated.
-        forecast: estimates what the training takes (:func:`labelward.planning.cost_model.forecast`).
+        forecast: estimates the cost of the training (:func:`labelward.planning.cost_model.forecast`).
 
     Raises:
         InputError: of any kind, before anything is written.

@@ -99,8 +99,8 @@ class TreeAdapter(ModelAdapter[ModelShare]):
             for column in party.monotone:
                 if several or (forest and data.classes):
                     raise JobError(
-                        f"column {party.columns[column]!r} of party {party.name!r}: constraints are "
-                        "for boosted trees of two classes or of quantities, and for forests of quantities",
+                        f"column {party.columns[column]!r} of party {party.name!r}: monotone constraints are "
+                        "supported for boosted trees with two classes or for regression, and for regression forests",
                         code="unsupported",
                         field="[data] monotone",
                         value=party.columns[column],
@@ -126,7 +126,7 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         if tuple(start.tolist()) != share.base:
             has = ", ".join(f"{margin:.4g}" for margin in share.base)
             raise JobError(
-                f"{score!r} is not where the model in {run} started (margin {has}); leave it out",
+                f"{score!r} differs from the starting point of the model in {run} (margin {has}); remove it",
                 code="other-run",
                 field="[model] base_score",
                 value=score,
@@ -140,13 +140,13 @@ class TreeAdapter(ModelAdapter[ModelShare]):
 
     def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[ModelShare]:
         """See :meth:`ModelAdapter.program`."""
-        task, held = TrainingTask(params=self.params, agreed=agreed), _held(inputs.data)
+        task, columns = TrainingTask(params=self.params, agreed=agreed), _party_inputs(inputs.data)
         if inputs.labels is None:
             setup = setup_of(self.params, classes=0, active_columns=0, passive=(ctx.party,))
             check_hooks(ctx.policies.policies, self.points["passive"], setup, elsewhere=self.points)
-            joined = run_passive(ctx, task, held, engine, share=inputs.share)
-            return RoleResult(share=joined.share, counts=joined.counts, fingerprint=joined.fingerprint)
-        ended = run_active(ctx, task, held, inputs.labels, engine, share=inputs.share)
+            outcome = run_passive(ctx, task, columns, engine, share=inputs.share)
+            return RoleResult(share=outcome.share, counts=outcome.counts, fingerprint=outcome.fingerprint)
+        ended = run_active(ctx, task, columns, inputs.labels, engine, share=inputs.share)
         return RoleResult(
             share=ended.share,
             counts=ended.counts,
@@ -159,23 +159,23 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         """See :meth:`ModelAdapter.pooled`."""
         active = parties[0].name
         ctx = standalone_context(active, seed=seed, rows=len(data.train_labels), private=data.parties[0].private)
-        held = {party.name: _held(party) for party in parties}
+        columns = {party.name: _party_inputs(party) for party in parties}
         trained = train_active(
             ctx,
             self.params,
-            {name: each.train for name, each in held.items()},
+            {name: each.train for name, each in columns.items()},
             label_vector(data),
             None,
             validation=len(data.validation_values),
             precision=precision,
         )
-        share = trained.share(self.params.kind, held[active].train, data.classes)
+        share = trained.share(self.params.kind, columns[active].train, data.classes)
         return predict_active(
-            ctx, share, {name: (trained.own[name], each.test) for name, each in held.items()}, len(parties[0].test)
+            ctx, share, {name: (trained.own[name], each.test) for name, each in columns.items()}, len(parties[0].test)
         )
 
     def seen_by_active(self, view: View) -> VisibilityCounts:
-        """See :meth:`ModelAdapter.seen_by_active`; a tree without a split shows nothing and is not counted."""
+        """See :meth:`ModelAdapter.seen_by_active`; a tree without splits is not counted."""
         levels = list(view.observed(InstanceSpaces))
         owners = [owner for level in levels for owner in level.owners]
         trees = {level.tree for level in levels}
@@ -192,23 +192,23 @@ class TreeAdapter(ModelAdapter[ModelShare]):
             decrypted_sums=decrypted,
         )
 
-    def seen_by_passive(self, view: View, held: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
+    def seen_by_passive(self, view: View, columns: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
         """See :meth:`ModelAdapter.seen_by_passive`."""
-        leaves = observed_leaves(view, attacker_data(held))
-        told = leakage_bounds(leaves, labels)
+        leaves = observed_leaves(view, attacker_data(columns))
+        bounds = leakage_bounds(leaves, labels)
         return VisibilityCounts(
             role="passive",
             rows=view.rows,
             trees=len(leaves),
-            nodes=told.nodes,
-            leaves=told.leaves,
+            nodes=bounds.nodes,
+            leaves=bounds.leaves,
             own_splits=sum(1 for _ in view.observed(OwnSplit)),
             told_splits=sum(len(received.message.splits.value) for received in view.received(LevelRequest)),
-            max_node_information=told.max_node_information,
-            max_node_bound=told.max_node_bound,
-            joint_information=told.joint_information,
-            joint_bound=told.joint_bound,
-            label_entropy=told.label_entropy,
+            max_node_information=bounds.max_node_information,
+            max_node_bound=bounds.max_node_bound,
+            joint_information=bounds.joint_information,
+            joint_bound=bounds.joint_bound,
+            label_entropy=bounds.label_entropy,
         )
 
     def load(self, folder: Path) -> ModelShare:
@@ -234,9 +234,9 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         """Refuse labels that the objective cannot take, on any side, and parameters that do not go with them."""
         chosen = self._objective(data.classes)
         if self.params.scale_pos_weight != 1 and len(data.classes) != 2:
-            found = f"{len(data.classes)} classes" if data.classes else "quantities"
+            labels = f"{len(data.classes)} classes" if data.classes else "regression targets"
             raise JobError(
-                f"is for two classes; {data.label} has {found}",
+                f"is for two classes; {data.label} has {labels}",
                 code="unsupported",
                 field="[model] scale_pos_weight",
                 value=self.params.scale_pos_weight,
@@ -255,7 +255,7 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         evaluation_metric(self.params.eval_metric, chosen, margins, data.train_values, data.train_weights)
 
 
-def _held(party: PartyDataset) -> TreeInputs:
+def _party_inputs(party: PartyDataset) -> TreeInputs:
     """Return a party's columns as its role takes them: training rows, then validation rows."""
     rows = np.concatenate([party.train, party.validation]) if len(party.validation) else party.train
     columns = Columns(party.columns, rows, party.categories, party.monotone)

@@ -23,19 +23,19 @@ def load_warm_start(
     """Return the shares of an earlier training that a job continues.
 
     Args:
-        programs: of the job's model.
-        run: the folder of the earlier training.
-        job: completed, with the one seed that is trained with.
-        data: of this job and seed.
+        programs: adapter of the job's model.
+        run: folder of the earlier training.
+        job: job with defaults filled in and a single seed.
+        data: dataset of this job and seed.
 
     Raises:
-        FileFormatError: the folder is none of a training, or something in it is missing or damaged.
-        JobError: other parties, kind of model, seed, split or starting point.
-        DataError: other columns, categories, classes or rows.
+        FileFormatError: the folder is not that of a training, or a file in it is missing or damaged.
+        JobError: parties, kind of model, seed, split or starting point differ.
+        DataError: columns, categories, classes or rows differ.
     """
     if not programs.grows:
         raise JobError(
-            f"{job.model.kind!r} begins anew in each training; only trees go on with {run}",
+            f"{job.model.kind!r} cannot be warm-started; only tree models can continue {run}",
             code="unsupported",
             field="[model] kind",
             value=job.model.kind,
@@ -44,14 +44,14 @@ def load_warm_start(
     names, theirs = ([party.name for party in each.parties] for each in (job, before))
     if names != theirs:
         raise JobError(
-            f"a model of the parties {', '.join(theirs)}; the job has {', '.join(names)}",
+            f"contains a model of the parties {', '.join(theirs)}; the job has {', '.join(names)}",
             code="other-run",
             field=str(run),
             value=theirs,
         )
     if before.model.kind != job.model.kind:
         raise JobError(
-            f"{run} holds a model of kind {before.model.kind!r}, not {job.model.kind!r}",
+            f"{run} contains a model of kind {before.model.kind!r}, not {job.model.kind!r}",
             code="other-run",
             field="[model] kind",
             value=job.model.kind,
@@ -59,7 +59,7 @@ def load_warm_start(
     if before.run.seeds != job.run.seeds:
         raise JobError(
             f"was trained with seed {before.run.seeds[0]}; with seed {job.run.seeds[0]} some of its training "
-            "rows would be tested on, so go on with the same seed",
+            "rows would be used for testing; use the same seed",
             code="other-run",
             field=str(run),
             value=before.run.seeds[0],
@@ -69,14 +69,14 @@ def load_warm_start(
         _check_columns(run, party, shares[party.name])
     active = shares[names[0]]
     if active.classes != data.classes:
-        was, now = (", ".join(each) or "a quantity" for each in (active.classes, data.classes))
+        was, now = (", ".join(each) or "a regression target" for each in (active.classes, data.classes))
         raise DataError(
-            f"its label was {was}; {data.label} is {now}", code="other-run", field=str(run), value=active.classes
+            f"its label was {was}, but {data.label} is {now}", code="other-run", field=str(run), value=active.classes
         )
     _check_split(run, before, job)
     if not stored_seeds(run):
         raise FileFormatError(
-            "was trained by a version whose split gave the labels away, so it must not be repeated; train anew",
+            "was trained by a version whose split leaked the labels and must not be reused; train a new model",
             code="other-run",
             field=str(run),
         )
@@ -90,12 +90,12 @@ def _check_columns(run: Path, party: PartyDataset, share: PartyShare) -> None:
         missing = [name for name in share.columns if name not in party.columns]
         more = [name for name in party.columns if name not in share.columns]
         differences = [
-            f"{word} {', '.join(map(repr, names[:5]))}{', …' if len(names) > 5 else ''}"
-            for word, names in (("lacks", missing), ("has in addition", more))
+            f"{word}: {', '.join(map(repr, names[:5]))}{', …' if len(names) > 5 else ''}"
+            for word, names in (("missing", missing), ("unexpected", more))
             if names
         ]
         raise DataError(
-            f"has not the columns of the model in {run}: it {' and '.join(differences) or 'has them in another order'}",
+            f"does not match the columns of the model in {run}: {'; '.join(differences) or 'the order differs'}",
             code="columns",
             field=f"party {party.name!r}",
             value=tuple(missing + more),
@@ -117,7 +117,7 @@ def _check_split(run: Path, before: Job, job: Job) -> None:
     changed = [f"{key} = {_describe(was[key])}, not {_describe(now[key])}" for key in keys]
     if changed:
         raise JobError(
-            f"was trained with {'; '.join(changed)}: some of its training rows could be tested on, so go on with "
+            f"was trained with {'; '.join(changed)}: some of its training rows could be used for testing; use "
             "the same split",
             code="other-run",
             field=str(run),
@@ -126,7 +126,7 @@ def _check_split(run: Path, before: Job, job: Job) -> None:
 
 
 def _split_of(job: Job) -> dict[str, Any]:
-    """Return what the job says of the split; tables may lie elsewhere, since their rows are compared."""
+    """Return the split settings of a job, without table paths: the rows themselves are compared."""
     data = {key: getattr(job.data, key) for key in ("label", "id", "split", "test_size", "validation_size")}
     own = {f"[parties.{job.active.name}] label": job.active.label} if job.data.table is None else {}
     return {f"[data] {key}": value for key, value in data.items()} | own
@@ -143,7 +143,7 @@ def _check_rows(run: Path, data: VerticalDataset, *, has_ids: bool) -> None:
         raise DataError(
             f"was trained on another set of rows: {before.train} training, {before.validation} validation and "
             f"{before.test} test rows; now {now.train}, {now.validation} and {now.test}, and {learned} of these test "
-            "rows were none then, so that its training rows would be tested on",
+            "rows were not test rows then, so former training rows would be used for testing",
             code="rows",
             field=str(run),
             value=learned,
@@ -151,7 +151,7 @@ def _check_rows(run: Path, data: VerticalDataset, *, has_ids: bool) -> None:
     if not has_ids and before.content_digest != now.content_digest:
         raise DataError(
             "was trained on other labels or columns than the table now has; rows without ids must be the same "
-            "in the same order, or training rows could be tested on (name an id column in [data] id)",
+            "in the same order, or training rows could be used for testing (name an id column in [data] id)",
             code="rows",
             field=str(run),
         )

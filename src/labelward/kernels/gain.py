@@ -1,4 +1,4 @@
-"""Which split of each node gains most, and what a leaf weighs, from sums of integers.
+"""Split gains and leaf weights from integer sums.
 
 The gain is that of the XGBoost library: with G and H the sums of first and second derivatives,
 ``gain = GL²/(HL+λ) + GR²/(HR+λ) − G²/(H+λ) − γ`` (Chen and Guestrin 2016, Eq. 7, halve the squares, so that their γ is
@@ -52,7 +52,7 @@ class GainRule:
 
     Attributes:
         reg_lambda: λ, added to each sum of second derivatives; at least 0.
-        gamma: γ, what a split costs; at least 0.
+        gamma: γ, the minimum gain of a split; at least 0.
         min_rows: least rows on each side; 0 means 1, as no split has an empty side.
         min_child_weight: least sum of second derivatives on each side, with several outputs of their mean; at least 0.
         max_delta_step: largest size of a leaf weight before the learning rate; 0 for no limit.
@@ -73,7 +73,7 @@ class GainRule:
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} must be a finite number of at least 0 but got {value}")
         if self.min_rows != int(self.min_rows):
-            raise ValueError(f"min_rows must be a whole number but got {self.min_rows}")
+            raise ValueError(f"min_rows must be an integer but got {self.min_rows}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +114,8 @@ def best_splits(
     Args:
         candidates: of S nodes, F columns, A each.
         totals: int64 [S, k]: sums of all rows of each node.
-        numbers: what the k integers mean.
-        scales: what stands for 1.
+        numbers: layout of the k integers.
+        scales: fixed-point scales.
         rule: validity and regularization. A side where ``H + λ`` of any output is not positive has no weight, so it
             is not valid either.
         kinds: int8 [F], see :mod:`labelward.kernels.split_search`.
@@ -194,8 +194,8 @@ def leaf_weights(
 
     Args:
         totals: int64 [m, k].
-        numbers: what the k integers mean.
-        scales: what stands for 1.
+        numbers: layout of the k integers.
+        scales: fixed-point scales.
         rule: λ and the largest weight.
         learning_rate: the shrinkage of each tree.
         bounds: float64 [m, 2]: the least and the greatest weight of each leaf before the learning rate.
@@ -212,7 +212,7 @@ def leaf_weights(
 
 
 def _hessian_scale(numbers: RowLayout, scales: FixedPointScales) -> float:
-    """Return what stands for 1 in hessians; the count, which stands for them where there are none, is itself."""
+    """Return the fixed-point scale of hessians; 1 if the count replaces them."""
     return scales.h if numbers.hessians else 1.0
 
 

@@ -1,4 +1,4 @@
-"""How much a node of a tree, or a grouping of rows, says about the labels; in nats, with 0 log 0 = 0.
+"""Mutual information of tree nodes or groupings of rows with the labels, in nats, with 0 log 0 = 0.
 
 Reference: "ID2Graph", Theorem 2 and Eq. 3 to 6 (the bound on which the defense ID-LMID rests). A node ``w``
 with class counts ``n_w`` divides the N training rows in two, itself and its complement. With KL the
@@ -105,7 +105,7 @@ def v_measure(clusters: ArrayLike, labels: ArrayLike) -> float:
 
 
 def v_measure_bound(information: ArrayLike, label_entropy: float) -> Floats:
-    """Return float64 [...]: what no clustering's V-measure exceeds, where it is made of ``information`` about labels.
+    """Return float64 [...]: upper bound of the V-measure of any clustering with ``information`` about labels.
 
     Proof. Let C be a clustering that is a function of what is known, G, and I(G; Y) at most ``information``. Then
     I(C; Y) <= I(G; Y), since C adds nothing (data processing). The V-measure is 2 I(C; Y) / (H(C) + H(Y)), and

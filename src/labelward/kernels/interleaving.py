@@ -26,7 +26,7 @@ _NEGLIGIBLE = 1e-20
 
 
 class Posterior(NamedTuple):
-    """What the passes found.
+    """Result of the two passes.
 
     Attributes:
         inside: float64 [rows]: the probability that a row is one of the class.
@@ -116,7 +116,7 @@ def _step(chain: _Chain, band: Floats, low: int, high: int, row: int, new: Float
 def _forward(
     chain: _Chain, band: Floats, low: NDArray[np.int64], high: NDArray[np.int64], start: int, stop: int
 ) -> float:
-    """Go on from row ``start`` to ``stop``, noting the band of each row; return the logarithm of the evidence."""
+    """Advance from row ``start`` to ``stop``, storing the band of each row; return the logarithm of the evidence."""
     k, rows, evidence = len(chain.inside), len(chain.symbols), 0.0
     new = np.zeros(k + 2)
     for row in range(start, stop):

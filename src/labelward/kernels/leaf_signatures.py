@@ -1,4 +1,4 @@
-"""Rows that no tree tells apart: merged into one vertex each, numbered as they first appear."""
+"""Leaf signatures: rows in the same leaf of every tree, merged into one vertex, numbered by first appearance."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class _Graph(NamedTuple):
 
 
 class _Lists(NamedTuple):
-    """What stands in each leaf: places ``first[l]`` to ``first[l + 1]`` of the arrays belong to leaf l.
+    """Entries of each leaf: places ``first[l]`` to ``first[l + 1]`` of the arrays belong to leaf l.
 
     A vertex is *alone* until it first moves or another joins it. The communities of all others are listed,
     the first ``length[l]`` places of a leaf, with their rows in it. ``single`` holds all vertices of a leaf,
@@ -223,24 +223,28 @@ def _move(graph: _Graph, passes: int, least: float) -> Indices:
     for _ in range(passes):
         gained = 0.0
         for v in range(vertices):
+            # 1. Take v out of its community; an empty community's number becomes free.
             own, k = community[v], graph.degree[v]
             degrees[own] -= k
             members[own] -= 1
             if members[own] == 0:
-                degrees[own], free[n_free] = 0.0, own  # no rounding is left behind
+                degrees[own], free[n_free] = 0.0, own  # clear the rounding error
                 n_free += 1
-            new, gain = free[n_free - 1], 0.0  # v aside, some number is always free
+            # 2. Best listed community, starting from an empty one with gain 0 (without v, a number is always free).
+            new, gain = free[n_free - 1], 0.0
             n_linked = _link(graph, lists, v, own, links, linked)
             for c in linked[:n_linked]:
                 offer = links[c] - k * degrees[c] / total
                 if offer > gain or (offer == gain > 0 and c < new):
                     new, gain = c, offer
+            # 3. Compare with staying and with vertices that are alone, which are not listed.
             stay = links[own] - k * degrees[own] / total
             links[linked[:n_linked]] = 0.0
             new, gain = _best_alone(graph, lists, v, total, new, gain)
             if gain <= stay + _ROUNDING * k:
                 new = own
             else:
+                # 4. Move v: a vertex that was alone enters the lists only when its community gets a second one.
                 gained += 2 * (gain - stay)
                 if lists.alone[new] and new != v:
                     _put(graph, lists, new, new)
@@ -261,7 +265,7 @@ def _move(graph: _Graph, passes: int, least: float) -> Indices:
 
 @jit
 def _empty_lists(graph: _Graph) -> _Lists:
-    """Return the lists of a level's begin, where each vertex is alone."""
+    """Return the lists at the start of a level, where each vertex is alone."""
     vertices, leaves, entries = len(graph.degree), len(graph.weight), len(graph.leaf)
     most, first = np.zeros(vertices, dtype=np.float64), np.zeros(leaves + 1, dtype=np.int64)
     for v in range(vertices):
@@ -281,7 +285,7 @@ def _empty_lists(graph: _Graph) -> _Lists:
 
 @jit
 def _link(graph: _Graph, lists: _Lists, v: int, own: int, links: Floats, linked: Indices) -> int:
-    """Add up the weight between v and each listed community in its leaves, v aside; return how many there are."""
+    """Sum the weights between v and each listed community in its leaves, without v; return their number."""
     count = 0
     for e in range(graph.start[v], graph.start[v + 1]):
         leaf = graph.leaf[e]
@@ -327,7 +331,7 @@ def _best_alone(graph: _Graph, lists: _Lists, v: int, total: float, new: int, ga
 
 @jit
 def _take(graph: _Graph, lists: _Lists, v: int, community: int) -> None:
-    """Take the rows of v out of its community's entries; entries without rows vanish."""
+    """Remove the rows of v from its community's entries; entries without rows are deleted."""
     for e in range(graph.start[v], graph.start[v + 1]):
         leaf = graph.leaf[e]
         place = lists.first[leaf]
@@ -335,14 +339,14 @@ def _take(graph: _Graph, lists: _Lists, v: int, community: int) -> None:
             place += 1
         lists.rows[place] -= graph.mass[e]
         if lists.rows[place] == 0:
-            lists.length[leaf] -= 1
+            lists.length[leaf] -= 1  # the last entry of the leaf fills the gap
             last = lists.first[leaf] + lists.length[leaf]
             lists.name[place], lists.rows[place] = lists.name[last], lists.rows[last]
 
 
 @jit
 def _put(graph: _Graph, lists: _Lists, v: int, community: int) -> None:
-    """Put the rows of v into the entries of a community."""
+    """Add the rows of v to the entries of a community."""
     for e in range(graph.start[v], graph.start[v + 1]):
         leaf = graph.leaf[e]
         place, end = lists.first[leaf], lists.first[leaf] + lists.length[leaf]

@@ -1,4 +1,4 @@
-"""What trees are fitted to: gradients and hessians of each row's loss, where training starts, what is predicted.
+"""Objectives of trees: gradients and hessians, starting margins, and conversion of margins to predictions.
 
 Names, gradients and metrics are those of XGBoost. The gradient and hessian of a row are the first and second derivative
 of its loss with respect to its margins; those of softmax have twice the second derivative, and those of Poisson are
@@ -40,14 +40,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Objective(ABC):
-    """What all objectives offer. Margins are float64 [n, outputs], targets ``y`` float64 [n].
+    """Common interface of objectives. Margins are float64 [n, outputs], targets ``y`` float64 [n].
 
     Attributes:
         name: as XGBoost calls it; ``"gini"`` or ``"variance"`` for forests.
         outputs: margins of a row.
         hessians: hessians of a row; 0 where it is 1 for all.
         implied: what the gradients of a row add up to, see :class:`labelward.kernels.row_layout.RowLayout`.
-        classes: number of classes, 0 for quantities.
+        classes: number of classes, 0 for regression.
         bounded: whether gradients and hessians are at most 1 in size, as long as rows have no weights.
         g_most: largest size of a gradient, where ``bounded``.
         h_most: largest hessian, where ``bounded``.
@@ -70,7 +70,7 @@ class Objective(ABC):
     def start(self, y: Floats, weights: Floats, base_score: float | None) -> Floats:
         """Return the margins [outputs] at which training starts; ``base_score`` is a probability or a mean.
 
-        Without a base score they are 0 for classes, and those of the weighted mean for quantities.
+        Without a base score they are 0 for classes, and those of the weighted mean for regression.
 
         Raises:
             JobError: the base score is none that this objective can predict.
@@ -176,7 +176,7 @@ class _Gini(_Classes):
 
 
 class _Squared(Objective):
-    """A quantity and its mean: half the squared error."""
+    """Regression on the mean: half the squared error."""
 
     def gradients(self, margins: Floats, y: Floats) -> tuple[Floats, Floats]:
         _fit(margins, y, 1)
@@ -186,7 +186,7 @@ class _Squared(Objective):
         return np.array([_mean(y, weights) if base_score is None else base_score])
 
     def check(self, y: Floats) -> None:
-        _refuse(y, ~np.isfinite(y), "a quantity must be a finite number")
+        _refuse(y, ~np.isfinite(y), "a regression target must be a finite number")
 
     def loss(self, margins: Floats, y: Floats, weights: Floats) -> float:
         _fit(margins, y, 1)
@@ -197,7 +197,7 @@ class _Squared(Objective):
 
 
 class _LogMean(Objective):
-    """A quantity of at least 0 whose margin is the logarithm of its mean."""
+    """A nonnegative target whose margin is the logarithm of its mean."""
 
     def start(self, y: Floats, weights: Floats, base_score: float | None) -> Floats:
         if base_score is not None and not (math.isfinite(base_score) and base_score > 0):
@@ -236,7 +236,7 @@ class _Poisson(_LogMean):
 
 @dataclass(frozen=True, kw_only=True)
 class _Tweedie(_LogMean):
-    """Quantities that are often 0 and else positive, such as costs of claims."""
+    """Nonnegative targets that are often 0, such as costs of claims."""
 
     variance_power: float
 
@@ -268,7 +268,7 @@ def objective(name: str, *, classes: int, variance_power: float = 1.5, max_delta
 
     Args:
         name: one of ``OBJECTIVES``.
-        classes: number of classes of the labels; 0 for quantities.
+        classes: number of classes of the labels; 0 for regression.
         variance_power: ρ of Tweedie, strictly between 1 and 2.
         max_delta_step: by which Poisson enlarges its hessians; at least 0.
 
@@ -282,7 +282,7 @@ def objective(name: str, *, classes: int, variance_power: float = 1.5, max_delta
         )
     least, most = {"binary:logistic": (2, 2), "multi:softprob": (2, None), "gini": (2, None)}.get(name, (0, 0))
     if classes < least or (most is not None and classes > most):
-        has = f"has {classes} classes" if classes else "is a quantity"
+        has = f"has {classes} classes" if classes else "is a regression target"
         raise JobError(
             f"{name!r} does not fit a label that {has}", code="unsupported", field="[model] objective", value=name
         )
@@ -315,8 +315,8 @@ def evaluation_metric(
     Args:
         name: ``"auto"`` for the objective's own loss; ``"logloss"``, ``"error"`` (share of wrong classes) or ``"auc"``
             (one class against the rest, plain mean over more than two classes) for classes; ``"rmse"`` or ``"mae"``
-            for quantities.
-        objective: what the margins are of.
+            for regression.
+        objective: objective of the margins.
         margins: float64 [n, outputs].
         y: float64 [n].
         weights: float64 [n].

@@ -1,4 +1,4 @@
-"""What is summed for a row, as integers: its gradients, its hessians, a one, and which class it has.
+"""Layout of a row's integers for encrypted sums: gradients, hessians, a one, and class flags.
 
 Not all of it needs to be stored. Where the gradients of all outputs are known to add up to nothing (softmax), or to
 minus one (class shares), the last of them follows from the others; where the hessian is 1 for all rows, the count
@@ -26,7 +26,7 @@ _MOST_SHIFT = 1000  # a scale stays a finite float64
 
 @dataclass(frozen=True, kw_only=True)
 class RowLayout:
-    """What the ``k`` integers of a row (and of sums of rows) mean, in this order.
+    """Meaning of the ``k`` integers of a row (and of sums of rows), in order.
 
     1. the stored gradients: one for each output, but the last where it is implied;
     2. the hessians: none, one for all outputs, or one for each;
@@ -35,7 +35,7 @@ class RowLayout:
 
     Attributes:
         outputs: margins of a row, K; at least 1.
-        hessians: 0 (the count stands for it), 1, or ``outputs``.
+        hessians: 0 (the count replaces it), 1, or ``outputs``.
         implied: what the gradients of all outputs add up to, where that is known: ``"zero"``, or minus the
             ``"count"`` (the gradients' unit is then 1), or minus the ``"weight"``, which is the one hessian (both then
             have one unit). The last gradient is not stored then. ``""``: all are stored.
@@ -62,27 +62,27 @@ class RowLayout:
 
     @property
     def stored(self) -> int:
-        """How many gradients are stored."""
+        """Number of stored gradients."""
         return self.outputs - bool(self.implied)
 
     @property
     def count(self) -> int:
-        """Where the count stands."""
+        """Position of the count."""
         return self.stored + self.hessians
 
     @property
     def first_class(self) -> int:
-        """Where the flag of class 1 stands (or would stand)."""
+        """Position of the flag of class 1, present or not."""
         return self.count + 1
 
     @property
     def flags(self) -> int:
-        """How many classes have flags."""
+        """Number of classes with flags."""
         return max(0, self.classes - 1)
 
     @property
     def k(self) -> int:
-        """How many integers a row has."""
+        """Number of integers per row."""
         return self.first_class + self.flags
 
     def full(self, sums: Integers) -> tuple[Integers, Integers]:
@@ -98,7 +98,7 @@ class RowLayout:
         return gradients, hessians
 
     def class_counts(self, sums: Integers) -> Integers:
-        """Return how many rows each class has: int64 [..., C] of sums int64 [..., k].
+        """Return the number of rows of each class: int64 [..., C] of sums int64 [..., k].
 
         They follow from the flags, or, where there are none, from gradients that are minus the flags.
 
@@ -121,7 +121,7 @@ class RowLayout:
 
 @dataclass(frozen=True)
 class FixedPointScales:
-    """What stands for 1 in gradients (``g``) and in hessians (``h``): powers of two.
+    """Fixed-point values of 1 in gradients (``g``) and in hessians (``h``): powers of two.
 
     Raises:
         ValueError: one is not a positive, finite power of two; the message names it.
@@ -137,7 +137,7 @@ class FixedPointScales:
 
 
 def choose_scales(g: Floats, h: Floats, precision: int, *, bounded: bool, implied: Implied = "") -> FixedPointScales:
-    """Choose what stands for 1, so that the largest value takes ``precision`` bits.
+    """Choose the fixed-point scales, so that the largest value takes ``precision`` bits.
 
     Args:
         g: float64 [n, K], the gradients of a round.
@@ -183,11 +183,11 @@ def encode_rows(numbers: RowLayout, g: Floats, h: Floats, flags: Integers | None
     """Return the integers of each row, int64 [n, k].
 
     Args:
-        numbers: what they mean.
+        numbers: their layout.
         g: float64 [n, K]; the last gradient is not encoded where it is implied.
         h: float64 [n, ``numbers.hessians``].
         flags: int64 [n, C - 1]: one-hot classes but the first; None where there are no flags.
-        scales: what stands for 1.
+        scales: fixed-point scales.
 
     Raises:
         ValueError: shapes do not fit, or a value is not finite or does not fit 64 bits.
@@ -208,8 +208,8 @@ def number_bounds(numbers: RowLayout, scales: FixedPointScales, g_most: float, h
     """Return for each of the k integers of a row the largest size that it can have.
 
     Args:
-        numbers: what the integers mean.
-        scales: what stands for 1.
+        numbers: layout of the integers.
+        scales: fixed-point scales.
         g_most: largest size of a gradient.
         h_most: largest hessian.
     """

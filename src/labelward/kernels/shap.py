@@ -101,7 +101,7 @@ def _add_leaf(
     share: float,
     values: Floats,
 ) -> None:
-    """Add what one leaf gives to the columns of its path; values: float64 [columns, outputs]."""
+    """Add one leaf's contribution to the columns of its path; values: float64 [columns, outputs]."""
     u = 0
     for place in range(length):
         u += path_of_x[place]

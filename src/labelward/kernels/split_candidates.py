@@ -1,4 +1,4 @@
-"""What the left side of every candidate split holds, from sums by bin.
+"""Sums of the left side of every candidate split, from sums by bin.
 
 There are ``B`` candidates for a column of ``B`` bins, each with missing values on the right, and ``B`` more with
 missing values on the left where any row of any node has a missing value.
@@ -59,8 +59,8 @@ class Candidates:
         if self.one_hot[column]:
             return 0, bool(missing_left), (place,)
         if column in self.orders:
-            joined = self.orders[column][node, : place + 1]
-            return 0, bool(missing_left), tuple(sorted(joined.tolist()))
+            merged = self.orders[column][node, : place + 1]
+            return 0, bool(missing_left), tuple(sorted(merged.tolist()))
         return place, bool(missing_left), ()
 
 
@@ -82,11 +82,11 @@ def candidates(
         sums: int64 [F, S, B, k], by column, node and bin.
         totals: int64 [S, k]: sums of all rows of each node; what they have more than the bins of a column is that of
             the rows whose value is missing there.
-        numbers: what the k integers mean.
-        scales: what stands for 1.
+        numbers: layout of the k integers.
+        scales: fixed-point scales.
         rule: its λ has a part in the order of categories.
         kinds: int8 [F], see :mod:`labelward.kernels.split_search`.
-        sizes: int32 [F]: how many bins or categories each column has; None: B for all.
+        sizes: int32 [F]: number of bins or categories of each column; None: B for all.
         onehot: columns of fewer categories than this are split one against the rest.
         threshold: of the two sides of a set the smaller has at most so many categories.
 

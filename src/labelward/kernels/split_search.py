@@ -1,4 +1,4 @@
-"""The loops over all candidates: gains as in :mod:`labelward.kernels.gain`, and the best of them for each node."""
+"""Exhaustive split search: the best candidate of each node, with gains as in :mod:`labelward.kernels.gain`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ORDERED, CATEGORICAL, RISING, FALLING = range(4)
 """Kinds of columns; the last two are ordered, and predictions may only rise, or only fall, with them."""
 
 IMPLIED = {"": 0, "zero": 1, "count": 2, "weight": 3}
-"""Numbers for what all gradients add up to, see :class:`labelward.kernels.row_layout.RowLayout`."""
+"""Codes for the implied sum of all gradients, see :class:`labelward.kernels.row_layout.RowLayout`."""
 
 _COUNT, _WEIGHT = IMPLIED["count"], IMPLIED["weight"]
 _NOISE = 2.0**-50  # 8 roundings: each of the two products carries at most 6
@@ -79,6 +79,7 @@ def search_bounded(
                 hl, hr = side[hi] / unit_h, (h - side[hi]) / unit_h
                 if hl < min_weight or hr < min_weight or hl + reg_lambda <= 0 or hr + reg_lambda <= 0:
                     continue
+                # Leaf weights clipped to the bounds of the node must respect the monotone direction.
                 wl = min(max(-gl / (hl + reg_lambda), low), high)
                 wr = min(max(-gr / (hr + reg_lambda), low), high)
                 if (kinds[f] == RISING and wl > wr) or (kinds[f] == FALLING and wl < wr):
@@ -102,8 +103,8 @@ def search_multi_output(
 ) -> None:
     """Find the best splits for several outputs.
 
-    ``whole``: gradients [S, K], hessians [S, Q] and rows [S] of the nodes; ``place``: how many gradients are stored
-    (the hessians follow, or the count that stands for them), where the count stands, what all gradients add up to;
+    ``whole``: gradients [S, K], hessians [S, Q] and rows [S] of the nodes; ``place``: number of stored gradients
+    (followed by the hessians, or the count in their place), position of the count, code of the implied sum;
     ``most``: the largest weight, 0 for no limit.
     """
     nodes, columns, each, _ = left.shape
@@ -120,18 +121,20 @@ def search_multi_output(
                 side = left[s, f, a]
                 if side[ci] < min_rows or rows - side[ci] < min_rows or not allowed[s, f, a]:
                     continue
+                # Mean child weight over the outputs must reach min_weight.
                 sum_l, sum_r = 0.0, 0.0
                 for q in range(hessians):
                     sum_l += side[stored + q] / unit_h
                     sum_r += (all_h[s, q] - side[stored + q]) / unit_h
                 if sum_l < min_weight * hessians or sum_r < min_weight * hessians:
                     continue
+                # Sum the gains of the outputs, positive and negative terms apart to bound the rounding error.
                 plus, minus, rest, valid = 0.0, 0.0, np.int64(0), True
                 for c in range(outputs):
                     if c < stored:
                         own = side[c]
                         rest -= own
-                    else:
+                    else:  # not stored: the last gradient follows from the implied sum of all
                         own = rest - (side[ci] if implied == _COUNT else side[stored] if implied == _WEIGHT else 0)
                     q = c if hessians > 1 else 0
                     hl, hr = side[stored + q] / unit_h, (all_h[s, q] - side[stored + q]) / unit_h
@@ -152,7 +155,7 @@ def search_multi_output(
 
 @jit
 def _gain(gl: float, hl: float, gr: float, hr: float, reg_lambda: float) -> float:
-    """Return the gain without γ, or -inf where a side has no weight or where it is no more than rounding."""
+    """Return the gain without γ, or -inf if a side has no weight or the gain is within rounding error."""
     if hl + reg_lambda <= 0 or hr + reg_lambda <= 0:
         return -np.inf
     between, shrunk = _terms(gl, hl, gr, hr, reg_lambda)
@@ -161,7 +164,7 @@ def _gain(gl: float, hl: float, gr: float, hr: float, reg_lambda: float) -> floa
 
 @jit
 def _difference(plus: float, minus: float, noise: float) -> float:
-    """Return the difference, or -inf where it is no more than rounding."""
+    """Return the difference, or -inf if it is within rounding error."""
     gain = plus - minus
     return gain if abs(gain) > noise * (plus + minus) else -np.inf
 

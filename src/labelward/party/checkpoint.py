@@ -1,12 +1,12 @@
-"""Checkpoints: what a party must remember so that a run that was cut off ends as if it had not been.
+"""Checkpoints: the state from which a party resumes an interrupted run, with the same final result.
 
-A folder (mode 0700, files 0600) holds for each kept checkpoint ``NUMBER.lwc`` and its blocks ``NAME.lwb``. A checkpoint
-file is ``magic``, the SHA-256 of its body, and the body: a MessagePack map with the format version, the number, what
-identifies the run, the numbers of the peers, the SHA-256 of each block, and the state. All is written under another
-name first, flushed to disk and renamed, so that a kill or a power cut leaves a whole file or none.
+A folder (mode 0700, files 0600) holds for each checkpoint ``NUMBER.lwc`` and its blocks ``NAME.lwb``. A checkpoint
+file is ``magic``, the SHA-256 of its body, and the body: a MessagePack map with the format version, the number, the
+identity of the run, the numbers of the peers, the SHA-256 of each block, and the state. Each file is written under
+another name, flushed to disk and renamed, so a kill or a power cut leaves a complete file or none.
 
-A checkpoint is as sensitive as the view: the active party's holds margins and the labels that are fitted. It never
-holds a private key; each attempt makes its own.
+A checkpoint is as sensitive as the view: the active party's holds margins and training labels. It never
+contains a private key; each attempt generates its own.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Version(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class _Known:
-    """What is remembered of a checkpoint that is there and whole."""
+    """Index entry of an intact checkpoint."""
 
     peers: dict[str, int]
     blocks: dict[str, bytes]
@@ -59,19 +59,19 @@ class _Known:
 class Checkpoints:
     """The checkpoints of one party in one run.
 
-    Number 0 is the state before anything was trained: it is kept to the end, beside the newest ``keep`` others.
+    Number 0 is the state before training. It is never removed; of the others, the newest ``keep`` are retained.
 
     Args:
-        folder: where they lie; it is made with the first. None: nothing is kept, and nothing is found.
-        keep: how many are kept.
-        run: what identifies the run, by key, such as the shared job and a digest of the row ids.
+        folder: created with the first checkpoint. None: nothing is stored or loaded.
+        keep: number of checkpoints to retain.
+        run: identity of the run, by key, such as the shared job and a digest of the row ids.
 
     Attributes:
-        damaged: one sentence for each file that was found damaged and is left out of account.
+        damaged: one sentence for each damaged file; these files are ignored.
 
     Raises:
         FileFormatError: a checkpoint is of another format version.
-        InputError: the folder holds a checkpoint of another run; names the keys that differ.
+        InputError: the folder contains a checkpoint of another run; names the keys that differ.
         OutputError: the folder cannot be read.
     """
 
@@ -92,7 +92,7 @@ class Checkpoints:
 
     @property
     def kept(self) -> bool:
-        """Whether anything is kept, so that it is worth to put a state together."""
+        """Whether checkpoints are stored; if not, no state needs to be assembled."""
         return self.folder is not None
 
     def save(
@@ -104,18 +104,18 @@ class Checkpoints:
         blocks: Mapping[str, bytes] | None = None,
         keep: int | None = None,
     ) -> None:
-        """Write a checkpoint; when this returns it is on the disk.
+        """Write a checkpoint; it is on disk when this returns.
 
         Args:
-            number: how far the party is; above all numbers since :meth:`discard`.
-            state: what changes from checkpoint to checkpoint.
+            number: progress of the party; larger than all numbers since :meth:`discard`.
+            state: data that changes from checkpoint to checkpoint.
             peers: at the active party, the number that each peer has at this point.
-            blocks: what is written once and never changes, such as a finished tree. The checkpoint has these and all
-                blocks of the checkpoint before it.
-            keep: how many are kept this time.
+            blocks: immutable data, such as a finished tree. The checkpoint has these and all blocks of the previous
+                checkpoint.
+            keep: number of checkpoints to retain this time.
 
         Raises:
-            OutputError: the folder cannot be written, such as on a full disk; what was kept before is still there.
+            OutputError: the folder cannot be written, such as on a full disk; earlier checkpoints are intact.
         """
         if self.folder is None:
             return
@@ -142,14 +142,14 @@ class Checkpoints:
             ) from error
 
     def numbers(self) -> tuple[int, ...]:
-        """Return the numbers of all checkpoints that are whole, ascending."""
+        """Return the numbers of all intact checkpoints, ascending."""
         return tuple(sorted(self._known))
 
     def load(self, number: int, kind: type[T]) -> tuple[T, Callable[[str], bytes]]:
-        """Return a checkpoint's state, and what reads its blocks by name.
+        """Return a checkpoint's state and a function that reads its blocks by name.
 
         Raises:
-            FileFormatError: it is missing or damaged, or a block is; names the file.
+            FileFormatError: the checkpoint or one of its blocks is missing or damaged; names the file.
         """
         if self.folder is None or number not in self._known:
             raise FileFormatError(f"there is no checkpoint {number} in {self.folder}", code="not-found", value=number)
@@ -175,13 +175,13 @@ class Checkpoints:
         return state, block
 
     def common(self, theirs: Mapping[str, tuple[int, ...]]) -> tuple[int, dict[str, int]] | None:
-        """Return the newest checkpoint to which each peer has its part, and the numbers of these parts.
+        """Return the newest checkpoint for which every peer has its counterpart, with the peers' numbers.
 
         Args:
             theirs: the numbers that each peer has; number 0, "from the start", all of them have.
 
         Returns:
-            None where there is none: all begin from the start.
+            None if there is none: all parties start from the beginning.
         """
         for number in reversed(self.numbers()):
             peers = self._known[number].peers
@@ -190,9 +190,9 @@ class Checkpoints:
         return None
 
     def discard(self, after: int | None) -> None:
-        """Forget what comes after a checkpoint (None: all), since an attempt begins from there.
+        """Remove all checkpoints after a given one (None: all), since an attempt starts from it.
 
-        Files that were found damaged stay until they are written anew, or purged.
+        Damaged files remain until they are overwritten or purged.
 
         Raises:
             FileFormatError: there is no such checkpoint.
@@ -216,7 +216,7 @@ class Checkpoints:
             ) from error
 
     def purge(self) -> None:
-        """Remove all checkpoints, damaged ones included, and the folder where nothing else is in it."""
+        """Remove all checkpoints, damaged ones included, and the folder if it is then empty."""
         if self.folder is None:
             return
         self._known, self._blocks, self.damaged = {}, {}, ()
@@ -233,7 +233,7 @@ class Checkpoints:
             ) from error
 
     def _scan(self, folder: Path) -> None:
-        """Find all checkpoints that are whole, their blocks included."""
+        """Index all checkpoints that are intact, including their blocks."""
         for path in _files(folder, _PARTIAL):
             path.unlink()
         broken: dict[tuple[str, bytes], str] = {}
@@ -261,11 +261,11 @@ class Checkpoints:
         differing = sorted(key for key in there.keys() | here.keys() if there.get(key) != here.get(key))
         if differing:
             values = {key: (there.get(key, "absent"), here.get(key, "absent")) for key in differing}
-            told = "; ".join(f"{key} is {its} there and {own} here" for key, (its, own) in values.items())
-            raise InputError(f"{path} is a checkpoint of another run: {told}", code="other-run", value=values)
+            differences = "; ".join(f"{key} is {its} there and {own} here" for key, (its, own) in values.items())
+            raise InputError(f"{path} is a checkpoint of another run: {differences}", code="other-run", value=values)
 
     def _forget(self, numbers: list[int]) -> None:
-        """Remove checkpoints, and the blocks that no other one has."""
+        """Remove checkpoints, and the blocks that no other checkpoint refers to."""
         assert self.folder is not None
         gone = {name for number in numbers for name in self._known.pop(number).blocks}
         for number in numbers:
@@ -275,7 +275,7 @@ class Checkpoints:
 
 
 class _DamageError(FileFormatError):
-    """A file that is not as it was written."""
+    """A file whose content is not what was written."""
 
 
 def _digest(data: bytes) -> bytes:
@@ -301,7 +301,7 @@ def _read(path: Path) -> _Stored:
         ) from error
     start = len(_MAGIC) + _HASH
     if not data.startswith(_MAGIC) or _digest(data[start:]) != data[len(_MAGIC) : start]:
-        raise _DamageError("a damaged checkpoint (its checksum does not fit)", code="damaged", field=str(path))
+        raise _DamageError("a damaged checkpoint (its checksum does not match)", code="damaged", field=str(path))
     try:
         version = msgspec.msgpack.decode(data[start:], type=_Version).format
         if version != FORMAT:
@@ -322,17 +322,17 @@ def _read_block(folder: Path, name: str, digest: bytes) -> bytes:
         data = path.read_bytes()
     except OSError as error:
         raise _DamageError(
-            f"a part of a checkpoint cannot be read: {error.strerror}", code="unreadable", field=str(path)
+            f"a block of a checkpoint cannot be read: {error.strerror}", code="unreadable", field=str(path)
         ) from error
     if _digest(data) != digest:
         raise _DamageError(
-            "a damaged part of a checkpoint (its checksum does not fit)", code="damaged", field=str(path)
+            "a damaged block of a checkpoint (its checksum does not match)", code="damaged", field=str(path)
         )
     return data
 
 
 def _write(path: Path, *parts: bytes) -> None:
-    """Write a file so that it is there as a whole or not at all."""
+    """Write a file atomically: complete, or not at all."""
     partial = path.with_name(path.name + _PARTIAL)
     try:
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -348,7 +348,7 @@ def _write(path: Path, *parts: bytes) -> None:
 
 
 def _flush(folder: Path) -> None:
-    """Have the names in a folder on the disk, too."""
+    """Flush the directory entries of a folder to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

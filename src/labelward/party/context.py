@@ -24,19 +24,19 @@ from labelward.transport.base import Failure, Transport
 M = TypeVar("M", bound=Message)
 Step = tuple[int, ...]
 
-_PATIENCE = 60.0  # seconds between two looks at the clock
+_PATIENCE = 60.0  # seconds between two checks of the clock
 
 Progress = Callable[[str, int, int], None]
-"""Called with (what, done, total); a total of 0 is not known."""
+"""Called with (what, done, total); a total of 0 means unknown."""
 
 
 def no_progress(what: str, done: int, total: int) -> None:
-    """Ignore progress."""
+    """Discard progress reports."""
 
 
 @dataclass
 class Meter:
-    """Resources that one party used: seconds by phase, and messages, bytes and ciphertexts sent by type."""
+    """Resources used by one party: seconds by phase, and messages, bytes and ciphertexts sent by type."""
 
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     messages: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -48,20 +48,20 @@ class Context:
     """Everything a party's program may do: send, receive, record.
 
     Args:
-        transport: the party's end.
+        transport: the party's endpoint.
         active: name of the active party.
         peers: all other parties, in party order.
-        transcript: where everything is recorded.
-        seed: of the learning draws; the same at all parties.
-        protection: source of the protection draws.
-        private: what the party draws learning draws from that others must not be able to repeat; None: a new one.
-        policies: what decides what leaves this party.
+        transcript: record of everything sent, received and observed.
+        seed: seed of the shared learning randomness; the same at all parties.
+        protection: source of randomness for encryption and defenses.
+        private: seed of learning draws that other parties must not be able to reproduce; None: a new one.
+        policies: the defenses of this party's outgoing values.
         progress: called with (what, done, total).
-        timeout: seconds to wait for one message before the run ends with an error that names it; None: for ever, where
-            the transport itself tells of a peer's end.
-        digests: whether the transcript keeps large arrays of what is received, as split networks send in every batch,
-            as size and digest only: it stays small, and cannot be attacked.
-        checkpoints: where the party's state is kept; None: nowhere.
+        timeout: seconds to wait for one message before the run ends with an error that names it; None: without limit,
+            if the transport itself reports that a peer has ended.
+        digests: whether the transcript stores large received arrays, such as the embeddings of each batch of a split
+            network, as size and digest only. The transcript stays small and cannot be attacked.
+        checkpoints: storage of the party's state; None: not stored.
     """
 
     def __init__(
@@ -98,8 +98,8 @@ class Context:
         """Encode, record, count and send.
 
         Raises:
-            CodecError: a field may not travel.
-            PeerError: the peer is gone; names message and step.
+            CodecError: a field must not be sent.
+            PeerError: the peer has disconnected; names message and step.
         """
         name = wire_name(type(message))
         frame = encode(message, step)
@@ -119,28 +119,28 @@ class Context:
     def recv(self, peer: str, kind: type[Message] | tuple[type[Message], ...], step: Step) -> Message:
         """Wait for the message of this peer, type (or one of several types) and step.
 
-        Messages that arrive meanwhile are kept for their own turn, so that timing cannot change a run.
+        Other messages that arrive meanwhile are buffered until they are requested, so timing cannot change a run.
 
         Raises:
-            PeerError: the peer failed, left, sent something that is no message, or stayed silent for the time limit.
+            PeerError: the peer failed, left, sent an invalid message, or sent nothing within the time limit.
         """
         names = [wire_name(each) for each in (kind if isinstance(kind, tuple) else (kind,))]
         until = math.inf if self._timeout is None else time.monotonic() + self._timeout
         with self.phase("wait"):
             while True:
                 for name in names:
-                    found = self._waiting.pop((peer, name, step), None)
-                    if found is not None:
-                        return found
-                self._take(peer, " or ".join(names), step, until)
+                    message = self._waiting.pop((peer, name, step), None)
+                    if message is not None:
+                        return message
+                self._receive_one(peer, " or ".join(names), step, until)
 
     def observe(self, observation: Observation) -> None:
-        """Record what this party computed from its own secrets."""
+        """Record a value that this party computed from its own secrets."""
         name = wire_name(type(observation))
         self.transcript.append("observed", self.party, name, (), encode_fields(observation))
 
     def applied(self, account: dict[str, Any]) -> None:
-        """Record what a policy of this party did."""
+        """Record the account of one of this party's policies."""
         self.transcript.append("applied", self.party, "Policy", (), msgspec.msgpack.encode(account))
 
     def save(
@@ -152,7 +152,7 @@ class Context:
         blocks: Mapping[str, bytes] | None = None,
         keep: int | None = None,
     ) -> None:
-        """Write a checkpoint (:meth:`Checkpoints.save`) once all that was recorded before it is on the disk, too."""
+        """Write a checkpoint (:meth:`Checkpoints.save`) after flushing the transcript to disk."""
         if not self.checkpoints.kept:
             return
         with self.phase("checkpoint"):
@@ -161,7 +161,7 @@ class Context:
 
     @contextlib.contextmanager
     def blaming(self, peer: str, name: str, step: Step) -> Iterator[None]:
-        """Raise what does not fit in a peer's message as a :class:`PeerError` that names peer, message and step."""
+        """Convert errors over a peer's message to a :class:`PeerError` that names peer, message and step."""
         try:
             yield
         except (CodecError, EncryptionError) as error:
@@ -169,7 +169,7 @@ class Context:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count wall seconds towards a phase."""
+        """Add elapsed wall-clock seconds to a phase."""
         start = time.perf_counter()
         try:
             yield
@@ -177,24 +177,24 @@ class Context:
             self.meter.seconds[name] += time.perf_counter() - start
 
     def fail(self, error: BaseException) -> None:
-        """Tell the peers that this party has failed: only the error's type, since its text may hold private values.
+        """Notify the peers that this party failed: only the error's type, since its text may contain private values.
 
-        Of a :class:`PeerError` also the peer and the awaited message and step; a :class:`HandshakeError` is sent whole,
-        since it repeats only what was exchanged already.
+        For a :class:`PeerError` also the peer and the awaited message and step. A :class:`HandshakeError` is sent
+        completely, since it contains only values that were exchanged already.
         """
         self._failed = True
         self._transport.fail(_failure(error))
 
     def abandon(self) -> None:
-        """End this attempt, but not the run: peers hear nothing, and :meth:`close` does not mark it complete."""
+        """End this attempt, but not the run: peers are not notified, and :meth:`close` does not mark it complete."""
         self._failed = True
 
     def close(self) -> None:
-        """This party is done; :class:`OutputError` where its transcript cannot be finished."""
+        """End this party's part of the run; :class:`OutputError` if its transcript cannot be completed."""
         self.transcript.close(complete=not self._failed)
         self._transport.close()
 
-    def _take(self, peer: str, name: str, step: Step, until: float) -> None:
+    def _receive_one(self, peer: str, name: str, step: Step, until: float) -> None:
         if peer in self._left:
             raise PeerError(peer, "ended while a message was awaited", message=name, step=step, code="peer-gone")
         try:
@@ -225,8 +225,8 @@ class Context:
         key = (sender, wire_name(type(message)), its_step)
         if key in self._waiting:
             raise PeerError(sender, "sent the same message twice", message=key[1], step=its_step, code="peer-message")
-        kept = redacted(message, bulk=self._digests)
-        self.transcript.append("received", sender, key[1], its_step, encode_fields(kept))
+        recorded = redacted(message, bulk=self._digests)
+        self.transcript.append("received", sender, key[1], its_step, encode_fields(recorded))
         self._waiting[key] = message
 
 
@@ -248,5 +248,5 @@ def _failure(error: BaseException) -> Failure:
 
 
 def _with_message(error: PeerError, name: str, step: Step) -> PeerError:
-    """Return a transport's error about a peer, with the message that was awaited or sent."""
+    """Return a copy of a transport's error that names the message that was awaited or sent."""
     return type(error)(error.peer, error.reason, code=error.code, value=error.value, message=name, step=step)

@@ -1,22 +1,21 @@
 """The handshake: parties compare version, job and rows, and agree on row masks and on the checkpoint to resume from.
 
-The active party says ``Hello`` to each peer and each peer to it; both compare. Then it tells which rows are validation
-and test rows (``RowSplit``), and the peer shows which rows it holds (``RowIdDigests``). What comes out is
-:class:`Agreement`, without which no role can be called.
+The active party and each peer exchange ``Hello`` messages and compare them. The active party then announces the
+validation and test rows (``RowSplit``), and the peer proves which rows it has (``RowIdDigests``). The result is an
+:class:`Agreement`, which every role program requires.
 
-**Row ids** never travel. Under a key drawn for each greeting, HMAC-SHA-256 gives each id a digest; the digest says in
-which bucket the id lies, and each bucket's digests, sorted, are digested once more. There is one bucket for every 64
-rows, at most 256. So the active party can say how many rows differ at least, not only that some do.
+**Row ids** never travel. Each id gets an HMAC-SHA-256 digest under a key drawn for this handshake. The digest
+assigns the id to a bucket, and the sorted digests of each bucket are digested once more. There is one bucket for every
+64 rows, at most 256. The active party can therefore report a lower bound on the number of rows that differ.
 
-What is learned from that: all parties hear whether the run goes on, and where it does not, between whom at least how
-many rows differ; a passive party learns no more of ids. The active party holds the key,
-so it can *test guesses*: whether the peer's ids in one bucket, 64 of them in the mean and more where there are over
-16,384 rows, are exactly those that it thinks of. Where a bucket agrees, these are its own ids. Where a few ids of a
-bucket differ, it can try its own without one of them, and others in their place: so it may find out which of its ids
-the peer lacks, and which ids the peer has instead, if it can list them. An id that it cannot list stays unknown to it,
-and so does any id of a bucket of whose other ids it has no list. Each attempt of a run is a greeting under another key,
-so that ids lie in other buckets, and the tests add up. The one digest over all rows, which is sent as well
-because it fixes their order, would answer such questions about all differences together only.
+Leakage: all parties learn whether the run continues and, if not, between which parties at least how many rows differ; a
+passive party learns nothing else about ids. The active party has the key, so it can *test guesses*: whether the peer's
+ids in one bucket (64 on average, more for over 16,384 rows) are exactly a given set. If a bucket agrees, these are its
+own ids. If a few ids of a bucket differ, it can test its own ids with one removed and others in its place. It may thus
+find out which of its ids the peer lacks, and which ids the peer has instead, if it can enumerate them. It cannot find
+an id that it cannot enumerate, nor any id of a bucket whose other ids it cannot enumerate. Each attempt of a run is a
+handshake under a new key, with new buckets, so these tests accumulate. The single digest over all rows, which is also
+sent because it fixes their order, would answer such questions only for all differences at once.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ from labelward.party.context import Context
 
 _STEP = (0,)
 _ROWS_PER_BUCKET, _MOST_BUCKETS = 64, 256
-_LONGEST, _MOST_LISTED = 200, 20  # characters of what a peer wrote, and keys, in one message
+_LONGEST, _MOST_LISTED = 200, 20  # characters of a peer's text, and keys, in one message
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What a party proposes in the handshake.
+    """A party's proposal in the handshake.
 
     Attributes:
         parties: in party order, the active one first.
         job: the shared part of the job, as JSON text by key.
-        ids: of all rows that the party holds, in the order that all parties agree on: sorted, where rows have ids.
-        bits: of the key; 0 for an engine without keys.
-        precision: bits behind the binary point of encrypted values.
-        insecure: whether the job allows what protects nothing.
+        ids: ids of all the party's rows, in the common order: sorted, if the rows have ids.
+        bits: key size; 0 for an engine without keys.
+        precision: fractional bits of encrypted values.
+        insecure: whether the job permits an insecure engine or key.
     """
 
     parties: tuple[str, ...]
@@ -63,11 +62,11 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowMasks:
-    """Which rows are watched and tested on; rows of neither are learned from.
+    """Validation and test rows; all others are training rows.
 
     Attributes:
-        validation: bool [rows], in the order of the offer's ids.
-        test: bool [rows]; no row is both.
+        validation: bool [rows], in the order of the proposal's ids.
+        test: bool [rows]; disjoint from ``validation``.
     """
 
     validation: NDArray[np.bool_]
@@ -75,37 +74,37 @@ class RowMasks:
 
     def __post_init__(self) -> None:
         if self.validation.shape != self.test.shape or (self.validation & self.test).any():
-            raise ValueError("the sides of the rows overlap, or speak of different numbers of rows")
+            raise ValueError("the row masks overlap or have different lengths")
 
     @classmethod
     def in_order(cls, train: int, validation: int, test: int) -> RowMasks:
-        """Return the sides of so many rows that come in this order."""
+        """Return the masks of rows that are sorted into training, validation and test rows."""
         numbers = np.repeat([0, 1, 2], [train, validation, test])
         return cls(validation=numbers == 1, test=numbers == 2)
 
     def digest(self) -> str:
-        """Return a SHA-256 of the sides, as hex."""
+        """Return the SHA-256 of the masks, as hex."""
         return hashlib.sha256(np.packbits([self.validation, self.test]).tobytes()).hexdigest()
 
     @property
     def train(self) -> NDArray[np.bool_]:
-        """bool [rows]: those that are learned from."""
+        """bool [rows]: the training rows."""
         return ~(self.validation | self.test)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """What all parties agreed on before a run.
+    """Terms that all parties agreed on before a run.
 
     Attributes:
         parties: in party order, the active one first.
         job: the shared part of the job, as JSON text by key; the same at all of them.
-        sides: of the rows, as the active party announced them.
-        rows: training rows, and prediction (test) rows.
-        bits: of the key; 0 for an engine without keys.
-        precision: bits behind the binary point of encrypted values.
-        insecure: whether the job allows what protects nothing.
-        resume: this party's own checkpoint to go on from; None: from the start.
+        sides: validation and test rows, as announced by the active party.
+        rows: numbers of training rows and of prediction (test) rows.
+        bits: key size; 0 for an engine without keys.
+        precision: fractional bits of encrypted values.
+        insecure: whether the job permits an insecure engine or key.
+        resume: this party's checkpoint to resume from; None: from the beginning.
     """
 
     parties: tuple[str, ...]
@@ -133,16 +132,16 @@ class Agreement:
 
 
 def continued_model(model: str | None) -> dict[str, str]:
-    """Return the key that parties compare in addition when they continue a model: its identifier; empty for None."""
+    """Return the additional job key of a warm start, the identifier of the earlier model; empty for None."""
     return {} if model is None else {"continues": model}
 
 
 def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreement:
-    """The active party's side: compare with every peer, and tell them the sides of the rows.
+    """Run the active party's handshake: compare with every peer, then announce the row masks.
 
     Args:
-        offer: what this party brings; only HMACs of its ids under a key of this greeting are compared.
-        sides: of the rows in the order of ``offer.ids``.
+        offer: this party's proposal; of its ids only HMACs under a key of this handshake are compared.
+        sides: validation and test rows, in the order of ``offer.ids``.
 
     Raises:
         HandshakeError: versions, keys of the job, row counts or row ids differ; names the peer and what differs.
@@ -155,7 +154,7 @@ def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreemen
     answers = {peer: ctx.recv(peer, Hello, _STEP) for peer in ctx.peers}
     for peer, answer in answers.items():
         _compare(ctx.party, peer, mine, answer)
-    resume, parts = _going_on(ctx, answers)
+    resume, parts = _resume_point(ctx, answers)
     validation, test = RowMask.pack(sides.validation), RowMask.pack(sides.test)
     for peer in ctx.peers:
         ctx.send(peer, RowSplit(validation, test, parts.get(peer, 0)), _STEP)
@@ -167,7 +166,7 @@ def handshake_active(ctx: Context, offer: Proposal, sides: RowMasks) -> Agreemen
 
 
 def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
-    """A passive party's side; arguments and errors as for :func:`handshake_active`."""
+    """Run a passive party's handshake; arguments and errors as for :func:`handshake_active`."""
     mine = _hello(ctx, offer, b"")
     ctx.send(ctx.active, mine, _STEP)
     theirs = ctx.recv(ctx.active, Hello, _STEP)
@@ -178,13 +177,13 @@ def handshake_passive(ctx: Context, offer: Proposal) -> Agreement:
     if (validation & test).any():
         raise PeerError(
             ctx.active,
-            "says of a row that it is a validation and a test row",
+            "announced a row as a validation and a test row",
             message="Begin",
             step=_STEP,
             code="peer-message",
         )
     if begin.resume and begin.resume not in mine.checkpoints:
-        reason = f"wants to go on from checkpoint {begin.resume}, which {ctx.party!r} has not"
+        reason = f"requests to resume from checkpoint {begin.resume}, which {ctx.party!r} does not have"
         raise PeerError(ctx.active, reason, message="Begin", step=_STEP, code="peer-message", value=begin.resume)
     ctx.send(ctx.active, _digests(theirs.nonce, offer.ids), _STEP)
     resume = begin.resume or None
@@ -196,13 +195,13 @@ def _hello(ctx: Context, offer: Proposal, nonce: bytes) -> Hello:
     return Hello(version("labelward"), ctx.party, offer.job, len(offer.ids), nonce, ctx.checkpoints.numbers())
 
 
-def _going_on(ctx: Context, answers: Mapping[str, Hello]) -> tuple[int | None, dict[str, int]]:
-    """Return the newest own checkpoint to which each peer has its part, and the numbers of these parts."""
+def _resume_point(ctx: Context, answers: Mapping[str, Hello]) -> tuple[int | None, dict[str, int]]:
+    """Return the newest own checkpoint for which every peer has its counterpart, with the peers' numbers."""
     return ctx.checkpoints.common({peer: answer.checkpoints for peer, answer in answers.items()}) or (None, {})
 
 
 def _digests(nonce: bytes, ids: Sequence[str]) -> RowIdDigests:
-    """Return the digests of ids under a key, of all and by bucket."""
+    """Return the keyed digests of ids: over all of them, and by bucket."""
     count = min(max(len(ids) // _ROWS_PER_BUCKET, 1), _MOST_BUCKETS)
     each = [hmac.digest(nonce, name.encode(), "sha256") for name in ids]
     buckets: list[list[bytes]] = [[] for _ in range(count)]
@@ -232,28 +231,28 @@ def _compare(party: str, peer: str, mine: Hello, theirs: Hello) -> None:
         )
     differing = sorted(key for key in mine.job.keys() | theirs.job.keys() if mine.job.get(key) != theirs.job.get(key))
     if differing:
-        sides = sorted([(party, mine.job), (peer, theirs.job)], key=lambda side: side[0])  # the same words at both
+        sides = sorted([(party, mine.job), (peer, theirs.job)], key=lambda side: side[0])  # the same text at both
         (one, ones), (other, others) = sides
         values = {
             _sanitize(key): {one: _sanitize(ones.get(key, "absent")), other: _sanitize(others.get(key, "absent"))}
             for key in differing[:_MOST_LISTED]
         }
         listed = "; ".join(
-            f"{key} is {found[one]} at {one!r} and {found[other]} at {other!r}" for key, found in values.items()
+            f"{key} is {value[one]} at {one!r} and {value[other]} at {other!r}" for key, value in values.items()
         )
         if len(differing) > _MOST_LISTED:
             listed += f"; and {len(differing) - _MOST_LISTED} more"
         raise HandshakeError(f"the parties disagree on the job: {listed}", code="disagreement", value=values)
     if mine.rows != theirs.rows:
         raise HandshakeError(
-            f"{party!r} holds {mine.rows} rows and {peer!r} {theirs.rows}; all must hold the same",
+            f"{party!r} has {mine.rows} rows and {peer!r} has {theirs.rows}; all need the same rows",
             code="disagreement",
             value={party: mine.rows, peer: theirs.rows},
         )
 
 
 def _sanitize(text: str) -> str:
-    """Return what a peer wrote, safe to print, to log and to pass on: one line, printable, short."""
+    """Return a peer's text made safe to print, log and forward: one short line of printable characters."""
     short = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
     return "".join(char if char.isprintable() else "?" for char in short)
 
@@ -264,7 +263,7 @@ def _compare_ids(party: str, peer: str, rows: int, mine: RowIdDigests, theirs: R
     if len(mine.buckets) != len(theirs.buckets):
         raise PeerError(
             peer,
-            "digested its rows in other buckets",
+            "used another number of buckets for its row ids",
             message="Ready",
             step=_STEP,
             code="peer-message",
@@ -274,14 +273,14 @@ def _compare_ids(party: str, peer: str, rows: int, mine: RowIdDigests, theirs: R
     differing = sum(not hmac.compare_digest(ours, other) for ours, other in pairs)
     if not differing:
         raise HandshakeError(
-            f"parties {party!r} and {peer!r} hold the same {rows} row ids, but not in the same order",
+            f"parties {party!r} and {peer!r} have the same {rows} row ids in different orders",
             code="disagreement",
             value=rows,
         )
-    # a row that one has in place of another's touches two buckets at most
+    # a row replaced by another one changes at most two buckets
     least = (differing + 1) // 2
     raise HandshakeError(
-        f"parties {party!r} and {peer!r} hold {rows} rows each, but not the same row ids: at least {least} of {rows} "
+        f"parties {party!r} and {peer!r} have {rows} rows each, but not the same row ids: at least {least} of {rows} "
         "rows differ",
         code="disagreement",
         value=(least, rows),

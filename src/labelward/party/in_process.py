@@ -1,4 +1,4 @@
-"""Programs in one process: all parties in threads of their own, or one active party without peers."""
+"""Programs in one process: one thread per party, or a single active party without peers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Program = Callable[[Context], T]
 
 
 def standalone_context(party: str, *, seed: int, rows: int, private: PrivateSeed | None = None) -> Context:
-    """Return the context of an active party without peers or policies; what it records is not kept.
+    """Return the context of an active party without peers or policies, with a transcript in memory.
 
     Args:
-        seed: of the learning draws.
-        rows: how many training rows it has.
-        private: the party's own; None: a new one.
+        seed: seed of the learning draws.
+        rows: number of training rows.
+        private: the party's private seed; None: a new one.
     """
     transcript = Transcript(Header(FORMAT, "", party, "active", (), (rows, 0), "none", 0, (), {}))
     end = connect_in_process([party])[party]
@@ -31,14 +31,14 @@ def standalone_context(party: str, *, seed: int, rows: int, private: PrivateSeed
 
 
 def run_parties(programs: Mapping[str, tuple[Callable[[Transport], Context], Program[T]]]) -> dict[str, T]:
-    """Run all parties to their end and return what each program returned.
+    """Run all parties and return the result of each program.
 
     Args:
-        programs: for each party how its context is made from its end of the transport, and its program.
+        programs: for each party a function from its transport endpoint to its context, and its program.
 
     Raises:
-        LabelwardError: the first error of a party that is not merely another party's failure. A keyboard interrupt
-            ends all parties and is raised again.
+        LabelwardError: the first error that is not a consequence of another party's failure. A keyboard interrupt ends
+            all parties and is re-raised.
     """
     ends = connect_in_process(programs)
     results: dict[str, T] = {}
@@ -67,14 +67,14 @@ def run_parties(programs: Mapping[str, tuple[Callable[[Transport], Context], Pro
         for thread in threads.values():
             thread.start()
         for event in ended.values():
-            while not event.wait(0.2):  # a wait without limit would not see Ctrl-C
+            while not event.wait(0.2):  # an unlimited wait would not react to Ctrl-C
                 pass
     except BaseException as error:
         for end in ends.values():
             end.fail(Failure("peer-failed", type(error).__name__))
         for party, thread in threads.items():
             if thread.ident is not None:  # it was started
-                ended[party].wait(10.0)  # not join(), which a second Ctrl-C would make take a live thread for dead
+                ended[party].wait(10.0)  # not join(): a second Ctrl-C would make it regard a live thread as dead
         raise
     if errors:
         first = [error for error in errors.values() if not isinstance(error, PeerError)]

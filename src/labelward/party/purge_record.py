@@ -1,4 +1,4 @@
-"""What is left of a view or of checkpoints that were purged: when, and what was there."""
+"""Tombstone of purged views and checkpoints: time of the purge and list of the removed files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FORMAT = 1
 
 
 class PurgedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One file that was removed.
+    """One removed file.
 
     Attributes:
-        bytes: its size.
-        sha256: of a transcript, so that a copy that turns up elsewhere can be told to be one. It holds keys and nonces
-            drawn at random, so that nobody can try out what stood in it. Of a checkpoint no digest is kept.
+        bytes: size.
+        sha256: digest of a transcript, so that a copy found elsewhere can be identified. Transcripts contain random
+            keys and nonces, so nobody can guess the content from the digest. Empty for checkpoints.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Purge(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         time: in UTC, to the second, as ISO 8601.
-        version: of the labelward that removed.
+        version: labelward version that removed the files.
     """
 
     time: str
@@ -45,10 +45,10 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_purges(folder: Path) -> tuple[Purge, ...]:
-    """Return what was ever purged from a folder, the oldest first.
+    """Return all purges of a folder, oldest first.
 
     Raises:
-        FileFormatError: its record is damaged, or of another format version.
+        FileFormatError: the record is damaged, or of another format version.
     """
     path = folder / PURGED_FILE
     try:
@@ -68,11 +68,11 @@ def read_purges(folder: Path) -> tuple[Purge, ...]:
 
 
 def encode_purges(purges: tuple[Purge, ...]) -> bytes:
-    """Return the content of a folder's record."""
+    """Return the content of ``purged.json``."""
     return msgspec.json.format(msgspec.json.encode(_Stored(format=FORMAT, purges=purges)), indent=2) + b"\n"
 
 
 def purge_date(folder: Path) -> str | None:
-    """Return the day of the last purge of a folder, such as ``2026-11-21``; None where there was none."""
+    """Return the day of a folder's last purge, such as ``2026-11-21``; None if there was none."""
     purges = read_purges(folder)
     return purges[-1].time[:10] if purges else None

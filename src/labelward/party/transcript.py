@@ -3,10 +3,10 @@
 A transcript file is ``magic`` followed by records: a little-endian uint32 length, a MessagePack body ``[kind, peer,
 type, step, payload]``, and the SHA-256 of the previous record's hash and this body. Kinds: ``header``, ``received``
 (the message, ciphertexts as digests), ``sent`` (type and size only), ``observed``, ``applied`` (a policy, with
-parameters and what it did), ``attempt`` (the run goes on here, in a new attempt), and ``end``, without which a file was
+parameters and account), ``attempt`` (the run resumes here, in a new attempt), and ``end``; a file without ``end`` was
 cut off.
 
-Folders get mode 0700 and files 0600: a transcript is as sensitive as what it records.
+Folders get mode 0700 and files 0600: a transcript is as sensitive as the data it records.
 """
 
 from __future__ import annotations
@@ -32,17 +32,16 @@ Kind = Literal["header", "received", "sent", "observed", "applied", "attempt", "
 
 
 class Header(msgspec.Struct, frozen=True):
-    """Who recorded what kind of run.
+    """Recording party and kind of run.
 
     Attributes:
-        rows: training rows, and prediction rows after them.
-        insecure: why the run protects nothing (``"plain engine"``, ``"512-bit key"``, ``"seeded protection"``); empty
-            otherwise.
+        rows: numbers of training rows and of the prediction rows after them.
+        insecure: reasons why the run is insecure (``"plain engine"``, ``"512-bit key"``, ``"seeded protection"``).
         job: the shared part of the job, as JSON text by key.
         columns: the party's own encoded columns, in its order.
-        ids: :func:`ids_digest` of the training rows; empty where the run has none.
-        categories: for each of the party's categorical columns its categories, by code. None of these three ever
-            travels.
+        ids: :func:`ids_digest` of the training rows; empty if the run has none.
+        categories: for each of the party's categorical columns its categories, by code. ``columns``, ``ids`` and
+            ``categories`` are never sent.
     """
 
     format: int
@@ -75,20 +74,20 @@ _headers = msgspec.msgpack.Decoder(Header)
 
 
 class Transcript:
-    """Append records to a file, or to memory where no folder is given. Each record is handed to the system at once.
+    """Append records to a file, or to memory without a folder. Each record is passed to the system immediately.
 
     Args:
-        header: who records what kind of run; None: it comes later, by :meth:`begin`, and what is recorded until then is
-            kept in memory.
-        folder: is made; mode 0700.
-        resume: whether a transcript that is there already goes on. Its chain is verified, and a last record that was
-            cut off is removed; a record ``attempt`` says where the new one begins.
-        finished: with ``resume``, whether even a complete one goes on.
+        header: recording party and kind of run; None: supplied later by :meth:`begin`, with records buffered in memory
+            until then.
+        folder: created with mode 0700.
+        resume: whether to continue an existing transcript. Its chain is verified, and an incomplete last record is
+            removed; a record ``attempt`` marks the beginning of the new attempt.
+        finished: with ``resume``, whether to continue even a complete one.
 
     Raises:
-        FileFormatError: with ``resume``, the transcript that is there is damaged.
-        OutputError: the folder cannot be made or written, or holds a transcript already; with ``resume``, it is
-            complete, or that of another run (names what differs).
+        FileFormatError: with ``resume``, the existing transcript is damaged.
+        OutputError: the folder cannot be created or written, or already contains a transcript; with ``resume``, the
+            transcript is complete, or belongs to another run (names the fields that differ).
     """
 
     def __init__(
@@ -110,11 +109,11 @@ class Transcript:
         return self._header
 
     def begin(self, header: Header) -> None:
-        """Give a transcript its header; arguments and errors as for the class."""
+        """Set the header; arguments and errors as for the class."""
         if self._header is not None:
             raise ValueError("the transcript has a header already")
         self._header, early, self.entries = header, self.entries, []
-        if self._folder is None or not self._reopened(self._folder, header):
+        if self._folder is None or not self._open_existing(self._folder, header):
             self._write(TranscriptEntry("header", "", "Header", (), msgspec.msgpack.encode(header)))
         for entry in early:
             self._write(entry)
@@ -124,15 +123,15 @@ class Transcript:
         self._write(TranscriptEntry(kind, peer, name, step, payload))
 
     def flush(self) -> None:
-        """Have all records on the disk."""
+        """Flush all records to disk."""
         if self._file is not None:
             try:
                 os.fsync(self._file.fileno())
             except OSError as error:
-                raise self._unwritten(error) from error
+                raise self._write_error(error) from error
 
     def close(self, *, complete: bool) -> None:
-        """Write the closing record, flush to disk and close; ``complete``: the party's program came to its end."""
+        """Write the closing record, flush to disk and close; ``complete``: the party's program finished."""
         if self._header is None:
             return
         try:
@@ -144,7 +143,7 @@ class Transcript:
                 with contextlib.suppress(OSError):
                     file.close()
 
-    def _unwritten(self, error: OSError) -> OutputError:
+    def _write_error(self, error: OSError) -> OutputError:
         return OutputError(
             f"the transcript cannot be written ({error.strerror})", code="unwritable", field=str(self._folder)
         )
@@ -159,33 +158,33 @@ class Transcript:
             self._file.write(len(body).to_bytes(_LENGTH, "little") + body + chain)
             self._file.flush()
         except OSError as error:
-            raise self._unwritten(error) from error
+            raise self._write_error(error) from error
         self._chain = chain
 
-    def _reopened(self, folder: Path, header: Header) -> bool:
-        """Open the file; return whether it goes on, so that it has its header."""
+    def _open_existing(self, folder: Path, header: Header) -> bool:
+        """Open the file; return whether an existing one is continued, which already has its header."""
         path = folder / FILE_NAME
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder.chmod(0o700)
             if self._resume and path.exists():
-                attempts = self._go_on(path, header)
+                attempts = self._resume_file(path, header)
                 if attempts:
                     self._write(TranscriptEntry("attempt", "", "Attempt", (attempts + 1,), b""))
                     return True
-                path.unlink()  # cut off within its first record
+                path.unlink()  # cut off in its first record
             self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
             self._file.write(_MAGIC)
         except FileExistsError as error:
-            raise OutputError(f"{folder} holds a transcript already", code="exists", value=folder) from error
+            raise OutputError(f"{folder} already contains a transcript", code="exists", value=folder) from error
         except OSError as error:
             raise OutputError(
                 f"a transcript cannot be written to {folder}: {error.strerror}", code="unwritable", value=folder
             ) from error
         return False
 
-    def _go_on(self, path: Path, header: Header) -> int:
-        """Verify a transcript and open it behind its last whole record; return how many attempts it has, 0: none."""
+    def _resume_file(self, path: Path, header: Header) -> int:
+        """Verify a transcript, open it after its last complete record, and return its attempts (0: empty)."""
         data, attempts, last, end = path.read_bytes(), 0, None, 0
         if _MAGIC.startswith(data):
             return 0
@@ -200,14 +199,14 @@ class Transcript:
             if not attempts:
                 return 0
         if last is not None and (last.kind, last.type) == ("end", "complete") and not self._finished:
-            raise OutputError(f"{path} is the transcript of a run that is complete", code="exists", value=path)
+            raise OutputError(f"{path} is the transcript of a completed run", code="exists", value=path)
         os.truncate(path, end)
         self._file = path.open("ab")
         return attempts
 
 
 class _CutOffError(FileFormatError):
-    """The last record is not whole, as a kill or a power cut leaves it."""
+    """The last record is incomplete, as after a kill or a power cut."""
 
 
 def _require_same(path: Path, mine: Header, theirs: Header) -> None:
@@ -225,8 +224,8 @@ def read_entries(path: Path) -> Iterator[TranscriptEntry]:
     """Yield the records of a file, verifying the chain; the first is the header.
 
     Raises:
-        FileFormatError: no transcript, a record that is cut off, altered, missing or of an unknown kind; names its
-            number.
+        FileFormatError: the file is no transcript, or a record is incomplete, altered, missing or of an unknown kind;
+            names its number.
     """
     try:
         data = path.read_bytes()
@@ -238,12 +237,12 @@ def read_entries(path: Path) -> Iterator[TranscriptEntry]:
 
 
 def _records(path: Path, data: bytes) -> Iterator[tuple[TranscriptEntry, int, bytes]]:
-    """Yield each record of a file with the position behind it and the hash that the next one builds on."""
+    """Yield each record of a file with its end position and the chain hash up to it."""
     if not data.startswith(_MAGIC):
-        raise FileFormatError(f"{path} is no labelward transcript", code="foreign", value=path)
+        raise FileFormatError(f"{path} is not a labelward transcript", code="foreign", value=path)
     position, number, chain = len(_MAGIC), 0, bytes(_HASH)
     if position == len(data):
-        raise _CutOffError(f"{path} holds no record", code="incomplete", value=path)
+        raise _CutOffError(f"{path} contains no record", code="incomplete", value=path)
     while position < len(data):
         size = int.from_bytes(data[position : position + _LENGTH], "little")
         start, end = position + _LENGTH, position + _LENGTH + size
@@ -254,7 +253,7 @@ def _records(path: Path, data: bytes) -> Iterator[tuple[TranscriptEntry, int, by
             torn = len(data.rstrip(b"\0")) <= end + _HASH  # a power cut may leave zeros
             kind = _CutOffError if torn else FileFormatError
             raise kind(
-                f"record {number} is damaged (its hash does not fit)", code="damaged", field=str(path), value=number
+                f"record {number} is damaged (its hash does not match)", code="damaged", field=str(path), value=number
             )
         try:
             entry = _entries.decode(memoryview(data)[start:end])
@@ -282,15 +281,15 @@ def framed_ids(ids: Iterable[str]) -> Iterator[bytes]:
 
 
 def decode_header(entry: TranscriptEntry) -> Header:
-    """Return the header of a transcript's first record; :class:`FileFormatError` for another format version."""
+    """Decode the header, a transcript's first record; :class:`FileFormatError` for another format version."""
     if entry.kind != "header":
         raise FileFormatError(
             f"a transcript begins with a record of kind {entry.kind!r}, not a header", code="damaged", value=entry.kind
         )
     try:
-        found: Any = msgspec.msgpack.decode(entry.payload)
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
-            version = found.get("format") if isinstance(found, dict) else None
+        fields: Any = msgspec.msgpack.decode(entry.payload)
+        if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+            version = fields.get("format") if isinstance(fields, dict) else None
             raise FileFormatError(
                 f"a view of format {version!r}; this version reads format {FORMAT}",
                 code="format-version",

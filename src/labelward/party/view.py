@@ -1,8 +1,8 @@
-"""A view: all that one party received, with what it computed from its own secrets. Frozen.
+"""A view: everything one party received, and the values it computed from its own secrets. Immutable.
 
-Where a run was cut off and went on, the view has several attempts. What a later one only repeats, word for word, is
-read once; what an earlier one alone said is read, too. So the content of a run that was disturbed is that of one that
-was not. Words are readable fields: a repeated message comes under another key, and its ciphertexts differ.
+The view of a resumed run has several attempts. A record that a later attempt repeats is read once; a record of only an
+earlier attempt is read as well. An interrupted run thus has the same content as an uninterrupted one. Records are equal
+if their readable fields are: a repeated message is encrypted under another key, so its ciphertexts differ.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ O = TypeVar("O", bound=Observation)  # noqa: E741
 
 @dataclass(frozen=True)
 class ReceivedMessage(Generic[M]):
-    """A message that the party received, as its view keeps it (ciphertexts as digests)."""
+    """A received message as stored in the view (ciphertexts as digests)."""
 
     peer: str
     step: tuple[int, ...]
@@ -41,8 +41,8 @@ class View:
     """One party's view, opened for reading.
 
     Args:
-        header: who recorded what kind of run.
-        entries: the records after the header; ``sent`` and ``applied`` ones are no part of the view content.
+        header: recording party and kind of run.
+        entries: the records after the header; ``sent`` and ``applied`` ones are not part of the view content.
     """
 
     def __init__(self, header: Header, entries: Iterable[TranscriptEntry] = ()) -> None:
@@ -59,7 +59,7 @@ class View:
         path = folder / FILE_NAME if folder.is_dir() else folder
         if not path.exists() and (day := purge_date(path.parent)):
             raise FileFormatError(
-                f"the view was purged on {day}; {PURGED_FILE} says what was there",
+                f"the view was purged on {day}; {PURGED_FILE} lists the removed files",
                 code="purged",
                 field=str(path.parent),
                 value=day,
@@ -68,22 +68,22 @@ class View:
         return cls(decode_header(next(records)), records)
 
     def without_records(self) -> View:
-        """Return the empty view of the same party: what it knew before anything arrived."""
+        """Return the empty view of the same party: its knowledge before any message arrived."""
         return View(self._header)
 
     @property
     def header(self) -> Header:
-        """Who recorded what kind of run."""
+        """Recording party and kind of run."""
         return self._header
 
     @property
     def party(self) -> str:
-        """Whose view it is."""
+        """Party that recorded the view."""
         return self._header.party
 
     @property
     def ended(self) -> Literal["complete", "failed", "cut off"]:
-        """How the recording ended; ``"cut off"``: the party was killed, or records at the end are missing."""
+        """End of the recording; ``"cut off"``: the party was killed, or records at the end are missing."""
         last = self._entries[-1] if self._entries else None
         if last is None or last.kind != "end":
             return "cut off"
@@ -96,7 +96,7 @@ class View:
 
     @property
     def attempts(self) -> int:
-        """How many attempts the run took."""
+        """Number of attempts of the run."""
         return 1 + sum(entry.kind == "attempt" for entry in self._entries)
 
     def parameter(self, key: str, default: Any = None) -> Any:
@@ -105,28 +105,28 @@ class View:
         return default if text is None else json.loads(text)
 
     def received(self, kind: type[M]) -> Iterator[ReceivedMessage[M]]:
-        """Yield the messages of one type in the order in which they arrived."""
-        for entry in self._said:
+        """Yield the messages of one type in order of arrival."""
+        for entry in self._distinct_entries:
             if entry.kind == "received" and entry.type == wire_name(kind):
                 yield ReceivedMessage(entry.peer, entry.step, _decode(entry))
 
     def observed(self, kind: type[O]) -> Iterator[O]:
-        """Yield the observations of one type in the order in which they were made."""
-        for entry in self._said:
+        """Yield the observations of one type in the order of recording."""
+        for entry in self._distinct_entries:
             if entry.kind == "observed" and entry.type == wire_name(kind):
                 yield _decode(entry)
 
     def applied(self) -> Iterator[dict[str, Any]]:
-        """Yield what the party's own policies did: kind, parameters, budget, tallies (the sender's account)."""
-        for entry in self._said:
+        """Yield the accounts of the party's own policies: kind, parameters, budget, tallies."""
+        for entry in self._distinct_entries:
             if entry.kind == "applied":
                 yield msgspec.msgpack.decode(entry.payload)
 
     def counts(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """Return ``{(kind, type): (records, bytes)}`` of all records, those that a later attempt repeats included.
+        """Return ``{(kind, type): (records, bytes)}`` of all records, including those repeated by a later attempt.
 
-        Bytes are those that travelled for sent messages, of which no more is kept, and those of the record for all else
-        (a received ciphertext is kept as a digest).
+        Bytes are the size on the wire for sent messages, of which only the size is stored, and the size of the record
+        for all others (a received ciphertext is stored as a digest).
         """
         number: Counter[tuple[str, str]] = Counter()
         size: Counter[tuple[str, str]] = Counter()
@@ -141,8 +141,8 @@ class View:
         return {key: (number[key], size[key]) for key in number}
 
     def records(self) -> Iterator[tuple[str, str, tuple[int, ...], Message | Observation]]:
-        """Yield kind, peer, step and record of all that was received or observed, keys and digests included."""
-        for entry in self._said:
+        """Yield kind, peer, step and record of all received and observed records, keys and digests included."""
+        for entry in self._distinct_entries:
             if entry.kind in ("received", "observed"):
                 yield entry.kind, entry.peer, entry.step, _decode(entry)
 
@@ -152,7 +152,7 @@ class View:
             yield [kind, peer, wire_name(type(record)), list(step), _readable(record)]
 
     def digest(self) -> str:
-        """Return a SHA-256 of the view content in canonical order: equal for equal runs, wherever they ran."""
+        """Return a SHA-256 of the view content in canonical order: equal for equal runs, on any machine."""
         lines = sorted(msgspec.msgpack.encode(record) for record in self.content())
         total = hashlib.sha256()
         for line in lines:
@@ -160,30 +160,30 @@ class View:
         return total.hexdigest()
 
     @cached_property
-    def _said(self) -> tuple[TranscriptEntry, ...]:
-        """All records but those that repeat what an earlier attempt said."""
-        return self._entries if self.attempts == 1 else tuple(_unrepeated(self._entries))
+    def _distinct_entries(self) -> tuple[TranscriptEntry, ...]:
+        """All records except those that repeat one of an earlier attempt."""
+        return self._entries if self.attempts == 1 else tuple(_deduplicate(self._entries))
 
 
-def _unrepeated(entries: Iterable[TranscriptEntry]) -> Iterator[TranscriptEntry]:
-    """Yield each record as often as the attempt has it that has it most often."""
+def _deduplicate(entries: Iterable[TranscriptEntry]) -> Iterator[TranscriptEntry]:
+    """Yield each record as often as it occurs in the attempt in which it is most frequent."""
     earlier, present = Counter[bytes](), Counter[bytes]()
     for entry in entries:
         if entry.kind == "attempt":
             earlier, present = earlier | present, Counter()
         elif entry.kind in ("received", "observed", "applied"):
-            word = _word(entry)
-            present[word] += 1
-            if present[word] > earlier[word]:
+            fingerprint = _fingerprint(entry)
+            present[fingerprint] += 1
+            if present[fingerprint] > earlier[fingerprint]:
                 yield entry
         else:
             yield entry
 
 
-def _word(entry: TranscriptEntry) -> bytes:
-    """Return a digest of all that a record says."""
-    said = entry.payload if entry.kind == "applied" else _readable(_decode(entry))
-    return hashlib.sha256(msgspec.msgpack.encode([entry.kind, entry.peer, entry.type, entry.step, said])).digest()
+def _fingerprint(entry: TranscriptEntry) -> bytes:
+    """Return a digest of a record's readable content."""
+    content = entry.payload if entry.kind == "applied" else _readable(_decode(entry))
+    return hashlib.sha256(msgspec.msgpack.encode([entry.kind, entry.peer, entry.type, entry.step, content])).digest()
 
 
 def _decode(entry: TranscriptEntry) -> Any:

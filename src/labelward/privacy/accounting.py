@@ -1,4 +1,4 @@
-"""What was spent on whose labels.
+"""Privacy accounting: budget spent on the labels.
 
 Two rules of composition are all that is used. *Parallel*: releases that read disjoint sets of labels cost together
 what the dearest costs, because a change of one label changes the input of one release. Which labels a release reads
@@ -23,12 +23,12 @@ from labelward.privacy.draws import check_epsilon
 
 
 def parallel(epsilons: Iterable[float]) -> float:
-    """Return what releases on disjoint rows cost together: the largest epsilon, 0 of none."""
+    """Return the cost of releases on disjoint rows: the largest epsilon, 0 of none."""
     return max((check_epsilon(epsilon) for epsilon in epsilons), default=0.0)
 
 
 def sequential(epsilons: Iterable[float]) -> float:
-    """Return what releases on the same rows cost together: the sum of the epsilons, never rounded down."""
+    """Return the cost of releases on the same rows: the sum of the epsilons, never rounded down."""
     each = [check_epsilon(epsilon) for epsilon in epsilons]
     total = math.fsum(each)
     return total if Fraction(total) >= sum(map(Fraction, each)) else math.nextafter(total, math.inf)
@@ -36,7 +36,7 @@ def sequential(epsilons: Iterable[float]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Spend:
-    """One release: what it cost each of how many rows."""
+    """One release: cost per row, and number of rows."""
 
     epsilon: float
     rows: int
@@ -63,7 +63,7 @@ class Budget:
         check_epsilon(self.epsilon)
         if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1:
             raise JobError(
-                f"rows must be a whole number from 1 on but got {self.rows!r}",
+                f"rows must be an integer ≥ 1 but got {self.rows!r}",
                 code=number_code(self.rows, whole=True),
                 value=self.rows,
             )
@@ -100,10 +100,10 @@ class Budget:
 
     @property
     def spent(self) -> float:
-        """What all releases cost together: they read disjoint rows, so the largest epsilon among them."""
+        """Total cost of all releases: they read disjoint rows, so the largest epsilon among them."""
         return parallel(spend.epsilon for spend in self.spends)
 
     @property
     def unused(self) -> int:
-        """How many rows' labels no release has used."""
+        """Number of rows whose labels no release has used."""
         return self.rows - int(self._used.sum())

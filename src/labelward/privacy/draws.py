@@ -1,4 +1,4 @@
-"""Whole-number odds that stand for e^epsilon from below, and unbiased draws for many rows at once.
+"""Integer odds that approximate e^epsilon from below, and unbiased draws for many rows at once.
 
 No probability here is a floating-point number: a mechanism keeps a label with odds of two whole numbers whose ratio
 never exceeds e^epsilon, and draws whole numbers uniformly by rejection. The probabilities are hence exact, and the
@@ -61,7 +61,7 @@ def odds(epsilon: float) -> Odds:
 
 
 def draw_below(bounds: NDArray[np.int64], protection: SecureRandom) -> NDArray[np.int64]:
-    """Return for each bound an independent whole number drawn uniformly from ``range(bound)``.
+    """Return for each bound an independent integer drawn uniformly from ``range(bound)``.
 
     Args:
         bounds: int64 [n], each positive.

@@ -1,4 +1,4 @@
-"""What Gaussian noise hides: epsilon and delta of one release, and of many.
+"""Privacy of Gaussian noise: epsilon and delta of one release, and of many.
 
 A release adds normal noise of deviation s to numbers that lie at most d apart (L2) for two inputs that differ in what
 is to be hidden. All that counts is the ratio d / s. Whoever sees the release has to tell two normal distributions of
@@ -33,7 +33,7 @@ def check_delta(delta: object) -> float:
 
 
 def composed(ratios: Iterable[float]) -> float:
-    """Return the ratio of one release that tells as much as all of these together."""
+    """Return the ratio of one release equivalent to all of these together."""
     return math.sqrt(math.fsum(ratio * ratio for ratio in ratios))
 
 

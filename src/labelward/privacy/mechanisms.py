@@ -45,7 +45,7 @@ class RandomizedResponse:
 
     Attributes:
         epsilon: the privacy parameter of each row. No default: it is the choice that only the user can make.
-        classes: how many classes there are.
+        classes: number of classes.
     """
 
     epsilon: float
@@ -81,7 +81,7 @@ class RandomizedResponse:
 
 @dataclass(frozen=True, kw_only=True)
 class _Prioritized(ABC):
-    """What the mechanisms with a prior share; they differ in the k of a row."""
+    """Common part of the mechanisms with a prior; they differ in the k of a row."""
 
     epsilon: float
 
@@ -180,7 +180,7 @@ class RRWithPrior(_Prioritized):
 def _check_count(field: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise JobError(
-            f"{field} must be a whole number from 1 on but got {value!r}",
+            f"{field} must be an integer ≥ 1 but got {value!r}",
             code=number_code(value, whole=True),
             value=value,
         )

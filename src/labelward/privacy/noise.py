@@ -1,6 +1,6 @@
-"""Noise that a secret key and what it is for determine, for many numbers at once.
+"""Keyed noise: determined by a secret key and a context, for many values at once.
 
-A gradient that is asked for again, because a run was cut off and goes on, must get the noise that it got before: two
+A gradient that is requested again by a resumed run must get the same noise as before: two
 noises on one number are less than one. So draws come from SHAKE-256 over a key, which the operating system drew, and a
 context (the party, the step and the number that is to be hidden): equal contexts give equal noise, others give noise
 that nobody without the key can tell from independent draws.

@@ -22,7 +22,7 @@ from labelward.rng import SecureRandom
 
 
 class LabelPrior(Protocol):
-    """What gives the next stage's rows their priors; it must not hold clean labels."""
+    """Source of the next stage's priors; it must not contain clean labels."""
 
     def __call__(
         self, rows: NDArray[np.int64], noisy: NDArray[np.int64], following: NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""The figures of a result row, and what they must satisfy."""
+"""Consistency checks of the metrics in a result row."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 Metrics = dict[str, float | dict[str, Any] | str]
-"""Values by metric name, objects with the same names to compare them with, and the name of the ``primary`` metric."""
+"""Values by metric name, reference values (objects with the same names), and the name of the ``primary`` metric."""
 
 
 def check_metrics(name: str, metrics: Metrics, beside: tuple[str, ...], *, may_be_empty: bool = False) -> None:
-    """Require finite values, one of them primary, and the objects ``beside`` them with the same metric names."""
+    """Require finite values, one of them primary, and reference objects ``beside`` with the same metric names."""
     own = {key: value for key, value in metrics.items() if key not in (*beside, "primary")}
     primary = metrics.get("primary")
     if not isinstance(primary, str):
@@ -28,7 +28,7 @@ def check_metrics(name: str, metrics: Metrics, beside: tuple[str, ...], *, may_b
 
 
 def check_baselines(beside: Any) -> None:
-    """Require finite values in the objects of other ways to the labels."""
+    """Require finite metrics in each baseline attack."""
     if not isinstance(beside, dict) or not all(isinstance(each, dict) for each in beside.values()):
         raise ValueError("leakage.beside must hold objects of metrics")
     for name, metrics in beside.items():

@@ -1,4 +1,4 @@
-"""The folder of an audit, a training or a party's run: who may write into it, and what is stored beside the results."""
+"""Output folder of an audit, a training or a party's run: ownership checks, locking, and the stored job and data."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ _REPORT_FILE = "report.html"
 
 PARTY_LOG = "log.jsonl"
 Purpose = Literal["audit", "train", "party"]
-_MADE: dict[Purpose, str] = {"audit": "an audit", "train": "a training", "party": "a party's run"}
+_DESCRIPTIONS: dict[Purpose, str] = {"audit": "an audit", "train": "a training", "party": "a party's run"}
 
 
 def data_folder(out: Path, seed: int) -> Path:
-    """Return where an audit keeps each party's own training columns of a seed, and the true labels."""
+    """Return the folder of an audit with each party's training columns for a seed, and the true labels."""
     return out / "data" / str(seed)
 
 
 def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
-    """Refuse an output folder before anything is made or removed.
+    """Refuse an unsuitable output folder before anything is created or removed.
 
     Args:
-        job: completed.
-        purpose: ``"audit"`` and ``"party"`` resume a folder of the same job (a party with another network, if need be);
-            ``"train"`` never does.
-        force: whether a folder of another job, made for the same purpose, may be cleared.
+        job: job with defaults filled in.
+        purpose: ``"audit"`` and ``"party"`` resume in a folder of the same job (a party even with other network
+            settings); ``"train"`` never does.
+        force: whether a folder of another job with the same purpose may be cleared.
 
     Raises:
-        OutputError: a file in the way, a folder that holds something else or lies in that of another run, or one that
+        OutputError: the path is a file, the folder has other content or lies in the folder of another run, or it
             cannot be written.
     """
     with output_errors(out):
@@ -66,12 +66,12 @@ def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
             _check_strangers(out, text, job, purpose)
             return
         if purpose == "train":
-            raise OutputError("exists already; --force replaces it", code="exists", field=str(out))
+            raise OutputError("already exists; use --force to replace it", code="exists", field=str(out))
         differing = [key for key in _differing(text, job.to_toml()) if not (purpose == "party" and _of_machine(key))]
         if differing:
             raise OutputError(
-                f"holds {_MADE[purpose]} of another job: {', '.join(differing)} differ; "
-                "choose another folder, or --force to replace it",
+                f"contains {_DESCRIPTIONS[purpose]} of another job: {', '.join(differing)} differ; "
+                "choose another folder, or use --force to replace it",
                 code="other-run",
                 field=str(out),
                 value=tuple(differing),
@@ -80,20 +80,23 @@ def check_output(out: Path, job: Job, purpose: Purpose, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def locked_output(out: Path, job: Job, purpose: Literal["audit", "party"] = "audit", *, force: bool) -> Iterator[None]:
-    """Keep a folder to this process, with its ``job.toml``; ``force`` clears what an earlier run wrote there.
+    """Lock a folder for this process and write ``job.toml``; ``force`` clears the files of an earlier run.
 
     Raises:
-        OutputError: as :func:`check_output`; or another process has it.
+        OutputError: as :func:`check_output`; or another process holds the lock.
     """
     check_output(out, job, purpose, force=force)
     with output_errors(out):
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
         out.chmod(0o700)
     with directory_lock(out):
-        check_output(out, job, purpose, force=force)  # another may have begun meanwhile
+        check_output(out, job, purpose, force=force)  # another process may have started meanwhile
         with output_errors(out):
             if force and _entries(out):
-                for name in [*_owned(_stored_job(out, purpose), purpose), JOB_FILE]:  # so that it can be repeated
+                for name in [
+                    *_owned(_stored_job(out, purpose), purpose),
+                    JOB_FILE,
+                ]:  # job last, so that clearing can be repeated
                     _remove(out / name)
         if purpose == "party" or not (out / JOB_FILE).exists():
             _write_job(out, job, purpose)
@@ -102,12 +105,12 @@ def locked_output(out: Path, job: Job, purpose: Literal["audit", "party"] = "aud
 
 @contextlib.contextmanager
 def atomic_directory(out: Path, job: Job) -> Iterator[Path]:
-    """Give a training a folder beside ``out``, with its ``job.toml``; it takes the place of ``out`` at the end.
+    """Yield a temporary sibling of ``out`` with ``job.toml``, which replaces ``out`` at the end.
 
-    ``out`` is as it was until then, and after an error. What a killed training left beside it is cleared.
+    Until then, and after an error, ``out`` is unchanged. The remains of a killed training are cleared.
 
     Raises:
-        OutputError: nothing can be written there, or another process does.
+        OutputError: the folder cannot be written, or another process is writing it.
     """
     target = out.resolve()
     side = target.with_name(f".{target.name}.partial")
@@ -132,13 +135,13 @@ def atomic_directory(out: Path, job: Job) -> Iterator[Path]:
 
 
 def relocate_table(out: Path, job: Job) -> None:
-    """Let the job of an audit's folder name its table where it lies now, after both were moved.
+    """Update the table path in the stored job of an audit after folder and table were moved.
 
-    Nothing is changed where more of the job differs, or the file has another name. That the rows are those with which
-    the audit began is seen as it goes on.
+    Nothing is changed if anything else in the job differs, or if the file has another name. The rows themselves are
+    compared when the audit resumes.
 
     Args:
-        job: completed.
+        job: job with defaults filled in.
 
     Raises:
         OutputError: the folder cannot be written.
@@ -152,23 +155,27 @@ def relocate_table(out: Path, job: Job) -> None:
 
 
 def _take_place(side: Path, out: Path) -> None:
-    """Move what was trained; what it replaces is moved away first, so that only names change."""
+    """Move the new training into place; the old files are moved aside first, so only names change."""
     if not out.exists():
         (side / LOCK_FILE).unlink()
         side.rename(out)
         return
     replaced = private_folder(side / _REPLACED)
-    made = [path for path in _entries(side) if path != replaced]
+    created = [path for path in _entries(side) if path != replaced]
     for name in _owned(_job_text(out), "train"):
         if (out / name).exists():
             (out / name).rename(replaced / name)
-    for path in sorted(made, key=lambda path: path.name != JOB_FILE):  # the job first: --force can repeat it then
+    for path in sorted(
+        created, key=lambda path: path.name != JOB_FILE
+    ):  # job first, so that --force can repeat the move
         path.replace(out / path.name)
     out.chmod(0o700)
 
 
 def _empty(folder: Path) -> None:
-    for path in sorted(_entries(folder), key=lambda path: path.name == JOB_FILE):  # the job last: it can be repeated
+    for path in sorted(
+        _entries(folder), key=lambda path: path.name == JOB_FILE
+    ):  # job last, so that clearing can be repeated
         _remove(path)
 
 
@@ -187,13 +194,13 @@ def _write_job(folder: Path, job: Job, purpose: Purpose) -> None:
 def store_data(out: Path, data: VerticalDataset, seed: int, known: Sequence[NDArray[np.int64]] = ()) -> None:
     """Write ``<party>.parquet`` (id, own training columns) and ``truth.parquet`` (id, label), rows in the views' order.
 
-    Categories are texts, and what is missing is null. Of each set of known rows, but an empty one, the labels that
-    attackers are told are written, too: ``known-<number of rows>.parquet`` (id, label).
+    Categories are strings, and missing values are null. For each nonempty set of known rows, the labels known to
+    attackers are written as ``known-<number of rows>.parquet`` (id, label).
 
-    Files that are there already must be the same: an audit goes on with the data that it began with.
+    Existing files must have the same content: an audit resumes only with the data it started with.
 
     Raises:
-        OutputError: the data changed since, or cannot be written.
+        OutputError: the data have changed, or cannot be written.
     """
     import pyarrow as pa
 
@@ -255,11 +262,11 @@ def _entries(out: Path) -> list[Path]:
 
 
 def _stored_job(out: Path, purpose: Purpose) -> str:
-    """Return the job of a folder that a run for the same purpose wrote; nothing else is ever cleared or continued."""
+    """Return the stored job of a folder with the same purpose; no other folder is ever cleared or resumed."""
     text = _job_text(out)
     if not text.startswith(_marker(purpose)):
         raise OutputError(
-            f"exists already and was not made by {_MADE[purpose]}; choose another folder",
+            f"already exists and was not created by {_DESCRIPTIONS[purpose]}; choose another folder",
             code="foreign",
             field=str(out),
         )
@@ -272,12 +279,12 @@ def _job_text(folder: Path) -> str:
 
 
 def _check_above(out: Path) -> None:
-    """Refuse a folder within that of another run, which would be cleared with it."""
+    """Refuse a folder inside the folder of another run, which would be cleared with it."""
     for above in out.resolve().parents:
-        for purpose, made in _MADE.items():
+        for purpose, description in _DESCRIPTIONS.items():
             if _job_text(above).startswith(_marker(purpose)):
                 raise OutputError(
-                    f"lies in {above}, the folder of {made}; choose a place outside",
+                    f"lies in {above}, the folder of {description}; choose a folder outside",
                     code="exists",
                     field=str(out),
                     value=str(above),
@@ -285,12 +292,12 @@ def _check_above(out: Path) -> None:
 
 
 def _check_strangers(out: Path, stored: str, job: Job, purpose: Purpose) -> None:
-    """Refuse to replace what no run wrote but what has the name of something that is to be written."""
+    """Refuse to overwrite files that the earlier run did not write."""
     owned = _owned(stored, purpose)
     for name in _owned(job.to_toml(), purpose):
         if name not in owned and (out / name).exists():
             raise OutputError(
-                f"holds {name!r}, which the earlier run did not write; choose another folder",
+                f"contains {name!r}, which the earlier run did not write; choose another folder",
                 code="foreign",
                 field=str(out),
                 value=name,
@@ -298,22 +305,22 @@ def _check_strangers(out: Path, stored: str, job: Job, purpose: Purpose) -> None
 
 
 def _check_parent(out: Path) -> None:
-    """Refuse a path of which the nearest existing folder is a file or cannot be written."""
+    """Refuse a path whose nearest existing ancestor is a file or cannot be written."""
     above = out.absolute().parent
     while not above.exists() and above != above.parent:
         above = above.parent
     if not above.is_dir():
         raise OutputError(
-            f"cannot be made, since {above} is a file", code="unwritable", field=str(out), value=str(above)
+            f"cannot be created, since {above} is a file", code="unwritable", field=str(out), value=str(above)
         )
     if not os.access(above, os.W_OK | os.X_OK):
         raise OutputError(
-            f"cannot be made, since {above} cannot be written", code="unwritable", field=str(out), value=str(above)
+            f"cannot be created, since {above} cannot be written", code="unwritable", field=str(out), value=str(above)
         )
 
 
 def _owned(job: str, purpose: Purpose) -> list[str]:
-    """Return what a run of this job writes into its folder beside ``job.toml``."""
+    """Return the names that a run of this job writes into its folder, except ``job.toml``."""
     if purpose == "audit":
         return [RESULTS_FILE, _REPORT_FILE, PRIVATE_FILE, "data", "runs"]
     own = [PARTY_FILE, PARTY_LOG, _REPORT_FILE] if purpose == "party" else [TRAINING_FILE]
@@ -333,12 +340,12 @@ def _differing(stored: str, wanted: str) -> list[str]:
 
 
 def _of_machine(key: str) -> bool:
-    """Whether a key says how a party's machine is reached and used, not what is trained: a run goes on with another."""
+    """Whether a key describes a party's machine, not the model: a run may resume with another value."""
     return key.startswith("network.") or key in ("encryption.workers", "encryption.memory_limit")
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in table.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat

@@ -1,4 +1,4 @@
-"""Small records of one JSON file each, with a format version."""
+"""Records in JSON files with a format version."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def write_json(path: Path, record: msgspec.Struct) -> None:
-    """Write a record, in one step; :class:`~labelward.errors.OutputError` where that is impossible."""
+    """Write a record atomically; :class:`~labelward.errors.OutputError` if it cannot be written."""
     with atomic_write(path) as file:
         file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
 
 
 def read_json(path: Path, kind: type[T], form: int) -> T:
-    """Read what :func:`write_json` wrote.
+    """Read a record written by :func:`write_json`.
 
     Args:
-        kind: of the record; it has a field ``format``.
-        form: the format version that can be read.
+        kind: type of the record, with a field ``format``.
+        form: supported format version.
 
     Raises:
-        FileFormatError: it is missing, damaged or of another format version.
+        FileFormatError: the file is missing, damaged or of another format version.
     """
     try:
-        found: Any = msgspec.json.decode(path.read_bytes())
-        version = found.get("format") if isinstance(found, dict) else None
+        content: Any = msgspec.json.decode(path.read_bytes())
+        version = content.get("format") if isinstance(content, dict) else None
         if version != form:
             raise FileFormatError(
                 f"a record of format {version!r}; this version reads format {form}",
@@ -39,7 +39,7 @@ def read_json(path: Path, kind: type[T], form: int) -> T:
                 field=str(path),
                 value=version,
             )
-        return msgspec.convert(found, kind)
+        return msgspec.convert(content, kind)
     except OSError as error:
         raise FileFormatError(f"cannot be read ({error.strerror})", code="unreadable", field=str(path)) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""A run in which one party does not train as agreed: what an active attack needs beside the honest run."""
+"""Malicious runs: one party deviates from the agreed training, as an active attack requires."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from labelward.job.components import ComponentSpec
 
 @dataclass(frozen=True)
 class MaliciousRun:
-    """Who deviates, and how.
+    """A deviating party and its behavior.
 
     Attributes:
-        party: a passive one.
+        party: the deviating passive party.
         behavior: kind and parameters, as :attr:`Attack.behavior` gives them.
     """
 
@@ -24,28 +24,28 @@ class MaliciousRun:
 
     @classmethod
     def of(cls, party: str, behavior: Mapping[str, Any]) -> MaliciousRun:
-        """Return the deviation of a party to a behavior as results hold it: ``kind`` and parameters."""
+        """Return a party's malicious run from a stored behavior: ``kind`` and parameters."""
         return cls(party, _kind(behavior))
 
     @property
     def slug(self) -> str:
-        """What the folder of its run is called after the seed."""
+        """Suffix of the run's folder name, after the seed."""
         return f"{self.party}-{self.behavior.slug}"
 
     @property
     def label(self) -> str:
-        """For people: ``telco: malicious-optimizer``."""
+        """Readable name: ``telco: malicious-optimizer``."""
         return f"{self.party}: {self.behavior.label}"
 
 
 def malicious_behavior(attack: Attack) -> ComponentSpec | None:
-    """Return how the attacker's party must behave in training; None: as agreed."""
+    """Return the behavior that the attack requires of its party in training; None: honest."""
     wanted = attack.behavior
     return None if wanted is None else _kind(wanted)
 
 
 def malicious_runs(passive: Iterable[str], attacks: Iterable[Attack]) -> list[MaliciousRun]:
-    """Return each run that these attacks by each passive party need beside the honest one."""
+    """Return the additional runs that these attacks require, for each passive party."""
     behaviors = dict.fromkeys(behavior for attack in attacks if (behavior := malicious_behavior(attack)) is not None)
     return [MaliciousRun(party, behavior) for party in passive for behavior in behaviors]
 

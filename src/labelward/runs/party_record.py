@@ -1,4 +1,4 @@
-"""What a party's run leaves beside view, model and checkpoints: how far it came, and what protected it."""
+"""Record of one party's run: progress, identities of the peers, and protection of the connection."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ FORMAT = 1
 PARTY_FILE = "party.json"
 
 Stage = Literal["running", "saved", "finished", "closed"]
-"""``saved``: this party's share is on disk; ``finished``: all parties' shares are; ``closed``: all parties know it."""
+"""``saved``: this party's share is on disk; ``finished``: all shares are; ``closed``: all parties know it."""
 
 
 class PeerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who a peer proved to be, and how what passed between it and this party was protected.
+    """A peer's authenticated identity, and the protection of the connection to it.
 
     Attributes:
         identity: subject of its certificate.
         fingerprint: SHA-256 of its certificate, as hex.
-        address: where the link on which its messages come leads.
-        tls: version and cipher of that link, as a probe with the same certificates found them; null where none did.
-        sealed: whether all between the two parties is sealed end to end, whoever carries it.
+        address: remote address of the link that carries its messages.
+        tls: version and cipher of that link, as reported by a probe with the same certificates; null if unknown.
+        sealed: whether all messages between the two parties are encrypted end to end, over any relay.
     """
 
     identity: str
@@ -39,19 +39,19 @@ class PartyRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The content of ``party.json``.
 
     Attributes:
-        party: whose run it is.
-        parties: all of them, the active one first.
-        seed: of the learning draws.
-        defense: slug of the variant; empty at a passive party, which is not told.
-        attempts: how often the run was begun, or gone on with from a checkpoint.
+        party: the recording party.
+        parties: all parties, the active one first.
+        seed: seed of the learning draws.
+        defense: slug of the variant; empty at a passive party, which does not know it.
+        attempts: number of attempts, each from the beginning or from a checkpoint.
         own: fingerprint of this party's certificate.
-        peers: by name.
-        key: engine, key and kernel; of the last attempt, since each makes its own key.
+        peers: peers by name.
+        key: engine, key and kernel of the last attempt; each attempt generates its own key.
         model: identifier of the model; empty until the share is saved.
-        dates: columns of this party that hold dates or times.
-        utility: metrics on the test rows, null where one was not finite; at the active party only.
-        cost: this party's own, of the last attempt.
-        versions: of labelward, Python and the libraries that matter.
+        dates: columns of this party with dates or times.
+        utility: metrics on the test rows, null if not finite; at the active party only.
+        cost: this party's cost in the last attempt.
+        versions: versions of labelward, Python and the relevant libraries.
     """
 
     format: int = FORMAT
@@ -72,15 +72,15 @@ class PartyRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def write_party_record(folder: Path, record: PartyRecord) -> None:
-    """Write ``party.json``; :class:`~labelward.errors.OutputError` where that is impossible."""
+    """Write ``party.json``; :class:`~labelward.errors.OutputError` if it cannot be written."""
     write_json(folder / PARTY_FILE, record)
 
 
 def read_party_record(folder: Path) -> PartyRecord | None:
-    """Read what :func:`write_party_record` wrote; None where there is none.
+    """Read ``party.json``; None if there is none.
 
     Raises:
-        FileFormatError: it is damaged or of another format version.
+        FileFormatError: the file is damaged or of another format version.
     """
     path = folder / PARTY_FILE
     return read_json(path, PartyRecord, FORMAT) if path.exists() else None

@@ -1,8 +1,8 @@
-"""The private seeds of the parties of a run, on the disk of those who own them.
+"""Private seeds of the parties of a run, each stored only by its owner.
 
-What is drawn from them (which rows are tested on, which are sampled by their gradients) is never drawn from anything
-that another party knows. They are written once, before anything is trained, and read again by all that goes on with or
-repeats the run. A rehearsal plays all parties and keeps all seeds in one file; between companies each has its own.
+Draws that other parties must not reproduce (test rows, rows sampled by gradient) use these seeds and nothing that
+another party knows. They are written once, before training, and read again when the run is resumed or repeated. A
+simulation of all parties stores all seeds in one file; in a real deployment each party stores its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORMAT: Final = 1
 PRIVATE_FILE = "private-seeds.json"
 
 Seeds = Mapping[str, PrivateSeed]
-"""By party."""
+"""Seeds by party."""
 
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,7 +33,7 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def stored_seeds(folder: Path) -> Seeds:
-    """Return the seeds that a folder holds; none where it has no file of them.
+    """Return the seeds stored in a folder; empty if it has no seed file.
 
     Raises:
         FileFormatError: the file is damaged or of another format version.
@@ -46,52 +46,53 @@ def stored_seeds(folder: Path) -> Seeds:
     try:
         return {party: PrivateSeed.from_hex(text) for party, text in stored.seeds.items()}
     except ValueError as error:
-        reason = f"holds no {PrivateSeed.SIZE} bytes as hex for each party"
+        reason = f"a seed is not {PrivateSeed.SIZE} bytes as hex"
         raise FileFormatError(reason, code="damaged", field=str(path)) from error
 
 
 def resolve_seeds(parties: Iterable[str], folder: Path | None = None, repeat: Sequence[Path] = ()) -> Seeds:
-    """Return a seed for each party: that of ``folder``, else of a folder to repeat (the first that has one), else new.
+    """Return a seed for each party: from ``folder``, else from the first folder to repeat that has one, else new.
 
     Args:
-        folder: of the run; nothing is written into it.
-        repeat: folders of earlier runs, or of parties of one, whose draws are to be repeated.
+        folder: folder of the run; not written to.
+        repeat: folders of earlier runs, or of parties in one, whose draws are repeated.
 
     Raises:
-        FileFormatError: a folder to repeat holds no seeds, or of other parties; or a file is damaged or incomplete.
-        OutputError: the run in ``folder`` draws otherwise than one that is to be repeated.
+        FileFormatError: a folder to repeat has no seeds, or only those of other parties; or a file is damaged or
+            incomplete.
+        OutputError: the run in ``folder`` has other seeds than the one to repeat.
     """
-    found: dict[str, PrivateSeed] = {}
+    seeds: dict[str, PrivateSeed] = {}
     for each in repeat:
         earlier = stored_seeds(each)
         if not earlier:
             raise FileFormatError(
-                "holds no private seeds to repeat; name the folder of an audit, a training or a party's run",
+                "contains no private seeds to repeat; name the folder of an audit, a training or a party's run",
                 code="not-found",
                 field=str(each / PRIVATE_FILE),
             )
-        found = {**earlier, **found}
+        seeds = {**earlier, **seeds}
     own, wanted = {} if folder is None else stored_seeds(folder), list(parties)
-    if repeat and not found.keys() & set(wanted):
-        reason = f"hold no private seed of {', '.join(wanted)}, but of {', '.join(found)}"
+    if repeat and not seeds.keys() & set(wanted):
+        reason = f"contain no private seed of {', '.join(wanted)}, only of {', '.join(seeds)}"
         raise FileFormatError(reason, code="other-run", field=", ".join(map(str, repeat)))
     if own and not set(wanted) <= own.keys():
         missing = sorted(set(wanted) - own.keys())
-        reason = f"holds no private seed of {', '.join(missing)}"
+        reason = f"contains no private seed of {', '.join(missing)}"
         raise FileFormatError(reason, code="damaged", field=str(folder), value=missing)
     for party, seed in own.items():
-        if party in found and found[party] != seed:
+        if party in seeds and seeds[party] != seed:
             raise OutputError(
-                f"its run draws otherwise for {party!r} than the one to repeat; choose another folder, or --force",
+                f"has another seed for {party!r} than the run to repeat; choose another folder, or use --force",
                 code="other-run",
                 field=str(folder),
             )
-    found |= own
-    return {party: found.get(party) or PrivateSeed.drawn() for party in wanted}
+    seeds |= own
+    return {party: seeds.get(party) or PrivateSeed.drawn() for party in wanted}
 
 
 def keep_seeds(folder: Path, seeds: Seeds) -> Seeds:
-    """Write the seeds of a run where it has none yet, and return those that it has now."""
+    """Store the seeds of a run unless it has some already; return the stored ones."""
     stored = stored_seeds(folder)
     if not stored:
         write_json(folder / PRIVATE_FILE, _Stored(seeds={party: seed.hex() for party, seed in seeds.items()}))

@@ -1,4 +1,4 @@
-"""Provenance of figures: library versions and the processor."""
+"""Provenance of results: library versions and the processor."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from importlib.metadata import version
 
 
 def library_versions(more: Sequence[str] = ()) -> dict[str, str]:
-    """Return the versions that figures depend on; ``more``: libraries that only some models need."""
+    """Return the library versions that results depend on; ``more``: libraries that only some models use."""
     libraries = ("labelward", "numpy", "scipy", "scikit-learn", "numba", "gmpy2", "pyarrow", "msgspec", *more)
     return {"python": platform.python_version(), **{name: version(name) for name in libraries}}
 
 
 def processor() -> str:
-    """Return the machine's processor in words, with the number of cores that this process may use."""
+    """Return the name of the processor, with the number of cores that this process may use."""
     name = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             name = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), name)
-    except OSError:  # another system than Linux
+    except OSError:  # not Linux
         pass
     cores = len(os.sched_getaffinity(0))
     return f"{name}, {cores} {'core' if cores == 1 else 'cores'}"

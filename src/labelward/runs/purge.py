@@ -1,4 +1,4 @@
-"""Views and checkpoints of a run removed, with a record of what was there; models, results and tables stay."""
+"""Purge: removal of a run's views and checkpoints, with a record; models, results and tables remain."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Kind = Literal["view", "checkpoint"]
 
 @dataclass(frozen=True, kw_only=True)
 class PurgeTarget:
-    """A folder of a view or of checkpoints that holds something.
+    """A nonempty folder of a view or of checkpoints.
 
     Attributes:
-        files: what would be removed.
-        size: of all of them, in bytes.
+        files: files to remove.
+        size: total size in bytes.
     """
 
     folder: Path
@@ -43,7 +43,7 @@ class PurgeTarget:
 
 
 def enclosing_run(path: Path) -> Path | None:
-    """Return the folder of a run in which a path lies, or which it is; None outside of all."""
+    """Return the folder of the run that contains a path or is the path; None if there is none."""
     path = path.resolve()
     for folder in (path, *path.parents):
         with contextlib.suppress(OSError):
@@ -56,58 +56,58 @@ def find_purgeable(folder: Path, kinds: Sequence[Kind] = ("view", "checkpoint"))
     """Return the views and checkpoints in a folder: of a run or a study, of one party in it, or of a view alone.
 
     Raises:
-        InputError: labelward did not write the folder, or something strange lies among what would be removed.
+        InputError: labelward did not write the folder, or there are foreign files among those to remove.
     """
     if not folder.is_dir():
         raise InputError(
-            f"{'is a file' if folder.exists() else 'no such folder'}; the folder of a run is wanted",
+            f"{'is a file' if folder.exists() else 'no such folder'}; expected the folder of a run",
             code="not-found",
             field=str(folder),
         )
     if enclosing_run(folder) is None and not _is_view(folder) and not (folder / _STUDY_FILE).is_file():
         raise InputError(
-            "is no folder of a run that labelward wrote; nothing is removed", code="foreign", field=str(folder)
+            "is not a folder of a run that labelward wrote; nothing was removed", code="foreign", field=str(folder)
         )
     places = [folder] if _is_view(folder) else [folder, *sorted(folder.rglob("*"))]
-    found = []
+    targets = []
     for place in places:
         if place.is_symlink() and place != folder and place.name in kinds and place.is_dir():
-            raise InputError("is a link; purge the folder to which it leads", code="foreign", field=str(place))
+            raise InputError("is a link; purge the folder it points to", code="foreign", field=str(place))
         for kind in kinds:
             if place.is_dir() and not place.is_symlink() and (files := _files(place, kind)):
                 size = sum(path.stat().st_size for path in files)
-                found.append(PurgeTarget(folder=place, kind=kind, files=files, size=size))
-    return found
+                targets.append(PurgeTarget(folder=place, kind=kind, files=files, size=size))
+    return targets
 
 
 def purge_targets(found: Sequence[PurgeTarget]) -> None:
-    """Remove what :func:`find_purgeable` found, and leave a ``purged.json`` in each place.
+    """Remove the targets found by :func:`find_purgeable`, leaving a ``purged.json`` in each folder.
 
-    The record is written before anything is removed: what is missing is always accounted for.
+    The record is written before anything is removed, so every missing file is accounted for.
 
     Raises:
-        OutputError: a run is going on there, or something cannot be removed.
+        OutputError: a run is in progress in the folder, or a file cannot be removed.
     """
     with contextlib.ExitStack() as stack:
-        for run in sorted({run for kept in found if (run := enclosing_run(kept.folder))}):
+        for run in sorted({run for target in found if (run := enclosing_run(target.folder))}):
             stack.enter_context(directory_lock(run))
-        for kept in found:
-            _purge(kept)
+        for target in found:
+            _purge(target)
 
 
-def _purge(kept: PurgeTarget) -> None:
-    with output_errors(kept.folder):
+def _purge(target: PurgeTarget) -> None:
+    with output_errors(target.folder):
         gone = tuple(
-            PurgedFile(name=path.name, bytes=path.stat().st_size, sha256=_digest(path) if kept.kind == "view" else "")
-            for path in kept.files
+            PurgedFile(name=path.name, bytes=path.stat().st_size, sha256=_digest(path) if target.kind == "view" else "")
+            for path in target.files
         )
         time = datetime.now(UTC).isoformat(timespec="seconds")
         now = Purge(time=time, version=version("labelward"), files=gone)
-        with atomic_write(kept.folder / PURGED_FILE) as file:
-            file.write(encode_purges((*read_purges(kept.folder), now)))
-        for path in kept.files:
+        with atomic_write(target.folder / PURGED_FILE) as file:
+            file.write(encode_purges((*read_purges(target.folder), now)))
+        for path in target.files:
             path.unlink(missing_ok=True)
-        descriptor = os.open(kept.folder, os.O_RDONLY)
+        descriptor = os.open(target.folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
@@ -115,7 +115,7 @@ def _purge(kept: PurgeTarget) -> None:
 
 
 def _files(folder: Path, kind: Kind) -> tuple[Path, ...]:
-    """Return what a folder holds of a kind, nothing where it is no such folder; refuse what else lies in it."""
+    """Return the files of a kind in a folder, empty if it is no such folder; refuse foreign files in it."""
     if kind == "view":
         ours = (folder / FILE_NAME).is_file()
     else:
@@ -127,7 +127,7 @@ def _files(folder: Path, kind: Kind) -> tuple[Path, ...]:
         known = path.name == FILE_NAME if kind == "view" else path.suffix in _CHECKPOINT_ENDINGS
         if not known or path.is_symlink() or not path.is_file():
             raise InputError(
-                f"holds {path.name!r}, which labelward did not write; nothing is removed",
+                f"contains {path.name!r}, which labelward did not write; nothing was removed",
                 code="foreign",
                 field=str(folder),
                 value=path.name,

@@ -1,12 +1,12 @@
-"""The stored results of an audit: a contract that the command line, the report and other programs read.
+"""Schema of an audit's stored results, as read by the command line, the report and other programs.
 
 ``DIR/results.jsonl`` holds one :class:`ResultRow` a line, ``DIR/runs/<defense>/<seed>/run.json`` one
-:class:`RunDetails`: what the report needs beyond the rows. Both carry a format version and are checked against
-their schema when read. A row is appended with one write and flushed to the disk; a last line without its newline
-is what a killed process leaves, and counts as never written.
+:class:`RunDetails` with further data for the report. Both have a format version and are checked against
+their schema when read. A row is appended with one write and flushed to disk; a last line without newline
+comes from a killed process and is ignored.
 
 A model, a defense or an attack is stored as in the completed job (``ComponentSpec.as_dict()``, ``Variant.as_list()``):
-an object with ``kind`` and all parameters beside it; one without a value is null.
+an object with ``kind`` and all parameters; a parameter without value is null.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Configured = dict[str, Any]
 
 
 class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The encryption of a run; ``bits`` and ``security_level`` (bits) are 0 where nothing is encrypted."""
+    """The encryption of a run; ``bits`` and ``security_level`` (bits) are 0 if nothing is encrypted."""
 
     name: str
     bits: int
@@ -44,11 +44,11 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one training took, over all parties.
+    """Cost of one training, over all parties.
 
     Attributes:
-        seconds: wall time of the training, attacks and scoring excluded.
-        bytes: frames as they travelled, in both directions.
+        seconds: wall time of the training, without attacks and scoring.
+        bytes: size on the wire, in both directions.
         logical_sums: encrypted sums that a protocol without packing would have sent.
     """
 
@@ -66,17 +66,17 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """One model × defense × attack × attacker × seed.
 
     Attributes:
-        dataset: its name, as reports print it.
+        dataset: name in reports.
         defense: the chain of defenses; empty for the undefended run.
         party: the attacker; None where the job has no attack.
-        behavior: how the attacker's party trained, where not as agreed: ``kind`` and parameters. Utility and cost are
-            then those of the run in which it did.
+        behavior: deviating behavior of the attacker's party, if any: ``kind`` and parameters. Utility and cost are
+            then those of the malicious run.
         leakage: metric values by name, with ``chance`` and ``without_view`` (objects with the same names) and
-            ``primary`` (the name of the metric that ranks); None where ``attack`` is. ``beside``, where it is there,
-            holds other ways to the labels by name, each an object with metrics.
+            ``primary`` (the name of the metric that ranks); None if ``attack`` is. ``beside``, if present,
+            contains baselines by name, each an object of metrics.
         utility: metric values by name on the test rows, with ``alone`` and ``joined`` (objects with the same names) and
             ``primary`` (the name of the metric that ranks).
-        versions: of labelward, python and the libraries that matter.
+        versions: versions of labelward, Python and the relevant libraries.
     """
 
     format: Literal[1] = 1
@@ -94,12 +94,12 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     behavior: Configured | None = None
 
     def key(self) -> str:
-        """Return what identifies the row, as canonical JSON: all but figures and versions."""
+        """Return the identity of the row as canonical JSON: all fields except results and versions."""
         identity = [self.dataset, self.model, self.engine, self.seed, self.defense, self.party, self.attack]
         return msgspec.json.encode(identity, order="deterministic").decode()
 
     def check(self) -> None:
-        """Raise :class:`ValueError` where the row breaks the contract (missing or unnamed metrics, NaN, infinity)."""
+        """Raise :class:`ValueError` if the row violates the schema (missing or unnamed metrics, NaN, infinity)."""
         for entry in (self.model, *self.defense, *([] if self.attack is None else [self.attack])):
             try:
                 _kind(entry)
@@ -121,7 +121,7 @@ class WireFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """All messages of one type from one party to another.
 
     Attributes:
-        readable: what the receiver can read in it: True for everything, False for nothing (ciphertexts only), or words.
+        readable: content readable by the receiver: True for all, False for none (ciphertexts only), or a description.
     """
 
     sender: str
@@ -136,9 +136,9 @@ class KeyInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The key of a run.
 
     Attributes:
-        fingerprint: of the public key, as hex.
-        insecure: why the run protects nothing; empty otherwise.
-        kernel: which implementation did the arithmetic.
+        fingerprint: fingerprint of the public key, as hex.
+        insecure: reasons why the run is insecure.
+        kernel: arithmetic backend.
     """
 
     engine: str
@@ -150,24 +150,24 @@ class KeyInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class VisibilityCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one party could have seen. Information is in nats, about the labels of the training rows.
+    """Information visible to one party, in nats, about the labels of the training rows.
 
     Attributes:
         rows: training rows.
         columns: the party's own columns.
-        trees: trees in which the party took part.
+        trees: trees in which the party participated.
         nodes: nodes whose rows it knows.
         leaves: finest instance spaces that it knows, over all trees.
         own_splits: splits that it owns.
-        told_splits: splits of others whose rows it was told.
+        told_splits: splits of others whose rows were disclosed to it.
         decrypted_sums: sums that it decrypted.
-        epochs: of a split network: how often its rows were gone through.
-        numbers: embeddings and gradients that it was told of training rows, number by number.
-        max_node_information: the largest mutual information of a single node that it knows with the labels.
-        max_node_bound: the largest value of the bound of ID-LMID (Equation 6) over these nodes.
-        joint_information: mutual information of all its instance spaces together with the labels.
-        joint_bound: the bound for all that was shown together.
-        label_entropy: entropy of the labels, the most that there is to learn.
+        epochs: epochs of a split network.
+        numbers: values in the embeddings or gradients of training rows that it received.
+        max_node_information: largest mutual information of a single known node with the labels.
+        max_node_bound: largest value of the bound of ID-LMID (Equation 6) over these nodes.
+        joint_information: mutual information of all its instance spaces jointly with the labels.
+        joint_bound: bound for everything disclosed, jointly.
+        label_entropy: entropy of the labels, the maximum that can be learned.
     """
 
     role: Literal["active", "passive"]
@@ -189,7 +189,7 @@ class VisibilityCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class AttackAccount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One attack by one party: what it was given besides the view and the party's own columns, and what it noted."""
+    """One attack by one party: auxiliary knowledge beyond view and own columns, and the notes of the attack."""
 
     party: str
     attack: Configured
@@ -199,11 +199,11 @@ class AttackAccount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class MeterReading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the leakage meter read of one party's instance spaces after so many trees; information in nats.
+    """Leakage of one party's instance spaces after a number of trees; information in nats.
 
     Attributes:
         v_measure, communities: V-measure and mutual information of the communities with the labels.
-        groups: mutual information of the groups of rows that no tree tells apart.
+        groups: mutual information of the groups of rows that no tree separates.
     """
 
     trees: int
@@ -213,19 +213,19 @@ class MeterReading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class RunDetails(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the report needs of one run beyond its result rows.
+    """Data of one run that the report needs in addition to the result rows.
 
     Attributes:
         phases: seconds by party and phase.
-        seen: by party.
-        applied: each policy's account: ``kind``, parameters and tallies in one object, and ``party`` where it is a
-            passive party's.
-        processor: of the machine (or machines), in words.
+        seen: visible information by party.
+        applied: each policy's account: ``kind``, parameters and tallies in one object, and ``party`` for a policy of a
+            passive party.
+        processor: processor of the machine or machines.
         duration: seconds of the training.
-        test_rows: rows on which the utility was measured.
-        meter: the readings of the leakage meter, by passive party.
-        deviation: where one party did not train as agreed: its ``party``, and ``kind`` and parameters of its behavior.
-        estimate: what the training was expected to take, of models of trees; its phases are named as ``phases``.
+        test_rows: number of rows on which the utility was measured.
+        meter: readings of the leakage meter, by passive party.
+        deviation: in a malicious run, the deviating ``party`` with ``kind`` and parameters of its behavior.
+        estimate: estimated cost of a tree model; its phases are named as in ``phases``.
     """
 
     format: Literal[1] = 1
@@ -246,10 +246,10 @@ class RunDetails(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def append_row(folder: Path, row: ResultRow) -> None:
-    """Append a row to the folder's results, in one write that is flushed; a cut-off last line is dropped first.
+    """Append a row to the folder's results, in one flushed write; an incomplete last line is dropped first.
 
     Raises:
-        ValueError: the row breaks the contract (see :meth:`ResultRow.check`).
+        ValueError: the row violates the schema (see :meth:`ResultRow.check`).
         OutputError: the file cannot be written.
     """
     row.check()
@@ -270,7 +270,7 @@ def append_row(folder: Path, row: ResultRow) -> None:
 
 
 def read_rows(folder: Path) -> list[ResultRow]:
-    """Return the folder's rows in the order of writing, without a cut-off last line; none where there is no file.
+    """Return the folder's rows in the order of writing, without an incomplete last line; empty if there is no file.
 
     Raises:
         FileFormatError: a line is damaged, of another format version, or repeats a row; the message has its number.
@@ -293,7 +293,7 @@ def read_rows(folder: Path) -> list[ResultRow]:
 
 
 def has_cut_off_row(folder: Path) -> bool:
-    """Return whether the last row was cut off: the process was killed while it wrote, and the run is unfinished."""
+    """Return whether the last row is incomplete: the process was killed while writing, and the run is unfinished."""
     path = folder / RESULTS_FILE
     return path.exists() and not (_read(path) or b"\n").endswith(b"\n")
 
@@ -315,7 +315,7 @@ def write_run(folder: Path, run: RunDetails) -> Path:
 
 
 def read_run(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int, deviation: str = "") -> RunDetails | None:
-    """Return the details of a run, or None where it did not finish; ``deviation`` as for :func:`run_folder`.
+    """Return the details of a run, or None if it did not finish; ``deviation`` as for :func:`run_folder`.
 
     Raises:
         FileFormatError: ``run.json`` is damaged or of another format version.
@@ -325,17 +325,17 @@ def read_run(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int, devi
 
 
 def run_folder(folder: Path, defense: Sequence[Mapping[str, Any]], seed: int, deviation: str = "") -> Path:
-    """Return where the views, models and details of a run lie; ``deviation``: slug of one, empty for the honest run."""
+    """Return the folder of a run's views, models and details; ``deviation``: its slug, empty for the honest run."""
     return folder / "runs" / _variant(defense).slug / (f"{seed}-{deviation}" if deviation else str(seed))
 
 
 def kind_label(entry: Mapping[str, Any]) -> str:
-    """Return a stored defense or attack in words, without defaults: ``id2graph (eta 0.5)``."""
+    """Return a readable name of a stored defense or attack, without defaults: ``id2graph (eta 0.5)``."""
     return without_defaults(_kind(entry)).label
 
 
 def defense_label(defense: Sequence[Mapping[str, Any]]) -> str:
-    """Return a stored chain of defenses in words; ``no defense`` for the undefended run."""
+    """Return a readable name of a stored chain of defenses; ``no defense`` for the undefended run."""
     return _variant(defense).label
 
 

@@ -1,4 +1,4 @@
-"""Folders and files that only their owner may read, and the lock of a folder that is being written."""
+"""Owner-only files and folders, atomic writes, and folder locks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOCK_FILE = ".lock"
 
 @contextlib.contextmanager
 def output_errors(path: Path) -> Iterator[None]:
-    """Raise the system's errors as :class:`OutputError` that names a path."""
+    """Convert :class:`OSError` to an :class:`OutputError` that names the path."""
     try:
         yield
     except OSError as error:
@@ -24,7 +24,7 @@ def output_errors(path: Path) -> Iterator[None]:
 
 
 def private_folder(path: Path) -> Path:
-    """Make a folder that only its owner can enter; :class:`OutputError` where that is impossible."""
+    """Create a folder that only its owner can access; :class:`OutputError` if it cannot be created."""
     with output_errors(path):
         path.mkdir(mode=0o700, exist_ok=True)
         path.chmod(0o700)
@@ -33,10 +33,10 @@ def private_folder(path: Path) -> Path:
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """Give a file of mode 0600 that takes the place of ``path`` in one step at the end, and is gone after an error.
+    """Yield a file of mode 0600 that atomically replaces ``path`` at the end and is removed after an error.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: the file cannot be written.
     """
     partial = path.with_name(f"{path.name}.partial")
     with output_errors(path):
@@ -51,10 +51,10 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def directory_lock(folder: Path) -> Iterator[None]:
-    """Keep a folder to this process; the system lets go when the process ends, however it ends.
+    """Lock a folder for this process; the system releases the lock when the process ends for any reason.
 
     Raises:
-        OutputError: another process has it.
+        OutputError: another process holds the lock.
     """
     path = folder / LOCK_FILE
     with output_errors(path):
@@ -73,7 +73,7 @@ def _lock(path: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_file_of(descriptor, path):  # else whoever had it has just removed the file
+            if _is_file_of(descriptor, path):  # otherwise the previous holder has just removed the file
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, str(os.getpid()).encode(), 0)
                 return descriptor

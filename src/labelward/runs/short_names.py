@@ -1,7 +1,7 @@
-"""How folders and people call defenses and attacks: without the parameters that are at their defaults.
+"""Short names of defenses and attacks, for folders and text: parameters at their defaults are omitted.
 
-A kind's first parameter is named always, the others where they differ from the default, those that are None never. So
-what was asked for with and without its defaults has one name, and a parameter that gets a default later changes none.
+The first parameter is always named, the others only if they differ from the default, and never if they are None. A
+component therefore has one name with or without explicit defaults, and a later parameter with a default changes none.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from labelward.job.components import ComponentSpec, Variant
 
 
 def without_defaults(kind: ComponentSpec) -> ComponentSpec:
-    """Return a defense or an attack with the parameters that its name holds; all of them for an unknown kind."""
+    """Return a defense or an attack with only the parameters of its short name; all of them for an unknown kind."""
     known = _parameters(kind.kind) if kind.params else {}
     first = next(iter(known), None)
-    shown = {
+    params = {
         name: value
         for name, value in kind.params.items()
         if value is not None and (name not in known or name == first or value != _default(known[name]))
     }
-    return ComponentSpec(kind.kind, shown)
+    return ComponentSpec(kind.kind, params)
 
 
 def variant_without_defaults(variant: Variant) -> Variant:
-    """Return a variant of :func:`without_defaults` defenses: its ``slug`` and ``label`` are the names of its runs."""
+    """Apply :func:`without_defaults` to each defense of a variant: ``slug`` and ``label`` then name its runs."""
     return replace(variant, chain=tuple(map(without_defaults, variant.chain)))
 
 

@@ -1,4 +1,4 @@
-"""What a training leaves beside views and shares: its figures, the rows it was tested on, which columns are dates."""
+"""Record of a training: metrics, costs, row counts and digests, date columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMAT = 1
 
 
 class RowCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which rows a training learned from, watched and was tested on.
+    """Training, validation and test rows of a training.
 
     Attributes:
         train: number of training rows.
@@ -39,7 +39,7 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @classmethod
     def of(cls, data: VerticalDataset) -> RowCounts:
-        """Return those of a training on this data."""
+        """Return the row counts of a dataset."""
         return cls(
             train=len(data.train_ids),
             validation=len(data.validation_ids),
@@ -51,12 +51,12 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Validation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the validation rows fared.
+    """Metric of the validation rows over the rounds.
 
     Attributes:
-        metric: its name.
-        values: after each round; null where it was not finite.
-        best_round: that of the best value, counted from 1.
+        metric: name of the metric.
+        values: value after each round; null if not finite.
+        best_round: round of the best value, counted from 1.
     """
 
     metric: str
@@ -68,16 +68,16 @@ class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The content of ``training.json``.
 
     Attributes:
-        dataset: name of the data.
-        seed: of the run.
+        dataset: name of the dataset.
+        seed: seed of the run.
         defense: slug of the variant.
-        utility: metrics on the test rows; null where one was not finite.
+        utility: metrics on the test rows; null if not finite.
         primary: the metric that ranks.
-        validation: where there are validation rows.
+        validation: metric of the validation rows, if any.
         phases: seconds by party and phase.
-        estimate: what the training was expected to take, of models of trees.
-        dates: by party the columns that hold dates or times.
-        versions: of labelward, Python and the libraries that matter.
+        estimate: estimated cost of a tree model.
+        dates: columns with dates or times, by party.
+        versions: versions of labelward, Python and the relevant libraries.
     """
 
     format: int = FORMAT
@@ -96,7 +96,7 @@ class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def content_digest(data: VerticalDataset) -> str:
-    """Return the SHA-256 of labels and columns of the training rows, as hex: what tells rows that have no ids."""
+    """Return the SHA-256 of labels and columns of the training rows, as hex; it identifies rows without ids."""
     total = hashlib.sha256(np.ascontiguousarray(data.train_values).tobytes())
     for party in data.parties:
         total.update(np.ascontiguousarray(party.train).tobytes())
@@ -104,14 +104,14 @@ def content_digest(data: VerticalDataset) -> str:
 
 
 def write_record(folder: Path, record: TrainingRecord) -> None:
-    """Write ``training.json``; :class:`~labelward.errors.OutputError` where that is impossible."""
+    """Write ``training.json``; :class:`~labelward.errors.OutputError` if it cannot be written."""
     write_json(folder / TRAINING_FILE, record)
 
 
 def read_record(run: Path) -> TrainingRecord:
-    """Read what :func:`write_record` wrote into the folder of a training.
+    """Read ``training.json`` from the folder of a training.
 
     Raises:
-        FileFormatError: it is missing, damaged or of another format version.
+        FileFormatError: the file is missing, damaged or of another format version.
     """
     return read_json(run / TRAINING_FILE, TrainingRecord, FORMAT)

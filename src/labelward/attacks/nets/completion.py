@@ -23,7 +23,7 @@ _PIECE = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class CompletedModel:
-    """A complete model that has been learned.
+    """A trained completed model.
 
     Attributes:
         loss: mean of the last steps.
@@ -37,8 +37,8 @@ class CompletedModel:
         """Return float64 [rows, classes] for rows of the attacker."""
         weight = next(self.rest.parameters())
         with torch.no_grad():
-            found = [self.rest(self.encode(piece)).softmax(1).cpu().numpy() for piece in _pieces(x, weight)]
-        return np.concatenate(found).astype(np.float64)
+            pieces = [self.rest(self.encode(piece)).softmax(1).cpu().numpy() for piece in _pieces(x, weight)]
+        return np.concatenate(pieces).astype(np.float64)
 
 
 def fit_completion(
@@ -52,7 +52,7 @@ def fit_completion(
     mix: What,
     rng: np.random.Generator,
 ) -> CompletedModel:
-    """Learn a head over a bottom model, and the bottom model with it where it is to be fine-tuned.
+    """Train a head over a bottom model, optionally fine-tuning the bottom model.
 
     A bottom model that is not is used as in prediction: none of its weights or statistics moves.
 
@@ -60,7 +60,7 @@ def fit_completion(
         bottom: the attacker's copy; it is changed.
         x: its rows, [rows, ...].
         known: positions of rows whose labels are known, and these labels.
-        classes: how many there are.
+        classes: number of classes.
         recipe: how to learn.
         fine_tune: whether the bottom model learns, too.
         mix: what MixUp mixes: rows (behind what encodes them, where the bottom model begins with that), or what the
@@ -103,7 +103,7 @@ def inference_head(inputs: int, classes: int) -> nn.Module:
 
 
 class _Headed(nn.Module):
-    """A body with a head; a frozen body stays as it is in prediction."""
+    """A body with a head; a frozen body stays in evaluation mode."""
 
     def __init__(self, body: nn.Module, top: nn.Module, *, frozen: bool) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ def mixup_level(bottom: nn.Module, own: AttackerData) -> What:
 
 
 def _cut(bottom: nn.Module, mix: What) -> tuple[nn.Module, nn.Module]:
-    """Return what comes before rows are mixed, and what comes behind."""
+    """Split a model at the level of MixUp: the part before it and the part after it."""
     if mix == "embeddings":
         return bottom, nn.Identity()
     if isinstance(bottom, nn.Sequential) and _encodes(bottom):
@@ -136,12 +136,12 @@ def _cut(bottom: nn.Module, mix: What) -> tuple[nn.Module, nn.Module]:
 
 
 def _encodes(bottom: nn.Module) -> bool:
-    """Tell whether the first part of a bottom model encodes the columns of a table."""
+    """Return whether the first part of a bottom model encodes table columns."""
     return isinstance(bottom, nn.Sequential) and isinstance(getattr(bottom[0], "categories", None), Mapping)
 
 
 def _pieces(x: NDArray[Any], like: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield copies of rows, piece by piece, as a model with such weights takes them."""
+    """Yield copies of rows in batches, on the device and in the dtype of a model's weight."""
     dtype = like.dtype if np.issubdtype(x.dtype, np.floating) else torch.int64
     for at in range(0, len(x), _PIECE):
         yield torch.from_numpy(np.array(x[at : at + _PIECE])).to(like.device, dtype)

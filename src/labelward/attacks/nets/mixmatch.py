@@ -2,8 +2,8 @@
 
 Reference: Berthelot et al., MixMatch (2019), as Appendix B of the label inference paper customizes it (Algorithms 4 and
 5, Equations 4 to 7). Differences from the published code: each pair is mixed with a share of its own, as Algorithm 5
-has it; the weights after the last step count, not those that the true labels found best; what is labeled and what is
-guessed goes through the network together, so that normalization sees both.
+has it; the weights after the last step are used, not those selected with true labels; labeled and
+unlabeled rows pass through the network together, so that normalization covers both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCK = 256
 
 @dataclass(frozen=True, kw_only=True)
 class MixMatchConfig:
-    """How a network is learned; the names are those of the completion attacks."""
+    """Training parameters, named as in the completion attacks."""
 
     steps: int
     batch_size: int
@@ -66,7 +66,7 @@ def mixmatch_loss(
 
     Args:
         logits, targets: [rows, classes]: the labeled rows first.
-        labeled: how many these are; there may be no others.
+        labeled: number of labeled rows; there may be no others.
     """
     of_labeled = nn.functional.cross_entropy(logits[:labeled], targets[:labeled])
     if len(logits) == labeled:
@@ -96,7 +96,7 @@ class EmaWeights:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Take the model's present weights in, then shrink them."""
+        """Update the averages with the current weights, then shrink the weights."""
         self.steps += 1
         share = max(1 - self.keep, 10 / (9 + self.steps))
         for mean, live in zip(self._mean, self._live, strict=True):
@@ -113,7 +113,7 @@ class EmaWeights:
 
 
 def repeated_permutations(rows: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return ``count`` of the rows: all of them in a drawn order, then again in another, and so on."""
+    """Return ``count`` of the rows: random permutations of all rows, one after another."""
     times = -(-count // len(rows))
     return np.concatenate([rng.permutation(rows) for _ in range(times)])[:count]
 
@@ -134,7 +134,7 @@ def train_mixmatch(
         encode: takes rows of ``x`` to what can be mixed, and is trained along; None: ``x`` is that already.
         x: [rows, ...].
         known: rows and their labels; all other rows are unlabeled.
-        classes: how many there are.
+        classes: number of classes.
         recipe: how.
         rng: gives all draws.
     """
@@ -177,11 +177,11 @@ def _draws(
     half, groups = recipe.batch_size, [each for each in (known, others) if len(each)]
     for start in range(0, recipe.steps, _BLOCK):
         count = min(_BLOCK, recipe.steps - start)
-        rows = np.concatenate([_drawn(each, count, half, rng) for each in groups], axis=1)
+        rows = np.concatenate([_sampled(each, count, half, rng) for each in groups], axis=1)
         pairs = rng.permuted(np.tile(np.arange(rows.shape[1]), (count, 1)), axis=1)
         shares = rng.beta(recipe.alpha, recipe.alpha, size=rows.shape)
         yield from zip(*(torch.from_numpy(each).unbind() for each in (rows, pairs, shares)), strict=True)
 
 
-def _drawn(rows: NDArray[np.int64], count: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _sampled(rows: NDArray[np.int64], count: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
     return repeated_permutations(rows, count * size, rng).reshape(count, size)

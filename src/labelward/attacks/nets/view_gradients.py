@@ -1,4 +1,4 @@
-"""The gradients that a passive party's view of a split network holds, by training row."""
+"""Gradients in a passive party's view of a split network, by training row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from labelward.party.view import View
 def require_passive_view(view: View, kind: str) -> None:
     """Refuse the active party's view, to which no gradient is returned.
 
-    An empty view of a passive party is none of these: what an attack reaches on it is its baseline.
+    An empty view of a passive party is accepted: attacks on it give the baseline.
 
     Args:
         view: of a party of a split network.
@@ -34,7 +34,7 @@ def require_passive_view(view: View, kind: str) -> None:
 
 
 def has_gradients(view: View) -> bool:
-    """Tell whether any gradient arrived: without one the party's bottom model is what it was at the start."""
+    """Return whether the view has any gradient; without one the party's bottom model is untrained."""
     return next(view.received(BatchGradients), None) is not None
 
 

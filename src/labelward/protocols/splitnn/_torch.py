@@ -1,4 +1,4 @@
-"""torch, where it is installed: every module of this package that needs it takes it from here."""
+"""Single import point of torch, with a clear error if it is not installed."""
 
 from __future__ import annotations
 

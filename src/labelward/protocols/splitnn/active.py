@@ -1,7 +1,7 @@
 """Split networks, the active party: it holds the labels, perhaps a top model, and perhaps columns and a bottom model.
 
 Setting: it receives the embeddings of every party, batch by batch, and returns to each the gradient of the batch's mean
-loss with respect to that party's embeddings. What leaves beside these gradients: when epochs begin and end, and which
+loss with respect to that party's embeddings. Besides these gradients it sends: when epochs begin and end, and which
 was the best. Policies act on each party's gradients before they leave.
 
 Reference: "Server executes" of Algorithm 2 (with a top model, over the joined embeddings) and of Algorithm 3 (without,
@@ -49,14 +49,14 @@ from labelward.rng import learning
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSetup:
-    """What a network is fitted to.
+    """Targets and settings of a training.
 
     Attributes:
         model: the model's identifier.
         objective: the loss.
         labels: of the training rows, then of the validation rows.
-        rows: how many of them are training rows.
-        sizes: how many numbers a row each peer's bottom model gives.
+        rows: number of training rows among them.
+        sizes: embedding size of each peer's bottom model.
     """
 
     model: str
@@ -78,10 +78,10 @@ def train_active_net(
     """Train with all peers of the context; bottom and top model then have the best epoch's weights.
 
     Args:
-        fit: what the network is fitted to.
+        fit: targets and settings.
         bottom: the own bottom model; None for a party without columns.
         top: None: the parties' outputs are added up.
-        resume: the checkpoint from which this training goes on, after it was cut off.
+        resume: the checkpoint from which an interrupted training resumes.
 
     Returns:
         How each epoch went.
@@ -140,7 +140,7 @@ class _Server:
         self.best, self.last = 0, False
 
     def epoch(self, epoch: int) -> None:
-        """Go through all training rows once, look at the validation rows, and tell all peers what comes of it."""
+        """Run one epoch: train on all rows, score the validation rows, and send the outcome to all peers."""
         patience = self.params.patience
         self.history.append(EpochRecord(self.learn(epoch), self.validate(epoch)))
         best = not patience or _loss(self.history[epoch]) < min(map(_loss, self.history[:epoch]), default=math.inf)
@@ -169,15 +169,15 @@ class _Server:
         self.ctx.save(epochs, state, peers=dict.fromkeys(self.ctx.peers, epochs))
 
     def resume(self, state: ActiveState) -> None:
-        """Put a checkpoint's state in place of the present one, which is that before the first epoch."""
+        """Restore a checkpoint's state, before the first epoch of this attempt."""
         self.ctx.policies.resume(state.policies)
-        for own, kept in ((self.bottom, state.bottom), (self.top, state.top)):
-            if own is not None and kept is not None:
-                restore(own, kept)
+        for own, saved in ((self.bottom, state.bottom), (self.top, state.top)):
+            if own is not None and saved is not None:
+                restore(own, saved)
         self.history, self.best, self.last = list(state.history), state.best, state.last
 
     def learn(self, epoch: int) -> EpochScore:
-        """Go through all training rows once."""
+        """Train on all training rows once."""
         ctx = self.ctx
         for peer in ctx.peers:
             ctx.send(peer, EpochStart(), (epoch,))
@@ -194,7 +194,7 @@ class _Server:
         return self.objective.score(torch.cat(outputs), *self._truth(places))
 
     def validate(self, epoch: int) -> EpochScore | None:
-        """Score the validation rows under the present weights."""
+        """Score the validation rows with the current weights."""
         targets, weights = self._truth(slice(self.rows, None))
         if not len(targets):
             return None
@@ -215,7 +215,7 @@ class _Server:
         return score
 
     def _batch(self, epoch: int, batch: int, places: torch.Tensor, rows: NDArray[np.int32]) -> torch.Tensor:
-        """Learn from one batch; return the model's outputs of its rows."""
+        """Train on one batch; return the model's outputs of its rows."""
         ctx, step = self.ctx, (epoch, batch)
         own: dict[str, torch.Tensor] = {}
         if self.bottom is not None:
@@ -232,7 +232,7 @@ class _Server:
             outputs = combine_outputs(parts, self.top.module if self.top else None)
             loss = self.objective.mean_loss(outputs, *self._truth(places))
             if not math.isfinite(loss.item()):
-                raise self._lost(embeddings, step)
+                raise self._divergence_error(embeddings, step)
             loss.backward()  # type: ignore[no-untyped-call]
         for peer in ctx.peers:
             ctx.send(peer, BatchGradients(self._returned(peer, _gradient(embeddings[peer]), step, rows)), step)
@@ -247,8 +247,8 @@ class _Server:
         """Return targets and weights of some rows."""
         return self.targets[rows], None if self.weights is None else self.weights[rows]
 
-    def _lost(self, embeddings: Mapping[str, torch.Tensor], step: tuple[int, int]) -> LabelwardError:
-        """Return the error of a loss that is no number: who is to blame, and where."""
+    def _divergence_error(self, embeddings: Mapping[str, torch.Tensor], step: tuple[int, int]) -> LabelwardError:
+        """Return the error for a loss that is not finite: the responsible party, and the batch."""
         for party, values in embeddings.items():
             if not is_finite(as_array(values)):
                 return diverged(party, "an embedding of training rows", *step, self.params)
@@ -261,11 +261,11 @@ class _Server:
     def _returned(
         self, peer: str, gradient: torch.Tensor, step: tuple[int, int], rows: NDArray[np.int32]
     ) -> Released[Array]:
-        """Return the gradient as it leaves: after the policies have had their say."""
+        """Return the gradient to send, after the policies have been applied."""
         values = as_array(gradient)
         if not is_finite(values):
             raise diverged(self.ctx.party, f"a gradient for {peer!r}", *step, self.params)
-        given = ReturnedGradient(
+        outgoing = ReturnedGradient(
             party=peer,
             epoch=step[0],
             batch=step[1],
@@ -275,7 +275,7 @@ class _Server:
             draw=lambda what: learning(self.ctx.seed, self.ctx.party, step[0], what),
             protection=self.ctx.protection,
         )
-        return self.ctx.policies.on_returned_gradient(given).map(lambda values: pack_tensor(values, self.params))
+        return self.ctx.policies.on_returned_gradient(outgoing).map(lambda values: pack_tensor(values, self.params))
 
 
 def _gradient(part: torch.Tensor) -> torch.Tensor:
@@ -284,7 +284,7 @@ def _gradient(part: torch.Tensor) -> torch.Tensor:
 
 
 def _loss(epoch: EpochRecord) -> float:
-    """Return what early stopping goes by."""
+    """Return the criterion of early stopping."""
     if epoch.validation is None:
         raise JobError("needs validation rows ([data] validation_size)", code="conflict", field="[model] patience")
     return epoch.validation.loss

@@ -23,17 +23,17 @@ class Behavior(Protocol):
     """A replaceable local update.
 
     Attributes:
-        kind: its name, as the transcript of its party tells it.
+        kind: name in the transcript of the party.
     """
 
     kind: ClassVar[str]
 
     def optimizer(self, weights: Weights, params: SplitNet) -> torch.optim.Optimizer:
-        """Return what updates these weights; its ``lr`` follows the schedule."""
+        """Return an optimizer of these weights; its ``lr`` follows the schedule."""
         ...
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters as the transcript keeps them."""
+        """Return the parameters recorded in the transcript."""
         ...
 
 
@@ -51,7 +51,7 @@ class Honest:
         return torch.optim.SGD(weights, lr=rate, momentum=params.momentum, weight_decay=decay, fused=True)
 
     def parameters(self) -> dict[str, Any]:
-        """Return nothing: the job has all parameters."""
+        """Return an empty mapping: the job contains all parameters."""
         return {}
 
 
@@ -92,7 +92,7 @@ class MaliciousOptimizer(Parameters):
 
 
 class MaliciousSGD(torch.optim.Optimizer):
-    """What :class:`MaliciousOptimizer` trains with; keeps velocity and last step of each weight."""
+    """Optimizer of :class:`MaliciousOptimizer`; stores velocity and last step of each weight."""
 
     def __init__(self, weights: Weights, how: MaliciousOptimizer, *, rate: float, weight_decay: float = 0.0) -> None:
         super().__init__(weights, {"lr": rate, "weight_decay": weight_decay})
@@ -103,7 +103,7 @@ class MaliciousSGD(torch.optim.Optimizer):
     @overload
     def step(self, closure: Callable[[], float]) -> float: ...
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Take one step with the gradients as they are; ``closure``, where given, works them out anew."""
+        """Take one step with the current gradients; ``closure``, if any, recomputes them."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -1,4 +1,4 @@
-"""One party's own work: its bottom model forward and back, which is the same at every party."""
+"""A party's bottom model: forward and backward pass, the same at every party."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST_PIECE = 1024
 
 
 def device_of(params: SplitNet) -> torch.device:
-    """Return the device; :class:`JobError` where this machine has none of the kind."""
+    """Return the device; :class:`JobError` if this machine has none of the kind."""
     device = torch.device(params.device)
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
         found = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -53,16 +53,16 @@ def batches(rows: int, size: int) -> list[slice]:
 
 
 def prediction_batches(rows: int, params: SplitNet) -> list[slice]:
-    """Return pieces of rows that are embedded without being learned from."""
+    """Return batches of rows for embedding without training."""
     size = max(params.batch_size, _LEAST_PIECE)
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
 def copy_user_module(given: object, what: str, params: SplitNet, *, party: str = "") -> nn.Module:
-    """Return a copy of a model that was handed in, in the model's dtype.
+    """Return a copy of a user's module, in the model's dtype.
 
     Args:
-        given: what was handed in; None: nothing.
+        given: the user's module; None: not supplied.
         what: the parameter that asks for it.
         party: whose it is, where several hand one in.
 
@@ -80,11 +80,11 @@ def copy_user_module(given: object, what: str, params: SplitNet, *, party: str =
         )
     if not isinstance(given, nn.Module):
         raise JobError(
-            f"needs a torch.nn.Module, and {given!r}{whose} is none", code="type", field=f"[model] {what}", value=given
+            f"must be a torch.nn.Module, but got {given!r}{whose}", code="type", field=f"[model] {what}", value=given
         )
     if not any(weight.requires_grad for weight in given.parameters()):
         raise JobError(
-            f"the module {type(given).__name__}{whose} has no weights to train",
+            f"the module {type(given).__name__}{whose} has no trainable weights",
             code="unsupported",
             field=f"[model] {what}",
             value=given,
@@ -93,10 +93,10 @@ def copy_user_module(given: object, what: str, params: SplitNet, *, party: str =
 
 
 class TrainableModule:
-    """A module on its device, with what updates it.
+    """A module on its device, with its optimizer.
 
     Attributes:
-        best: the weights that were kept last, by name.
+        best: the best weights so far, by name.
     """
 
     def __init__(self, module: nn.Module, params: SplitNet, behavior: Behavior | None = None) -> None:
@@ -113,16 +113,16 @@ class TrainableModule:
             group["lr"] = self.params.rate(epoch)
 
     def forget(self) -> None:
-        """Drop the gradients of the last batch."""
+        """Reset the gradients."""
         for weight in self._weights:
             weight.grad = None
 
     def keep(self) -> None:
-        """Remember the weights as they are: they are the best so far."""
+        """Store the current weights as the best so far."""
         self.best = {name: tensor.clone() for name, tensor in self.module.state_dict().items()}
 
     def finish(self) -> None:
-        """Return to the weights that were kept last, where any were."""
+        """Restore the best weights, if any were stored."""
         if self.best:
             self.module.load_state_dict(self.best)
         self.module.eval()
@@ -136,21 +136,21 @@ class BottomModel(TrainableModule):
     """
 
     def __init__(
-        self, module: nn.Module, spec: ModelSpec, held: NetInputs, params: SplitNet, behavior: Behavior | None = None
+        self, module: nn.Module, spec: ModelSpec, inputs: NetInputs, params: SplitNet, behavior: Behavior | None = None
     ) -> None:
         super().__init__(module, params, behavior)
         self.spec, self.outputs = spec, spec.outputs
-        self._rows = held.rows
-        self._x = as_tensor(held.train, params, self.device)
+        self._rows = inputs.rows
+        self._x = as_tensor(inputs.train, params, self.device)
         self._out: torch.Tensor | None = None
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return the embeddings of a batch, cut from their history, which is kept for :meth:`update`."""
+        """Return the detached embeddings of a batch; their graph is stored for :meth:`update`."""
         self._out = self.module(self._x.index_select(0, rows))
         return self._out.detach()
 
     def update(self, gradient: torch.Tensor) -> None:
-        """Go back from the gradient of the last batch's embeddings, and take a step."""
+        """Backpropagate the gradient of the last batch's embeddings, and take a step."""
         assert self._out is not None
         self.forget()
         self._out.backward(gradient)  # type: ignore[no-untyped-call]
@@ -158,12 +158,12 @@ class BottomModel(TrainableModule):
         self.optimizer.step()
 
     def validation(self) -> Iterator[torch.Tensor]:
-        """Yield the embeddings of the validation rows, piece by piece."""
+        """Yield the embeddings of the validation rows in batches."""
         return embed_batches(self.module, self._x[self._rows :], self.params)
 
 
 def embed_batches(module: nn.Module, x: torch.Tensor, params: SplitNet) -> Iterator[torch.Tensor]:
-    """Yield the embeddings of rows that are not learned from, piece by piece."""
+    """Yield embeddings of rows in batches, without training."""
     module.eval()
     for piece in prediction_batches(len(x), params):
         with torch.no_grad():
@@ -171,70 +171,70 @@ def embed_batches(module: nn.Module, x: torch.Tensor, params: SplitNet) -> Itera
 
 
 def make_bottom(
-    party: str, held: NetInputs, params: SplitNet, outputs: int, *, seed: int, behavior: Behavior | None = None
+    party: str, inputs: NetInputs, params: SplitNet, outputs: int, *, seed: int, behavior: Behavior | None = None
 ) -> BottomModel:
-    """Return a party's bottom model, built from its preset or copied from the module that it hands in.
+    """Return a party's bottom model, built from its preset or copied from the user's module.
 
     Args:
-        outputs: how many numbers a row it must give; 0: any number.
+        outputs: required embedding size; 0: any.
 
     Raises:
         JobError: rows, module and outputs do not fit each other, or the device is not there.
     """
     spec = ModelSpec(
         preset=params.bottom,
-        inputs=held.shape,
+        inputs=inputs.shape,
         outputs=outputs,
         width=params.width,
         buckets=params.buckets,
         vocabulary=params.vocabulary,
         image=(params.channels, params.height) if params.height else (),
-        categories=dict(held.categories),
+        categories=dict(inputs.categories),
     )
     device_of(params)
     if params.bottom == MODULE:
-        module = copy_user_module(held.bottom, "bottom", params, party=party)
-        found = _probe(module, held, params, party)
-        if outputs and found != outputs:
+        module = copy_user_module(inputs.bottom, "bottom", params, party=party)
+        width = _probe(module, inputs, params, party)
+        if outputs and width != outputs:
             raise JobError(
-                f"the module of party {party!r} gives {found} numbers a row; {outputs} are needed",
+                f"the module of party {party!r} gives {width} numbers a row; {outputs} are needed",
                 code="unsupported",
                 field="[model] bottom",
-                value=found,
+                value=width,
             )
-        spec = ModelSpec(preset=MODULE, inputs=held.shape, outputs=found)
+        spec = ModelSpec(preset=MODULE, inputs=inputs.shape, outputs=width)
     else:
         module = build(spec, torch_generator(seed, party, "bottom"), getattr(torch, params.dtype))
     first = next(iter(module.children()), None)
     if isinstance(first, TableEncoder | Hashed):
         if params.standardize:
-            first.fit(torch.from_numpy(held.train[: held.rows].astype(np.float64)))
-    elif np.isnan(held.train).any() or np.isnan(held.test).any():
+            first.fit(torch.from_numpy(inputs.train[: inputs.rows].astype(np.float64)))
+    elif np.isnan(inputs.train).any() or np.isnan(inputs.test).any():
         raise DataError(
             f"bottom model {params.bottom!r} takes no missing values",
             code="values",
             field=f"party {party!r}",
             value=params.bottom,
         )
-    return BottomModel(module, spec, held, params, behavior)
+    return BottomModel(module, spec, inputs, params, behavior)
 
 
-def _probe(module: nn.Module, held: NetInputs, params: SplitNet, party: str) -> int:
-    """Return how many numbers a row a module gives."""
+def _probe(module: nn.Module, inputs: NetInputs, params: SplitNet, party: str) -> int:
+    """Return the embedding size of a module."""
     training = module.training
     module.eval()
     try:
         with torch.no_grad():
-            out = module(as_tensor(held.train[:2], params, torch.device("cpu")))
+            out = module(as_tensor(inputs.train[:2], params, torch.device("cpu")))
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         raise JobError(
-            f"the module of party {party!r} does not take rows of shape {held.shape}: {error}",
+            f"the module of party {party!r} does not take rows of shape {inputs.shape}: {error}",
             code="unsupported",
             field="[model] bottom",
-            value=held.shape,
+            value=inputs.shape,
         ) from error
     module.train(training)
-    if not isinstance(out, torch.Tensor) or out.ndim != 2 or len(out) != len(held.train[:2]):
+    if not isinstance(out, torch.Tensor) or out.ndim != 2 or len(out) != len(inputs.train[:2]):
         told = list(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
         raise JobError(
             f"the module of party {party!r} must give [rows, numbers] but gave {told}",

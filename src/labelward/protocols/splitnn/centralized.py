@@ -1,4 +1,4 @@
-"""The same network where all columns lie on one table: what a federated training without defenses comes to."""
+"""Centralized training of the same network on one table, as a reference for federated training without defenses."""
 
 from __future__ import annotations
 
@@ -43,18 +43,20 @@ def train_centralized(params: SplitNet, parts: Mapping[str, NetInputs], labels: 
     first = parts[active]
     objective = objective_of(params, labels, first.rows)
     outputs = params.bottom_outputs(objective.outputs)
-    held = {party: each for party, each in parts.items() if 0 not in each.shape}
-    made = [make_bottom(party, each, params, outputs, seed=seed) for party, each in held.items()]
-    module = _Parallel([each.module for each in made], [each.shape[0] for each in held.values()], added=not params.top)
+    inputs = {party: each for party, each in parts.items() if 0 not in each.shape}
+    bottoms = [make_bottom(party, each, params, outputs, seed=seed) for party, each in inputs.items()]
+    module = _Parallel(
+        [each.module for each in bottoms], [each.shape[0] for each in inputs.values()], added=not params.top
+    )
     whole = NetInputs(
-        train=np.concatenate([each.train for each in held.values()], axis=1),
-        test=np.concatenate([each.test for each in held.values()], axis=1),
+        train=np.concatenate([each.train for each in inputs.values()], axis=1),
+        test=np.concatenate([each.test for each in inputs.values()], axis=1),
         validation=first.validation,
     )
     spec = ModelSpec(preset=MODULE, inputs=whole.shape, outputs=objective.outputs)
     bottom = BottomModel(module, spec, whole, params)
     ctx = standalone_context(active, seed=seed, rows=first.rows)
-    top = make_top(ctx, params, first, objective, [each.outputs for each in made])
+    top = make_top(ctx, params, first, objective, [each.outputs for each in bottoms])
     fit = TrainingSetup(model="", objective=objective, labels=labels, rows=first.rows, sizes={})
     train_active_net(ctx, params, fit, bottom, top)
     rows = as_tensor(whole.test, params, device_of(params))
@@ -66,7 +68,7 @@ def train_centralized(params: SplitNet, parts: Mapping[str, NetInputs], labels: 
 
 
 class _Parallel(nn.Module):
-    """Bottom models side by side, each over its own columns; what they give is joined, or added up."""
+    """Parallel bottom models, each over its own columns; their outputs are concatenated or summed."""
 
     def __init__(self, parts: Sequence[nn.Module], widths: Sequence[int], *, added: bool) -> None:
         super().__init__()

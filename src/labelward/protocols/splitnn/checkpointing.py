@@ -1,6 +1,6 @@
-"""What each party must remember so that a training that was cut off goes on as if it had not been.
+"""Checkpoints of split networks: the state from which each party resumes an interrupted training.
 
-A checkpoint's number counts the epochs that are done. Its state holds weights and what the optimizers keep, whole: it
+A checkpoint's number is the number of finished epochs. Its state contains weights and optimizer state, completely: it
 costs as much after the last epoch as after the first. The active party's checkpoint 0, before anything leaves, holds
 what its policies drew.
 """
@@ -25,7 +25,7 @@ class TrainedState(msgspec.Struct, frozen=True):
 
     Attributes:
         weights: its tensors by name.
-        optimizer: what the optimizer keeps of each weight, as ``"number.name"``.
+        optimizer: optimizer state of each weight, as ``"number.name"``.
         best: the weights of the best epoch, where early stopping wants them.
     """
 
@@ -39,7 +39,7 @@ class PassiveState(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         last: whether no further one follows.
-        policies: what they keep.
+        policies: state of the policies.
     """
 
     bottom: TrainedState
@@ -55,7 +55,7 @@ class ActiveState(msgspec.Struct, frozen=True, kw_only=True):
         history: how each epoch went.
         best: which was the best.
         last: whether no further one follows.
-        policies: what they keep.
+        policies: state of the policies.
     """
 
     model: str
@@ -68,13 +68,13 @@ class ActiveState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def snapshot_weights(trained: TrainableModule) -> TrainedState:
-    """Return what is to be remembered of a module and its optimizer."""
-    kept: dict[int, dict[str, Any]] = trained.optimizer.state_dict()["state"]
+    """Return the state of a module and its optimizer."""
+    optimizer_state: dict[int, dict[str, Any]] = trained.optimizer.state_dict()["state"]
     return TrainedState(
         weights=pack_state(trained.module.state_dict()),
         optimizer={
             f"{number}.{name}": Array.pack(as_array(value))
-            for number, values in kept.items()
+            for number, values in optimizer_state.items()
             for name, value in values.items()
             if value is not None
         },
@@ -83,19 +83,19 @@ def snapshot_weights(trained: TrainableModule) -> TrainedState:
 
 
 def restore(trained: TrainableModule, state: TrainedState) -> None:
-    """Put back what was remembered; :class:`FileFormatError` where it does not fit the module."""
+    """Restore a snapshot; :class:`FileFormatError` if it does not fit the module."""
     if state.best:
         unpack_state(state.best, trained.module, "a checkpoint")
         trained.keep()
     unpack_state(state.weights, trained.module, "a checkpoint")
-    kept: dict[int, dict[str, torch.Tensor]] = {}
+    optimizer_state: dict[int, dict[str, torch.Tensor]] = {}
     try:
         for key, array in state.optimizer.items():
             number, _, name = key.partition(".")
-            kept.setdefault(int(number), {})[name] = torch.from_numpy(array.unpack().copy())
+            optimizer_state.setdefault(int(number), {})[name] = torch.from_numpy(array.unpack().copy())
         groups = trained.optimizer.state_dict()["param_groups"]
-        trained.optimizer.load_state_dict({"state": kept, "param_groups": groups})
+        trained.optimizer.load_state_dict({"state": optimizer_state, "param_groups": groups})
     except (CodecError, ValueError) as error:
         raise FileFormatError(
-            f"what the optimizer kept does not fit the model: {error}", code="damaged", field="a checkpoint"
+            f"the optimizer state does not fit the model: {error}", code="damaged", field="a checkpoint"
         ) from error

@@ -1,4 +1,4 @@
-"""Grad-CAM over the joined image model: on what of each party's part of an image the model's answer rests.
+"""Grad-CAM of the joint image model: class activation maps of each party's part of an image.
 
 Setting: all parties' models in one place, as in a rehearsal. It is no protocol: nothing is sent.
 
@@ -23,14 +23,14 @@ def class_maps(
 ) -> list[Tensor]:
     """Return for each party the class activation map of each row, [rows, h, w], at least 0.
 
-    With the feature maps A that a bottom model pools, and the joined model's output y that is asked for, a map is
+    With the feature maps A that a bottom model pools, and the selected output y of the joint model, a map is
     ReLU(Σ α A) over the channels, where α is the mean of ∂y/∂A over a channel's cells.
 
     Args:
         bottoms: of all parties with columns, the active one first; each pools its feature maps once.
         top: over what they give; None: their outputs are added up.
         parts: each party's rows.
-        outputs: int64 [rows], which of the joined model's outputs a row is asked for.
+        outputs: int64 [rows], selected output of each row.
 
     Raises:
         JobError: a bottom model pools no feature maps.
@@ -51,8 +51,8 @@ def class_maps(
             hook.remove()
     if top is not None:
         top.eval()
-    asked = combine_outputs(embeddings, top).gather(1, outputs[:, None]).sum()  # rows do not touch each other
-    gradients = torch.autograd.grad(asked, features)
+    selected = combine_outputs(embeddings, top).gather(1, outputs[:, None]).sum()  # rows do not touch each other
+    gradients = torch.autograd.grad(selected, features)
     return [
         torch.relu((gradient.mean((2, 3), keepdim=True) * maps).sum(1)).detach()
         for gradient, maps in zip(gradients, features, strict=True)

@@ -1,4 +1,4 @@
-"""What one party brings to a split network: rows, labels, and models of its own making."""
+"""One party's inputs to a split network: rows, labels, and the user's modules."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class NetInputs:
             width] for images, [rows, tokens] for texts as token numbers (0 is padding); [rows, 0] for a party without
             columns.
         test: of the rows that are predicted in the end.
-        validation: how many of the last rows of ``train`` are validation rows.
+        validation: number of validation rows, the last rows of ``train``.
         names: of a table's columns.
-        categories: of a table, by position, how many categories a column has; its values are their codes.
+        categories: of a table, by position, number of categories of a column; its values are codes.
         bottom: the party's own bottom model, for ``bottom = "module"``. It is copied; its weights are where training
             starts.
         top: the active party's own top model, for ``top_model = "module"``; likewise.
@@ -79,12 +79,12 @@ class NetInputs:
 
 @dataclass(frozen=True, kw_only=True)
 class NetLabels:
-    """What the active party knows of the rows.
+    """Labels and weights of the rows, at the active party.
 
     Attributes:
-        values: float64 [rows], of the training rows, then of the validation rows: class numbers, or quantities.
+        values: float64 [rows], of the training rows, then of the validation rows: class numbers, or regression targets.
         weights: float64 [rows], as ``values``; none negative.
-        classes: names of the classes in the order of their numbers; empty for quantities.
+        classes: names of the classes in the order of their numbers; empty for regression.
     """
 
     values: Floats

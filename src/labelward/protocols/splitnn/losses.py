@@ -1,4 +1,4 @@
-"""What a split network is fitted to: the loss of a batch, how good a set of outputs is, and what outputs stand for."""
+"""Objectives of split networks: loss, validation metric, and conversion of outputs to predictions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 class EpochScore(msgspec.Struct, frozen=True):
-    """How some rows fared.
+    """Loss and metric of some rows.
 
     Attributes:
         loss: the mean, weighted as in training.
@@ -30,7 +30,7 @@ class EpochScore(msgspec.Struct, frozen=True):
 
 
 class EpochRecord(msgspec.Struct, frozen=True):
-    """How an epoch went.
+    """Results of an epoch.
 
     Attributes:
         train: of the training rows, each under the weights that its batch met.
@@ -42,7 +42,7 @@ class EpochRecord(msgspec.Struct, frozen=True):
 
 
 class NetObjective(msgspec.Struct, frozen=True):
-    """A loss with what it needs.
+    """A loss with its parameters.
 
     Attributes:
         loss: ``"cross_entropy"``, ``"weighted"``, ``"nll"`` or ``"mse"``.
@@ -59,11 +59,11 @@ class NetObjective(msgspec.Struct, frozen=True):
 
     @property
     def classes(self) -> int:
-        """How many there are; 0 for quantities."""
+        """Number of classes; 0 for regression."""
         return 0 if self.loss == "mse" else self.outputs
 
     def targets(self, values: Floats, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """Return what outputs are compared with: class numbers, or scaled quantities."""
+        """Return the targets of the loss: class numbers, or scaled regression targets."""
         if self.classes:
             return torch.from_numpy(values.astype(np.int64)).to(device)
         return torch.from_numpy((values - self.center) / self.scale).to(device, dtype)
@@ -95,7 +95,7 @@ class NetObjective(msgspec.Struct, frozen=True):
         return EpochScore(loss, self.scale * float((outputs[:, 0] - targets).square().mean().sqrt()))
 
     def predicted(self, outputs: Floats) -> Floats:
-        """Return what outputs [rows, outputs] stand for: probabilities [rows, classes], or means [rows]."""
+        """Convert outputs [rows, outputs] to predictions: probabilities [rows, classes], or means [rows]."""
         if not self.classes:
             return np.asarray(outputs[:, 0] * self.scale + self.center)
         powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))

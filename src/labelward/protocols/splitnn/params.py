@@ -150,7 +150,7 @@ class SplitNet(Parameters):
         return self.learning_rate
 
     def bottom_outputs(self, outputs: int) -> int:
-        """Return how many numbers a row each bottom model must give for a model of ``outputs`` outputs; 0: any."""
+        """Return the required embedding size for a model of ``outputs`` outputs; 0: any."""
         if not self.top:
             return outputs
         if self.bottom == MODULE:

@@ -2,7 +2,7 @@
 
 Setting: it sends embeddings of each batch and receives the gradients of the loss with respect to them; in an honest
 run it does nothing else. These gradients, and the bottom model that they train, are what the label inference attacks
-read. Without a top model its embeddings are its part of the logits, and one batch's gradients tell the labels
+read. Without a top model its embeddings are its part of the logits, and one batch's gradients reveal the labels
 (Section 3.5). Of validation rows it sends embeddings and gets nothing back; it hears which epoch was the best.
 
 Reference: ParticipantForwardProp and ParticipantBackProp of Algorithms 2 and 3 (Appendix A) of the label inference
@@ -45,11 +45,11 @@ def train_passive_net(
 
     Args:
         rows: training rows.
-        resume: the checkpoint from which this training goes on, after it was cut off; its number is that of the epochs
+        resume: the checkpoint from which an interrupted training resumes; its number is that of the epochs
             that are done.
 
     Returns:
-        How many epochs there were.
+        The number of epochs.
 
     Raises:
         FileFormatError: the checkpoint is damaged, or does not fit the bottom model.
@@ -81,7 +81,7 @@ def train_passive_net(
 
 
 def _epoch(ctx: Context, params: SplitNet, bottom: BottomModel, rows: int, epoch: int) -> bool:
-    """Go through all training rows once and embed the validation rows; return whether no further epoch follows."""
+    """Train on all rows once and embed the validation rows; return whether this was the last epoch."""
     ctx.progress("epochs", epoch, params.epochs)
     ctx.recv(ctx.active, EpochStart, (epoch,))
     order = epoch_order(ctx.seed, epoch, rows)
@@ -115,11 +115,11 @@ def protected_embedding(
     purpose: Purpose,
     step: tuple[int, int],
 ) -> Released[Array]:
-    """Return embeddings as they leave: finite, and after the policies have had their say."""
+    """Return the embeddings to send: finite, and with the policies applied."""
     numbers = as_array(values)
     if not is_finite(numbers):
         raise diverged(ctx.party, f"an embedding of {purpose} rows", *step, params)
-    given = OutgoingEmbedding(
+    outgoing = OutgoingEmbedding(
         party=ctx.active,
         purpose=purpose,
         epoch=step[0],
@@ -128,11 +128,11 @@ def protected_embedding(
         draw=lambda what: learning(ctx.seed, ctx.party, step[0], what),
         protection=ctx.protection,
     )
-    return ctx.policies.before_embedding(given).map(lambda numbers: pack_tensor(numbers, params))
+    return ctx.policies.before_embedding(outgoing).map(lambda numbers: pack_tensor(numbers, params))
 
 
 def answer_requests(ctx: Context, params: SplitNet, model: str, module: nn.Module, x: Rows) -> None:
-    """Answer until the active party asks for no more rows.
+    """Answer until the active party requests no more rows.
 
     Args:
         model: identifier of the model that the share is of.

@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 def predict_active_net(
     ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Module | None = None, top: nn.Module | None = None
 ) -> Floats:
-    """Return the model's outputs: float64 [rows, outputs]; :func:`net_predictions` tells what they stand for.
+    """Return the model's outputs: float64 [rows, outputs]; :func:`net_predictions` converts them.
 
     Args:
         share: the active party's share.
@@ -68,7 +68,7 @@ def predict_active_net(
 
 
 def predict_passive_net(ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Module | None = None) -> None:
-    """Answer until the active party asks for no more rows; arguments and errors as for :func:`predict_active_net`."""
+    """Answer until the active party requests no more rows; arguments and errors as for :func:`predict_active_net`."""
     params = share.settings
     if share.bottom is None:
         raise FileFormatError(
@@ -80,7 +80,7 @@ def predict_passive_net(ctx: Context, share: NetShare, x: Rows, *, bottom: nn.Mo
 
 
 def net_predictions(share: NetShare, outputs: Floats) -> Floats:
-    """Return what outputs [rows, outputs] stand for: probabilities [rows, classes], or means [rows].
+    """Convert outputs [rows, outputs] to predictions: probabilities [rows, classes], or means [rows].
 
     Args:
         share: the active party's.
@@ -93,7 +93,7 @@ def net_predictions(share: NetShare, outputs: Floats) -> Floats:
 
 
 def _check_rows(share: NetShare, x: Rows) -> None:
-    """Refuse rows of another shape than those that the share was trained on."""
+    """Refuse rows whose shape differs from training."""
     trained = share.bottom.spec.inputs if share.bottom else (0,)
     if x.shape[1:] != trained:
         raise JobError(

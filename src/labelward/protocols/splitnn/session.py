@@ -1,4 +1,4 @@
-"""The whole program of each role of a split network: begin, train, predict the agreed rows.
+"""Program of each role of a split network: setup, training, prediction of the agreed rows.
 
 Every party calls its role with the same :class:`NetTask`, after the handshake, which gave the ``Agreement``.
 """
@@ -50,7 +50,7 @@ _STEP = (0,)
 
 @dataclass(frozen=True, kw_only=True)
 class NetTask:
-    """What is trained: a model's parameters, and what all parties agree on beside them."""
+    """A model's parameters and the agreement of all parties."""
 
     params: SplitNet
     agreed: Agreement
@@ -58,10 +58,10 @@ class NetTask:
 
 @dataclass(frozen=True, kw_only=True)
 class ActiveNetResult:
-    """What a run leaves at the active party.
+    """Result of a run at the active party.
 
     Attributes:
-        outputs: float64 [prediction rows, outputs]: logits, or scaled quantities.
+        outputs: float64 [prediction rows, outputs]: logits, or scaled regression outputs.
         history: how each epoch went.
     """
 
@@ -72,7 +72,7 @@ class ActiveNetResult:
 
 @dataclass(frozen=True, kw_only=True)
 class PassiveNetResult:
-    """What a run leaves at a passive party."""
+    """Result of a run at a passive party."""
 
     share: NetShare
 
@@ -80,10 +80,10 @@ class PassiveNetResult:
 def net_policy_context(
     params: SplitNet, *, classes: int, rows: int, active_columns: int, passive: tuple[str, ...]
 ) -> PolicyContext:
-    """Return what policies may check before anything starts.
+    """Return the context that policies check before anything starts.
 
     Args:
-        classes: of the labels; 0 for quantities.
+        classes: number of classes; 0 for regression.
         rows: training rows.
         active_columns: numbers in a row of the active party's; 0: it has no bottom model.
     """
@@ -99,11 +99,11 @@ def net_policy_context(
     )
 
 
-def run_active_net(ctx: Context, task: NetTask, held: NetInputs, labels: NetLabels) -> ActiveNetResult:
+def run_active_net(ctx: Context, task: NetTask, inputs: NetInputs, labels: NetLabels) -> ActiveNetResult:
     """Run the active party's program.
 
     Args:
-        held: its rows (there may be no column).
+        inputs: the party's rows (possibly without columns).
         labels: of the training rows, then of the validation rows.
 
     Raises:
@@ -113,43 +113,43 @@ def run_active_net(ctx: Context, task: NetTask, held: NetInputs, labels: NetLabe
         PeerError: a peer failed.
         PolicyError: a policy cannot act.
     """
-    params, rows = task.params, held.rows
-    _check(params, held, rows)
-    if len(labels.values) != len(held.train):
+    params, rows = task.params, inputs.rows
+    _check(params, inputs, rows)
+    if len(labels.values) != len(inputs.train):
         raise JobError(
-            f"{len(labels.values)} labels for {len(held.train)} training and validation rows",
+            f"{len(labels.values)} labels for {len(inputs.train)} training and validation rows",
             code="rows",
             value=len(labels.values),
         )
     objective = objective_of(params, labels, rows)
-    width = int(np.prod(held.shape))
+    width = int(np.prod(inputs.shape))
     setup = net_policy_context(params, classes=objective.classes, rows=rows, active_columns=width, passive=ctx.peers)
     check_hooks(ctx.policies.policies, VISITED, setup, elsewhere={"passive": VISITED_PASSIVE})
     _begin(ctx, setup, task.agreed.resume)
-    number, kept = task.agreed.resume, None
+    number, saved = task.agreed.resume, None
     if number is not None:
-        kept, _ = ctx.checkpoints.load(number, ActiveState)
-    wanted, model = params.bottom_outputs(objective.outputs), kept.model if kept else ctx.protection.bytes(8).hex()
+        saved, _ = ctx.checkpoints.load(number, ActiveState)
+    wanted, model = params.bottom_outputs(objective.outputs), saved.model if saved else ctx.protection.bytes(8).hex()
     for peer in ctx.peers:
         ctx.send(peer, NetStart(model, wanted), _STEP)
     bottom = None
     if width:
-        bottom = make_bottom(ctx.party, held, params, wanted, seed=ctx.seed)
+        bottom = make_bottom(ctx.party, inputs, params, wanted, seed=ctx.seed)
     sizes = {peer: _size(ctx, peer, wanted) for peer in ctx.peers}
     if bottom is None and not sizes:
         raise JobError(
             f"party {ctx.party!r} has no columns, and there is no other party", code="columns", value=ctx.party
         )
-    top = make_top(ctx, params, held, objective, ([bottom.outputs] if bottom else []) + list(sizes.values()))
+    top = make_top(ctx, params, inputs, objective, ([bottom.outputs] if bottom else []) + list(sizes.values()))
     fit = TrainingSetup(model=model, objective=objective, labels=labels, rows=rows, sizes=sizes)
-    history = train_active_net(ctx, params, fit, bottom, top, resume=kept)
+    history = train_active_net(ctx, params, fit, bottom, top, resume=saved)
     for account in ctx.policies.accounts():
         ctx.applied({"stage": "end", **account})
     share = NetShare(
         model=model,
         party=ctx.party,
         parties=task.agreed.parties,
-        columns=held.names,
+        columns=inputs.names,
         params=params.parameters(),
         bottom=_stored(bottom, bottom.spec) if bottom else None,
         top=_stored(top, top.spec) if top else None,
@@ -160,12 +160,12 @@ def run_active_net(ctx: Context, task: NetTask, held: NetInputs, labels: NetLabe
         epochs=len(history),
     )
     with ctx.phase("predict"):
-        outputs = predict_active_net(ctx, share, held.test, bottom=held.bottom, top=held.top)
+        outputs = predict_active_net(ctx, share, inputs.test, bottom=inputs.bottom, top=inputs.top)
     return ActiveNetResult(share=share, outputs=outputs, history=history)
 
 
 def _begin(ctx: Context, setup: PolicyContext, resume: int | None) -> None:
-    """Tell the policies that a run begins; what they drew in an attempt that goes on is put back later."""
+    """Start the policies; the state of a resumed attempt is restored later."""
     if resume is None:
         drawing = [policy for policy in ctx.policies.policies if type(policy).begin is not Policy.begin]
         refuse_redraw(drawing, ctx.checkpoints.damaged)
@@ -173,17 +173,17 @@ def _begin(ctx: Context, setup: PolicyContext, resume: int | None) -> None:
 
 
 def run_passive_net(
-    ctx: Context, task: NetTask, held: NetInputs, *, behavior: Behavior | None = None
+    ctx: Context, task: NetTask, inputs: NetInputs, *, behavior: Behavior | None = None
 ) -> PassiveNetResult:
     """Run a passive party's program; arguments and errors as for :func:`run_active_net`.
 
     Args:
-        behavior: how the party updates its bottom model, where not as agreed; stands in its transcript.
+        behavior: malicious update rule of the bottom model, if any; recorded in the transcript.
     """
-    params, rows = task.params, held.rows
+    params, rows = task.params, inputs.rows
     behavior = behavior or Honest()
-    _check(params, held, rows)
-    if 0 in held.shape:
+    _check(params, inputs, rows)
+    if 0 in inputs.shape:
         raise JobError(
             f"party {ctx.party!r} has no columns; only the active party may have none", code="columns", value=ctx.party
         )
@@ -191,11 +191,11 @@ def run_passive_net(
     check_hooks(ctx.policies.policies, VISITED_PASSIVE, setup, elsewhere={"active": VISITED})
     _begin(ctx, setup, task.agreed.resume)
     start = ctx.recv(ctx.active, NetStart, _STEP)
-    bottom = make_bottom(ctx.party, held, params, start.outputs, seed=ctx.seed, behavior=behavior)
+    bottom = make_bottom(ctx.party, inputs, params, start.outputs, seed=ctx.seed, behavior=behavior)
     ctx.send(ctx.active, NetReady(bottom.outputs), _STEP)
-    told = {"kind": behavior.kind, "parameters": behavior.parameters()}
+    settings = {"kind": behavior.kind, "parameters": behavior.parameters()}
     if behavior.kind != Honest.kind:
-        ctx.applied({"stage": "behavior", **told})
+        ctx.applied({"stage": "behavior", **settings})
     epochs = train_passive_net(ctx, params, bottom, rows, resume=task.agreed.resume)
     for account in ctx.policies.accounts():
         ctx.applied({"stage": "end", **account})
@@ -203,27 +203,27 @@ def run_passive_net(
         model=start.model,
         party=ctx.party,
         parties=task.agreed.parties,
-        columns=held.names,
+        columns=inputs.names,
         params=params.parameters(),
         bottom=_stored(bottom, bottom.spec),
         epochs=epochs,
-        behavior=told,
+        behavior=settings,
     )
     with ctx.phase("predict"):
-        predict_passive_net(ctx, share, held.test, bottom=held.bottom)
+        predict_passive_net(ctx, share, inputs.test, bottom=inputs.bottom)
     return PassiveNetResult(share=share)
 
 
 class TopModel(TrainableModule):
-    """The top model, with what it is built from."""
+    """The top model and its description."""
 
     def __init__(self, module: nn.Module, spec: ModelSpec, params: SplitNet) -> None:
         super().__init__(module, params)
         self.spec = spec
 
 
-def _check(params: SplitNet, held: NetInputs, rows: int) -> None:
-    """Refuse what does not fit before anything is sent."""
+def _check(params: SplitNet, inputs: NetInputs, rows: int) -> None:
+    """Validate parameters against the inputs before anything is sent."""
     device_of(params)
     if params.batch_size > rows:
         raise JobError(
@@ -232,7 +232,7 @@ def _check(params: SplitNet, held: NetInputs, rows: int) -> None:
             field="[model] batch_size",
             value=params.batch_size,
         )
-    if params.patience and not held.validation:
+    if params.patience and not inputs.validation:
         raise JobError(
             "needs validation rows ([data] validation_size)",
             code="conflict",
@@ -242,7 +242,7 @@ def _check(params: SplitNet, held: NetInputs, rows: int) -> None:
 
 
 def _size(ctx: Context, peer: str, wanted: int) -> int:
-    """Return how many numbers a row a peer's bottom model gives."""
+    """Return the embedding size of a peer's bottom model."""
     size = ctx.recv(peer, NetReady, _STEP).outputs
     if size < 1 or (wanted and size != wanted):
         raise PeerError(
@@ -256,7 +256,7 @@ def _size(ctx: Context, peer: str, wanted: int) -> int:
 
 
 def make_top(
-    ctx: Context, params: SplitNet, held: NetInputs, objective: NetObjective, sizes: list[int]
+    ctx: Context, params: SplitNet, inputs: NetInputs, objective: NetObjective, sizes: list[int]
 ) -> TopModel | None:
     """Return the active party's top model, over embeddings of these sizes, in this order; None where there is none.
 
@@ -269,16 +269,16 @@ def make_top(
     dtype = getattr(torch, params.dtype)
     if params.top_model != MODULE:
         return TopModel(build(spec, torch_generator(ctx.seed, ctx.party, "top"), dtype), spec, params)
-    module = copy_user_module(held.top, "top_model", params)
+    module = copy_user_module(inputs.top, "top_model", params)
     training = module.training
     module.eval()
     try:
         with torch.no_grad():
             out: Any = module(torch.zeros(2, sum(sizes), dtype=dtype))
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        told = " + ".join(map(str, sizes))
+        terms = " + ".join(map(str, sizes))
         raise JobError(
-            f"the module does not take the {sum(sizes)} numbers a row ({told}) that the bottom models give: {error}",
+            f"the module does not accept the {sum(sizes)} values per row ({terms}) of the bottom models: {error}",
             code="unsupported",
             field="[model] top_model",
             value=sum(sizes),

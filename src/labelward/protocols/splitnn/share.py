@@ -1,4 +1,4 @@
-"""A party's share of a split network: a bottom model, and at the active party the top model and the labels' side.
+"""A party's share of a split network: its bottom model, and at the active party the top model and the objective.
 
 The file is a magic line, the SHA-256 of what follows, and MessagePack by schema: weights are plain arrays under their
 names, as torch calls them; nothing is ever unpickled. No share alone is a model.
@@ -30,7 +30,7 @@ _HASH = 32
 
 
 class StoredModel(msgspec.Struct, frozen=True):
-    """A module on disk: what it is built from, and its weights and other tensors by name."""
+    """A stored module: its description, and its weights and other tensors by name."""
 
     spec: ModelSpec
     state: dict[str, Array]
@@ -53,7 +53,7 @@ class StoredModel(msgspec.Struct, frozen=True):
         return made.eval()
 
     def untrained(self, params: SplitNet, generator: torch.Generator, given: nn.Module | None = None) -> nn.Module:
-        """Return the same model before any training: with drawn weights, and the columns scaled as here.
+        """Return the untrained model: with random weights, and the column scaling of this one.
 
         With the generator of the party's own learning draws
         (:func:`~labelward.protocols.splitnn.bottom_model.torch_generator`) these are the weights that the training
@@ -70,7 +70,7 @@ class StoredModel(msgspec.Struct, frozen=True):
 
 
 class NetShare(msgspec.Struct, frozen=True, kw_only=True):
-    """What one party keeps of a trained model.
+    """One party's share of a trained model.
 
     Attributes:
         model: identifier of the model; the same in all shares of a training.
@@ -107,7 +107,7 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> SplitNet:
-        """The parameters of the training; :class:`FileFormatError` where they are none."""
+        """The parameters of the training; :class:`FileFormatError` if they are invalid."""
         try:
             return SplitNet(**self.params)
         except (JobError, TypeError) as error:
@@ -135,7 +135,7 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def load(cls, folder: Path) -> NetShare:
-        """Read a share; :class:`FileFormatError` where it is missing, damaged or of another format version."""
+        """Read a share; :class:`FileFormatError` if it is missing, damaged or of another format version."""
         path = folder / FILE_NAME if folder.is_dir() else folder
         try:
             data = path.read_bytes()

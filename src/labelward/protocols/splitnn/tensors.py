@@ -1,4 +1,4 @@
-"""Numbers of a model as they travel and as they lie on disk."""
+"""Conversion of tensors for messages and for files."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def as_tensor(values: NDArray[Any], params: SplitNet, device: torch.device) -> t
 
 
 def is_finite(values: Floats) -> bool:
-    """Tell whether all are numbers."""
+    """Return whether all values are finite."""
     return bool(np.isfinite(values).all())
 
 
 def pack_tensor(values: Floats, params: SplitNet) -> Array:
-    """Return the array that travels; :class:`JobError` where it is beyond the range of half precision."""
+    """Return the array to send; :class:`JobError` if it exceeds the range of half precision."""
     if params.wire_dtype == "same":
         return Array.pack(values)
     if np.abs(values).max(initial=0.0) > np.finfo(np.float16).max:
@@ -43,7 +43,7 @@ def pack_tensor(values: Floats, params: SplitNet) -> Array:
 
 
 def unpack_array(array: Array, params: SplitNet, shape: tuple[int, int], device: torch.device) -> torch.Tensor:
-    """Return what a peer sent, in the model's dtype; whether it is finite is for the caller to see.
+    """Return a received array in the model's dtype; the caller checks that it is finite.
 
     Raises:
         CodecError: another dtype or shape than was agreed on.
@@ -59,11 +59,11 @@ def unpack_array(array: Array, params: SplitNet, shape: tuple[int, int], device:
 
 
 def diverged(party: str, what: str, epoch: int, batch: int | None, params: SplitNet) -> JobError:
-    """Return the error of a training that left the numbers; epoch and batch are counted from 0, and told from 1."""
+    """Return the error of a diverged training; epoch and batch are counted from 0, and reported from 1."""
     where = f"epoch {epoch + 1}" + ("" if batch is None else f", batch {batch + 1}")
     return JobError(
         f"{what} is not finite in {where}: training diverged with [model] learning_rate "
-        f"{params.learning_rate:g}; what the last checkpoint holds stands",
+        f"{params.learning_rate:g}; the last checkpoint is intact",
         code="values",
         field=f"party {party!r}",
         value=params.learning_rate,
@@ -71,20 +71,20 @@ def diverged(party: str, what: str, epoch: int, batch: int | None, params: Split
 
 
 def pack_state(state: dict[str, torch.Tensor]) -> dict[str, Array]:
-    """Return the tensors of a module by name, as they lie on disk."""
+    """Return the tensors of a module by name, in stored form."""
     return {name: Array.pack(as_array(tensor)) for name, tensor in state.items()}
 
 
 def unpack_state(state: dict[str, Array], module: torch.nn.Module, what: str) -> None:
-    """Set a module's tensors; :class:`FileFormatError` where names, shapes or dtypes are not the module's own."""
+    """Set a module's tensors; :class:`FileFormatError` if names, shapes or dtypes differ from the module's."""
     own = module.state_dict()
-    told = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in own.items()}
+    own_shapes = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in own.items()}
     stored = {name: (array.shape, array.dtype) for name, array in state.items()}
-    if told != stored:
-        name = sorted(name for name in told.keys() | stored.keys() if told.get(name) != stored.get(name))[0]
+    if own_shapes != stored:
+        name = sorted(name for name in own_shapes.keys() | stored.keys() if own_shapes.get(name) != stored.get(name))[0]
         raise FileFormatError(
             f"the stored weights do not fit the model: {name} is {stored.get(name, 'absent')} in the file and "
-            f"{told.get(name, 'absent')} in the model",
+            f"{own_shapes.get(name, 'absent')} in the model",
             code="damaged",
             field=what,
             value=name,

@@ -1,4 +1,4 @@
-"""How the parties of one process share its cores."""
+"""Division of the cores among the parties of one process."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _META = torch.device("meta")
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a preset is built from.
+    """Description from which a preset is built.
 
     Attributes:
         preset: its name; ``"module"`` for a model that was handed in, which no description can build.
@@ -36,7 +36,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
         buckets: of ``"hashed"``.
         vocabulary: of a BERT.
         image: channels and height of the images that rows of columns are; empty where rows are no images, or are them.
-        categories: for a table, by position, how many categories a column has; their codes are one-hot encoded.
+        categories: for a table, by position, number of categories of a column; their codes are one-hot encoded.
     """
 
     preset: str
@@ -73,7 +73,7 @@ def build(spec: ModelSpec, generator: torch.Generator, dtype: torch.dtype) -> nn
 
 
 def initialize(module: nn.Module, generator: torch.Generator) -> None:
-    """Draw all weights anew, in the order of the module's parts."""
+    """Initialize all weights, in the order of the module's parts."""
     with torch.no_grad():
         for part in module.modules():
             if isinstance(part, nn.Linear):

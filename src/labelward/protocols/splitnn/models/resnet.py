@@ -24,7 +24,7 @@ class _Padded(nn.Module):
 
 
 class _Block(nn.Module):
-    """Two convolutions and a way around them."""
+    """Two convolutions with a skip connection."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, shortcut: nn.Module) -> None:
         super().__init__()

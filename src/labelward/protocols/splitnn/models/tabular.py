@@ -1,4 +1,4 @@
-"""First layers of bottom models over tables: columns as they are become what a network can use."""
+"""First layers of bottom models over tables: scaling, one-hot encoding and hashing of columns."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class _Scaled(nn.Module):
         self.register_buffer("scale", torch.ones(len(self.numbers), device=_META))
 
     def reset_parameters(self) -> None:
-        """Leave the numbers as they are."""
+        """Do nothing: center and scale are not initialized randomly."""
         self.mean.zero_()
         self.scale.fill_(1.0)
 
     def fit(self, x: torch.Tensor) -> None:
-        """Learn mean and spread of x [rows, columns]; a column without spread is centered only."""
+        """Fit mean and standard deviation of x [rows, columns]; a constant column is centered only."""
         chosen = x[:, self.numbers].double()
         known = ~chosen.isnan()
         counts = known.sum(0).clamp(min=1)
         mean = chosen.nansum(0) / counts
-        spread = torch.where(known, (chosen - mean).square(), 0.0).sum(0).div(counts).sqrt()
+        deviation = torch.where(known, (chosen - mean).square(), 0.0).sum(0).div(counts).sqrt()
         self.mean.copy_(mean)
-        self.scale.copy_(torch.where(spread > 1e-12 * (1 + mean.abs()), spread, 1.0))
+        self.scale.copy_(torch.where(deviation > 1e-12 * (1 + mean.abs()), deviation, 1.0))
 
     def scaled(self, x: torch.Tensor) -> torch.Tensor:
         """Return float [rows, columns of numbers]."""
@@ -48,7 +48,7 @@ class TableEncoder(_Scaled):
 
     Args:
         columns: of the table.
-        categories: by position, how many categories a column has. Its values are their codes; any other value (such as
+        categories: by position, number of categories of a column. Its values are codes; any other value (such as
             -1, a category that training never met) is none of them.
     """
 
