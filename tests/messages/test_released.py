@@ -7,10 +7,12 @@ from typing import Annotated
 import numpy as np
 import pytest
 
-from labelward.errors import CodecError, ProtocolError
+from labelward.errors import CodecError, PolicyError, ProtocolError
 from labelward.messages.base import Array, Message, Released, Releaser, RowMask, exempt
 from labelward.messages.codec import decode, encode, require_released
 from labelward.messages.splitnn import BatchGradients
+from labelward.messages.tree import NodeSplit, WinningSplit
+from labelward.policy.base import Policy, SplitReveal
 from labelward.policy.chain import PolicyChain
 from refusals import refused
 
@@ -91,3 +93,43 @@ def test_only_a_chain_releases() -> None:
 def test_a_released_value_travels_as_it_is() -> None:
     message = Declared(1, Array.pack(LABELS), Releaser()._released(Array.pack(LABELS)))
     require_released(message)
+
+
+class ShowsNobody(Policy):
+    """Lets no party see the children of any split."""
+
+    kind = "shows-nobody"
+    purities = True
+
+    def before_instance_space(self, reveal: SplitReveal) -> frozenset[str]:
+        return frozenset({"telco"}) if reveal.node == 1 else frozenset()
+
+
+def reveal(node: int) -> SplitReveal:
+    counts = np.array([2, 2])
+    return SplitReveal(
+        tree=0,
+        depth=0,
+        node=node,
+        owner="telco",
+        owner_is_active=False,
+        left=counts,
+        right=counts,
+        totals=2 * counts,
+        participants=frozenset({"telco", "shop"}),
+    )
+
+
+def test_a_chain_releases_a_split_only_to_those_whom_its_policies_let_see_it() -> None:
+    chain, mask = PolicyChain([ShowsNobody()]), RowMask.pack(LABELS > 0)
+    for node in (0, 1):
+        chain.before_instance_space(reveal(node))
+    assert chain.release_splits("telco", 0, (NodeSplit(1, mask),)).sendable
+    for peer, tree, node in (("telco", 0, 0), ("shop", 0, 1), ("telco", 1, 1), ("telco", 0, 2)):
+        with refused(PolicyError, "cannot-act", value=peer):
+            chain.release_splits(peer, tree, (NodeSplit(1, mask), NodeSplit(node, mask)))
+        with refused(PolicyError, "cannot-act", value=peer):
+            chain.release_winners(peer, tree, (WinningSplit(node, 0, 0, 0),))
+    with pytest.raises(TypeError):
+        chain.release_unguarded(mask)
+    assert PolicyChain().release_unguarded(mask).sendable
