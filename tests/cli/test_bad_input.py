@@ -25,7 +25,7 @@ from labelward.leakage.stored_views import read_guess
         ({"depth = 3": 'depth = 3\nobjective = "binary"'}, ["[model] objective", "'binary'", "'binary:logistic'"]),
         ({"depth = 3": "depth = 3\nearly_stopping_rounds = 2"}, ["[model] early_stopping_rounds", "validation"]),
         ({"trees = 2": 'kind = "forest"\nreg_lambda = 2.0'}, ["[model] reg_lambda", "'forest'"]),
-        ({'label = "label"': 'label = "label"\ntask = "regression"'}, ["'id-lmid'", "quantities"]),
+        ({'label = "label"': 'label = "label"\ntask = "regression"'}, ["'id-lmid'", "regression"]),
         ({"[run]": "[runs]"}, ["'runs'", "'run'"]),
         ({"depth = 3": "depth = 0"}, ["[model] depth", "0"]),
         ({'kind = "id-lmid"': 'kind = "id-lmdi"'}, ["[[defense]]", "'id-lmdi'", "'id-lmid'"]),

@@ -206,7 +206,7 @@ def _at_once(commands: list[tuple[Path, str]]) -> None:
 
 
 def _events() -> list[str]:
-    return re.findall(r"^\| `(\w+)` \|", PAGE[PAGE.index("| event |") : PAGE.index("Let an alarm ring")], re.MULTILINE)
+    return re.findall(r"^\| `(\w+)` \|", PAGE[PAGE.index("| event | when") :].partition("\n\n")[0], re.MULTILINE)
 
 
 def test_the_how_to_lists_every_event() -> None:

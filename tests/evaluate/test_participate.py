@@ -331,7 +331,7 @@ def test_the_active_party_tells_of_the_end_until_all_know(company: Path) -> None
 
 
 def test_a_party_that_comes_back_again_and_again_ends_the_run(company: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labelward.federation.party_run._MOST_IN_VAIN", 3)
+    monkeypatch.setattr("labelward.federation.party_run._MAX_RESTARTS", 3)
     meeting = Meeting(dict.fromkeys(range(1, 9), ("telco", 0)))
     raised = trained(company, meeting)
     assert meeting.number == 3

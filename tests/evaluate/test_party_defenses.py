@@ -53,7 +53,7 @@ def net(job: Callable[..., Job]) -> Callable[..., Job]:
 
 def embeddings(view: View, peer: str) -> np.ndarray:
     return np.concatenate(
-        [each.message.values.unpack() for each in view.received(BatchEmbeddings) if each.peer == peer]
+        [each.message.values.value.unpack() for each in view.received(BatchEmbeddings) if each.peer == peer]
     )
 
 

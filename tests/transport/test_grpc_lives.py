@@ -302,7 +302,7 @@ _PROCESS = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 from loopback import network
-from labelward.errors import PeerRestarted
+from labelward.errors import PeerRestartedError
 from labelward.transport.certificates import Credentials
 import pathlib
 folder = pathlib.Path(sys.argv[2])
@@ -322,7 +322,7 @@ while True:
                 net.conclude(lambda: None)
                 net.close()
                 sys.exit(0)
-    except PeerRestarted:
+    except PeerRestartedError:
         continue
 """
 
