@@ -268,7 +268,7 @@ def test_an_audit_of_a_version_that_told_the_labels_does_not_go_on(job: Jobs, tm
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from labelward.evaluate import audit as module
+from labelward.auditing import audit as module
 from labelward.job import load_job
 
 when, folder = sys.argv[1], Path(sys.argv[2])

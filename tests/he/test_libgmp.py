@@ -283,11 +283,11 @@ def test_compiled_code_of_another_process(tmp_path: Path) -> None:
         "import numpy as np, sys\n"
         "from gmpy2 import mpz\n"
         "from labelward.he.paillier.backends.gmp import loops\n"
-        "from labelward.he.paillier.column_merging import Present\n"
+        "from labelward.he.paillier.column_merging import PresentRows\n"
         "from labelward.he.paillier.backends.base import select_backend\n"
         "rows = select_backend('libgmp').prepared_rows(mpz(2**1279 - 1), 3, lambda shape: np.empty(shape, np.uint64))\n"
         "rows.add(b''.join((3**i).to_bytes(320, 'big') for i in range(3)))\n"
-        "inside = Present(np.arange(3, dtype=np.int32), np.zeros((1, 3), np.int32))\n"
+        "inside = PresentRows(np.arange(3, dtype=np.int32), np.zeros((1, 3), np.int32))\n"
         "print(rows.sums(inside, 1, ((0,),)).hex())\n"
         "print(sum(loops.multiply_by_group.stats.cache_misses.values()))\n"
     )

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.network
 TWO = Case(parties=("bank", "telco"))
 LONG = Case(model="trees = 60\ndepth = 2")
 """Long enough to be met in its middle: tests wait for its first trees."""
-REST = "the same command goes on"
+REST = "run the same command again to resume"
 
 
 def resumed(made: Companies, undisturbed: Undisturbed) -> None:
