@@ -16,7 +16,7 @@ from labelward.federation.adapter import PredictMode
 from labelward.federation.components import check_job, make_engine, model_adapter, with_defaults
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.model import FederatedModel
-from labelward.federation.model_shares import trained_job
+from labelward.federation.model_shares import default_seed
 from labelward.federation.predict import predict_table
 from labelward.federation.progress import Watch, no_log
 from labelward.federation.simulation import SimulationResult, simulate_job
@@ -92,7 +92,7 @@ def train(
         >>> model.utility, model.cost.bytes  # doctest: +SKIP
     """
     if seed is None:
-        seed = (job if earlier is None else trained_job(earlier)).run.seeds[0]
+        seed = default_seed(job, earlier)
     return train_variant(
         job,
         out,

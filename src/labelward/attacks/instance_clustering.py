@@ -15,8 +15,6 @@ from labelward.kernels.leaf_signatures import merge_identical_rows
 from labelward.kernels.spectral import spectral_embedding
 from labelward.party.view import View
 
-_MOST_KNOWN = 100
-
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceClustering(Attack):

@@ -40,7 +40,6 @@ from labelward.federation.simulation import (
     Protections,
     SimulationResult,
     insecure_reasons,
-    key_bits,
     key_info,
     simulate_job,
 )
@@ -264,7 +263,7 @@ class _Audit:
     @cached_property
     def engine_info(self) -> EngineInfo:
         """The encryption, as rows hold it."""
-        bits = key_bits(self.engine, self.job.encryption)
+        bits = self.engine.key_bits(self.job.encryption.bits)
         return EngineInfo(
             name=self.engine.name,
             bits=bits,

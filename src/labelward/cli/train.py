@@ -39,14 +39,14 @@ def train_command(
 ) -> None:
     """Train one model; store its test metrics, and the view and model share of each party."""
     from labelward.cli.audit import insecure_settings
-    from labelward.federation.model_shares import trained_job
+    from labelward.federation.model_shares import default_seed
     from labelward.federation.train import train_variant as run_train
     from labelward.job import load_job
     from labelward.planning.cost_model import forecast
 
     job = load_job(job_file)
     if seed is None:
-        seed = (job if earlier is None else trained_job(earlier)).run.seeds[0]
+        seed = default_seed(job, earlier)
     warn_insecure(insecure_settings(job))
     try:
         with ProgressDisplay("training", quiet=quiet) as progress, prefix_job_file(job_file):

@@ -92,10 +92,7 @@ class FederatedTrees(FittedTreesMixin):
         with rollback_on_error(self.__dict__), value_errors(self._keys()):
             plan, before = self._going_on(self._plan())
             table = read(self, X, reset=True)
-            if y is None:
-                raise InvalidInputError(
-                    f"{type(self).__name__} requires y to be passed, but the target y is None", code="missing"
-                )
+            require_targets(self, y)
             weights = resolve_weights(sample_weight, len(table), "sample_weight")
             rows = np.flatnonzero(weights)
             check_consistent_length(table, y)
@@ -312,6 +309,13 @@ def _category_names(party: PartyDataset) -> dict[str, tuple[str, ...]]:
 def to_python_scalar(value: Any) -> Any:
     """Return numbers of NumPy, as grids of parameters hold them, as numbers of Python."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def require_targets(estimator: Any, y: Any) -> None:
+    """Refuse a fit without targets, in the words that scikit-learn's checks look for."""
+    if y is None:
+        reason = f"{type(estimator).__name__} requires y to be passed, but the target y is None"
+        raise InvalidInputError(reason, code="missing")
 
 
 def resolve_seed(random_state: Any) -> int:

@@ -22,6 +22,7 @@ from labelward.estimators._targets import ClassTargets, RegressionTargets
 from labelward.estimators._trees import (
     Defenses,
     Parties,
+    require_targets,
     resolve_seed,
     rollback_on_error,
     to_python_scalar,
@@ -107,10 +108,7 @@ class _SplitNets(FittedNetsMixin):
             seed = resolve_seed(self.random_state)
             pair = validation_pair(eval_set, eval_sample_weight, "patience", bool(self.patience))
             x, count = self._given(X, reset=True)
-            if y is None:
-                raise InvalidInputError(
-                    f"{type(self).__name__} requires y to be passed, but the target y is None", code="missing"
-                )
+            require_targets(self, y)
             weights = resolve_weights(sample_weight, count, "sample_weight")
             rows = np.flatnonzero(weights)
             check_consistent_length(np.empty(count), y)

@@ -74,6 +74,11 @@ def load_shares(programs: ModelAdapter[Any], run: Path, job: Job) -> dict[str, P
     return shares
 
 
+def default_seed(job: Job, earlier: Path | None) -> int:
+    """Return the seed of a training that names none: the job's first, or that of the model that is continued."""
+    return (job if earlier is None else trained_job(earlier)).run.seeds[0]
+
+
 def _share(programs: ModelAdapter[Any], folder: Path, party: str, parties: tuple[str, ...], kind: str) -> PartyShare:
     share: PartyShare = programs.load(folder)
     if share.party != party:

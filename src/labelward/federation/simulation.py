@@ -89,11 +89,6 @@ class SimulationResult:
         return next(iter(self.outcomes.values())).result
 
 
-def key_bits(engine: Engine, section: EncryptionSection) -> int:
-    """Return the size of the keys that an engine makes for a job; 0 without keys."""
-    return engine.key_bits(section.bits)
-
-
 def insecure_reasons(
     engine: Engine, section: EncryptionSection, protections: Protections = SecureRandom
 ) -> tuple[str, ...]:
@@ -104,7 +99,7 @@ def insecure_reasons(
 
 def key_info(engine: Engine, section: EncryptionSection, fingerprint: str) -> KeyInfo:
     """Return the key of a run as reports print it; ``fingerprint`` is that of the public key, as hex."""
-    bits = key_bits(engine, section)
+    bits = engine.key_bits(section.bits)
     return KeyInfo(
         engine=engine.name,
         bits=bits,
@@ -174,7 +169,7 @@ def make_session(
         ids=ids,
         masks=masks,
         engine=engine.name,
-        bits=key_bits(engine, encryption),
+        bits=engine.key_bits(encryption.bits),
         precision=encryption.precision,
         insecure=encryption.insecure,
         reasons=insecure_reasons(engine, encryption, protections),

@@ -104,8 +104,10 @@ def train_variant(
     try:
         with atomic_directory(out, job) as folder:
             keep_seeds(folder, private)
-            policies = monitored_chains(job, data, defended, seed=seed)[job.active.name]
-            estimate = None if forecast is None else forecast(job, data, engine, seed, policies)
+            estimate = None
+            if forecast is not None:
+                policies = monitored_chains(job, data, defended, seed=seed)[job.active.name]
+                estimate = forecast(job, data, engine, seed, policies)
             ended = simulate_job(
                 job,
                 data,

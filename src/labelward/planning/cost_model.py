@@ -14,7 +14,6 @@ from labelward.data import VerticalDataset
 from labelward.defenses.leakage_meter import LeakageMeter, MonitorConfig
 from labelward.errors import LabelwardError
 from labelward.federation.components import model_adapter
-from labelward.federation.simulation import key_bits
 from labelward.he import Engine
 from labelward.job import Job
 from labelward.planning.dry_run import DryRun, TrainingData, dry_run
@@ -99,7 +98,7 @@ class CostModel:
 
     @property
     def _bits(self) -> int:
-        return key_bits(self.engine, self.job.encryption)
+        return self.engine.key_bits(self.job.encryption.bits)
 
     def _monitor(self, dry: DryRun, shape: RunShape, policies: Iterable[Policy]) -> float:
         """Return the seconds of the leakage meter, by what each passive party knows in the dry run."""

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import LabelwardError
-from labelward.federation.simulation import job_session, key_bits
+from labelward.federation.simulation import job_session
 from labelward.he import CipherBlock, Engine, Layout, PublicMaterial
 from labelward.he.base import CiphertextFormat
 from labelward.job import Job
@@ -256,7 +256,7 @@ def _run(
     sides = RowMasks.in_order(sample.rows, sample.validation, sample.test)
     session = job_session(job, [str(row) for row in range(total)], engine, seed=seed)
     offer = replace(session.proposal(job.active.name), parties=parties, bits=0)
-    price, baton = _Price(engine, key_bits(engine, job.encryption), scale), threading.Lock()
+    price, baton = _Price(engine, engine.key_bits(job.encryption.bits), scale), threading.Lock()
     traces = {name: PartyTrace(engine=CountingEngine(engine)) for name in parties}
     at_once = params.trees_at_once if params.kind == "forest" else 1
 

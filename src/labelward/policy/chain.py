@@ -72,6 +72,7 @@ class PolicyChain(Releaser):
 
     def __init__(self, policies: Iterable[Policy] = ()) -> None:
         self.policies: tuple[Policy, ...] = tuple(policies)
+        self._points = tuple(policy.points for policy in self.policies)
         self._tallies = [dict.fromkeys(TALLIES, 0) for _ in self.policies]
         self._viewers: dict[int, dict[int, frozenset[str]]] = {}  # tree → node → who may see its children
         self._informed: dict[int, set[tuple[str, int]]] = {}  # tree → (party, node) that before_rows admitted
@@ -89,7 +90,7 @@ class PolicyChain(Releaser):
 
     def at(self, point: str) -> tuple[Policy, ...]:
         """Return the policies that act at a point."""
-        return tuple(policy for policy in self.policies if point in policy.points)
+        return tuple(self.policies[position] for position in self._acting(point))
 
     def accounts(self) -> list[dict[str, Any]]:
         """Return what each policy did: kind, parameters, points, how often it acted, and what it tells itself."""
@@ -289,7 +290,7 @@ class PolicyChain(Releaser):
 
     def _acting(self, point: str) -> list[int]:
         """Return the positions of the policies that act at a point."""
-        return [position for position, policy in enumerate(self.policies) if point in policy.points]
+        return [position for position, points in enumerate(self._points) if point in points]
 
     def _counted(self, position: int, answer: Any, asked: Values) -> Values:
         """Return what a policy answered to numbers that would leave, checked and counted."""
