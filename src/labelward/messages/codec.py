@@ -168,10 +168,18 @@ def require_released(message: Message | Observation) -> None:
 
 
 def _released_fields(kind: type[msgspec.Struct]) -> Iterator[str]:
-    """Yield the released fields of a message class; refuse a field that is neither these nor exempt nor a scalar."""
+    """Yield the released fields of a message class; refuse one that is neither these nor exempt nor a scalar."""
     described = inspect.type_info(kind)
     assert isinstance(described, inspect.StructType)
     for field in described.fields:
+        types = field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
+        structs = {each.cls for each in types if isinstance(each, inspect.StructType)}
+        if CipherBlock in structs and CipherDigest not in structs:
+            raise ProtocolError(
+                f"{field.name} of {kind.__name__} has no room for a view's digest; declare CipherBlock | CipherDigest",
+                code="not-sendable",
+                value=field.name,
+            )
         if _is_released(field.type):
             yield field.name
         elif not _is_harmless(field.type):
