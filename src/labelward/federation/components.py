@@ -89,6 +89,7 @@ def check_job(job: Job) -> None:
     """
     check_split(job.data)
     programs = model_family(job.model)
+    programs.topology([party.name for party in job.parties], job.holders)
     if job.run.record != "full" and not programs.bulky:
         raise JobError(
             f"{job.run.record!r} is not supported for {job.model.kind!r}; remove it",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -88,13 +88,16 @@ class ValidationHistory:
     best: int
 
 
-def label_vector(data: VerticalDataset) -> LabelVector:
-    """Return the labels of the training and validation rows of a dataset."""
-    return LabelVector(
+def label_vector(data: VerticalDataset, party: str | None = None) -> LabelVector:
+    """Return the labels of the training and validation rows of a dataset; of a party NaN where others hold them."""
+    found = LabelVector(
         values=np.concatenate([data.train_values, data.validation_values]),
         weights=np.concatenate([data.train_weights, data.validation_weights]),
         classes=data.classes,
     )
+    if party is None:
+        return found
+    return replace(found, values=np.where(data.holds(party), found.values, np.nan))
 
 
 @dataclass(frozen=True, kw_only=True)
