@@ -35,8 +35,8 @@ class AttackerData:
         untrained: returns a fresh copy of the same bottom model before training.
         outside: the same columns of the party's other rows, which the model was not trained on; None: no such rows.
         other_runs: views of the same party in other runs over the same rows, such as those of other seeds.
-        labels: float64 [rows], of the active party, which holds them: class numbers, or regression targets; None: not
-            its own.
+        labels: float64 [rows], of a label holder: class numbers, or regression targets; NaN where another party holds
+            the label; None: it holds none.
         weights: float64 [rows]: its row weights; None: all are 1.
     """
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 
 from labelward.attacks import STANDING
@@ -195,12 +196,14 @@ class _Seed:
     bounds: dict[Hashable, Guess] = field(default_factory=dict)
 
     def own(self, party: str) -> AttackerData:
-        """Return a party's columns, and the active party's labels, as its attacks take them."""
+        """Return a party's columns, and the labels that it holds, as its attacks take them."""
         own = next(each for each in self.data.parties if each.name == party)
         found = dataclasses.replace(attacker_data(own), outside=own.test)
-        if own is not self.data.parties[0]:
+        if party not in self.data.holders:
             return found
-        return dataclasses.replace(found, labels=self.data.train_values, weights=self.data.train_weights)
+        held = self.data.holds(party)[: len(self.data.train_values)]
+        labels = np.where(held, self.data.train_values, np.nan)
+        return dataclasses.replace(found, labels=labels, weights=self.data.train_weights)
 
     def compared(self, name: ComponentSpec, attack: Attack, view: View, own: AttackerData) -> dict[str, Any]:
         """Return what an attack is compared with, none of which depends on the view: worked out once for a party.

@@ -161,12 +161,13 @@ def attacking_parties(job: Job, attack: ComponentSpec) -> tuple[str, ...]:
 
     They are those of the attack's roles, or of these the one that its key ``party`` names, by its name or role.
     """
-    roles, wanted = make_attack(attack).roles, attack.params.get("party")
-    role_of = {party.name: "passive" for party in job.passive} | {job.active.name: "active"}
-    found = {name: role for name, role in role_of.items() if role in roles}
+    roles, wanted, family = make_attack(attack).roles, attack.params.get("party"), model_family(job.model)
+    names = [party.name for party in job.parties]
+    assigned = family.topology(names, job.holders).assigned
+    found = [name for name in (*names[1:], names[0]) if {*family.roles[assigned[name]].attacks_as} & {*roles}]
     if wanted is None:
         return tuple(found)
-    return tuple(name for name, role in found.items() if wanted == (name if wanted in role_of else role))
+    return tuple(name for name in found if wanted == (name if wanted in names else assigned[name]))
 
 
 def make_engine(section: EncryptionSection, *, background: bool = False) -> Engine:

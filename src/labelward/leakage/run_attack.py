@@ -173,7 +173,7 @@ def attack_and_score(
         seed: of the run.
         own: what the party has in addition to its columns, such as its bottom model; None: its columns only.
     """
-    own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed)
+    own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed, view.party)
     start = time.perf_counter()
     guess = run_attack(attack, view, own, aux, seed=seed)
     seconds = time.perf_counter() - start
@@ -200,7 +200,7 @@ def score_without_view(
     For a completion attack this is the paper's direct semi-supervised baseline: the attack on the untrained bottom
     model.
     """
-    own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed)
+    own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed, view.party)
     guess = run_attack(attack, view.without_records(), own, aux, seed=seed)
     return _without_chance(_score(attack, guess, data, aux, view))
 
@@ -230,7 +230,7 @@ def score_baselines(
         For an attack that is told labels, ``"logistic"`` and ``"boosted"``: supervised models of the known labels on
         raw columns. For any attack, its own (:meth:`labelward.attacks.base.Attack.baselines`).
     """
-    own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed)
+    own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed, view.party)
     cache = {} if cache is None else cache
     found: dict[str, Baseline] = {}
     if len(aux.known_rows):
@@ -260,9 +260,14 @@ def _party_data(view: View, data: VerticalDataset) -> PartyDataset:
     return next(party for party in data.parties if party.name == view.party)
 
 
-def _auxiliary(attack: Attack, data: VerticalDataset, seed: int) -> AuxiliaryKnowledge:
-    """Return what the attacker is told: the number of classes or bins, the classes' counts, and some labels."""
-    rows = sample_known_rows(data.train_labels, attack.labels_needed, seed=seed)
+def _auxiliary(attack: Attack, data: VerticalDataset, seed: int, party: str) -> AuxiliaryKnowledge:
+    """Return what the attacker is told: the number of classes or bins, the classes' counts, and some labels.
+
+    Of several label holders each knows its own labels, and is told no others.
+    """
+    rows = _held(data, party)
+    if not len(rows):
+        rows = sample_known_rows(data.train_labels, attack.labels_needed, seed=seed)
     classes, counts = int(data.train_labels.max()) + 1, None
     if data.classes:
         values = np.concatenate([data.train_values, data.validation_values, data.test_values]).astype(np.int64)
@@ -283,9 +288,14 @@ def _score(attack: Attack, guess: Guess, data: VerticalDataset, aux: AuxiliaryKn
         return score_columns(guess, [party for party in data.parties if party.name != view.party], model)
     if guess.kind == "labels":
         return score_label_guess(guess, data.train_labels, aux, data.test_labels, attack=attack)
-    known = guess.known_per_cluster
-    if data.classes:
-        names = np.asarray(data.classes)[data.train_labels].tolist()
-        return score_values(guess.values, names, known_per_cluster=known, attack=attack)
-    bins = data.train_labels.astype(np.str_).tolist()
-    return score_values(guess.values, bins, data.train_values, known_per_cluster=known, attack=attack)
+    known, scored = guess.known_per_cluster, np.setdiff1d(np.arange(len(guess.values)), _held(data, view.party))
+    names = np.asarray(data.classes)[data.train_labels] if data.classes else data.train_labels.astype(np.str_)
+    targets = None if data.classes else data.train_values[scored]
+    return score_values(guess.values[scored], names[scored].tolist(), targets, known_per_cluster=known, attack=attack)
+
+
+def _held(data: VerticalDataset, party: str) -> NDArray[np.int64]:
+    """Return the training rows whose labels an attacker holds while others hold the rest; they are not scored."""
+    if len(data.holders) < 2:
+        return np.empty(0, np.int64)
+    return np.flatnonzero(data.holds(party)[: len(data.train_labels)])

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from labelward.he.base import CipherBlock, PublicMaterial
-from labelward.messages.base import Array, CipherDigest, Message, Released, RowMask, exempt
+from labelward.messages.base import Array, CipherDigest, Message, Observation, Released, RowMask, exempt
 
 
 class PartyKeys(Message, frozen=True):
@@ -128,6 +128,46 @@ class ChildTotals(Message, frozen=True):
 
     left: Released[Array]
     weights: Released[Array]
+
+
+class RootSums(Observation, frozen=True):
+    """Sums over all training rows at the root of a tree, int64 [k], as every party knows them."""
+
+    tree: int
+    totals: Array
+
+
+class OpenedSums(Observation, frozen=True):
+    """Sums that a party opened as split client, int64 [nodes, cells, k]; cells by shuffled column and bin."""
+
+    tree: int
+    depth: int
+    source: str
+    nodes: tuple[int, ...]
+    sums: Array
+
+
+class LevelOutcome(Observation, frozen=True):
+    """What a party knows of the nodes that a level has split.
+
+    Attributes:
+        owners: for each node the owner of its split.
+        left: which rows go left: of all rows of the node where it knows them, else of those that it labels.
+        whole: for each node whether ``left`` is of all rows.
+        totals: int64 [nodes, k]: sums of the left child; zeros where it was not told.
+        told: for each node whether it was told these sums.
+        weights: float64 [nodes, 2]: weights of both children; NaN where it was not told.
+    """
+
+    tree: int
+    depth: int
+    nodes: tuple[int, ...]
+    owners: tuple[str, ...]
+    left: tuple[RowMask, ...]
+    whole: tuple[bool, ...]
+    totals: Array
+    told: tuple[bool, ...]
+    weights: Array
 
 
 class SplitSides(Message, frozen=True):

@@ -27,8 +27,11 @@ class Role:
     Attributes:
         points: the policy points that its program visits.
         sends: by role of the receiver, the messages that it may send besides the handshake's.
+        attacks_as: as which parties of the protocols with one label holder it attacks: ``"passive"`` where others hold
+            labels that it lacks, ``"active"`` where it opens sums over the columns of others.
     """
 
+    attacks_as: tuple[str, ...]
     points: frozenset[str] = frozenset()
     sends: Mapping[str, tuple[type[Message], ...]] = field(default_factory=dict)
 

@@ -31,7 +31,7 @@ from labelward.messages.pivodl import (
 )
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement
-from labelward.party.roles import Role, Topology
+from labelward.party.roles import PASSIVE, Role, Topology
 from labelward.party.view import View
 from labelward.policy.base import Policy, PolicyContext
 from labelward.protocols.common import LabelVector, PartyInputs
@@ -59,8 +59,8 @@ class PivodlFamily(ModelFamily[PivodlShare]):
     """PIVODL. A ``holder`` labels some rows; a ``source`` has columns only. Roles at a node are drawn anew."""
 
     roles: ClassVar[Mapping[str, Role]] = {
-        HOLDER: Role(sends={HOLDER: _LABELED, SOURCE: _LABELED}),
-        SOURCE: Role(sends={HOLDER: _ANYONE, SOURCE: _ANYONE}),
+        HOLDER: Role(attacks_as=(PASSIVE,), sends={HOLDER: _LABELED, SOURCE: _LABELED}),
+        SOURCE: Role(attacks_as=(PASSIVE,), sends={HOLDER: _ANYONE, SOURCE: _ANYONE}),
     }
     metered: ClassVar[bool] = False
     grows: ClassVar[bool] = False

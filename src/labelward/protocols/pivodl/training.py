@@ -43,6 +43,9 @@ from labelward.messages.pivodl import (
     ChosenCandidates,
     ColumnCodes,
     HeldRows,
+    LevelOutcome,
+    OpenedSums,
+    RootSums,
     RootTotals,
     WinningCandidates,
 )
@@ -332,6 +335,7 @@ class _Tree:
     def grow(self) -> SharedTree:
         """Grow level by level, and add the leaf weights to the margins of the party's rows."""
         self.totals[0] = self._root_totals()
+        self.ctx.observe(RootSums(self.tree, Array.pack(self.totals[0])))
         level = [] if self.fixed.is_leaf(0, self.fixed.rows) else [0]
         while level:
             level = self._split(level)
@@ -420,8 +424,11 @@ class _Tree:
             cells = int(columns.cells.sum())
             opened = self.sums.open(part, (1, len(nodes) * cells, self.fixed.numbers.k), to, layout)
             totals = np.stack([self.totals[level[at]] for at in nodes])
+            by_node = opened.reshape(len(nodes), cells, -1)
+            named = tuple(level[at] for at in nodes)
+            ctx.observe(OpenedSums(self.tree, self.depth, source, named, Array.pack(by_node)))
             with ctx.phase("choose"):
-                found = best_candidates(columns, opened.reshape(len(nodes), cells, -1), totals, self.fixed)
+                found = best_candidates(columns, by_node, totals, self.fixed)
             decided |= {(source, level[at]): _Decided(*each) for at, each in zip(nodes, found, strict=True)}
         return decided
 
@@ -514,7 +521,30 @@ class _Tree:
         for (client, source), nodes in pairs.items():
             masks = self._child_rows(client, source, nodes, chosen)
             following += self._child_totals(client, source, nodes, masks, decided)
+            self._observe(source, nodes, masks)
         return following
+
+    def _observe(
+        self, source: str, nodes: list[int], masks: dict[int, tuple[tuple[bool, bool], NDArray[np.bool_]]]
+    ) -> None:
+        """Record what this party knows now of the nodes that a source has split."""
+        first = [children(node)[0] for node in nodes]
+        told = tuple(child in self.totals for child in first)
+        nothing = np.zeros(self.fixed.numbers.k, dtype=np.int64)
+        weights = [[self.weights.get(child, np.nan) for child in children(node)] for node in nodes]
+        self.ctx.observe(
+            LevelOutcome(
+                tree=self.tree,
+                depth=self.depth,
+                nodes=tuple(nodes),
+                owners=(source,) * len(nodes),
+                left=tuple(RowMask.pack(masks[node][1]) for node in nodes),
+                whole=tuple(source == self.ctx.party or not all(masks[node][0]) for node in nodes),
+                totals=Array.pack(np.stack([self.totals.get(child, nothing) for child in first])),
+                told=told,
+                weights=Array.pack(np.array(weights, dtype=np.float64)),
+            )
+        )
 
     def _child_rows(
         self, client: int, source: str, nodes: list[int], chosen: dict[int, tuple[Candidate, int]]

@@ -75,6 +75,7 @@ class TreeFamily(ModelFamily[ModelShare]):
 
     roles: ClassVar[Mapping[str, Role]] = {
         ACTIVE: Role(
+            attacks_as=(ACTIVE,),
             points=VISITED,
             sends={
                 PASSIVE: (
@@ -84,12 +85,13 @@ class TreeFamily(ModelFamily[ModelShare]):
             },
         ),
         PASSIVE: Role(
+            attacks_as=(PASSIVE,),
             sends={
                 ACTIVE: (
                     *(LevelHistograms, SplitMasks, PredictAnswers, PathAnswers, RecordColumns),
                     *(ExportConsent, ExportRecords),
                 )
-            }
+            },
         ),
     }
 
