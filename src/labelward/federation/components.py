@@ -145,7 +145,12 @@ def make_policies(variant: Variant, party: str | None = None) -> tuple[Policy, .
 
 def policy_chains(job: Job, variant: Variant) -> dict[str, tuple[Policy, ...]]:
     """Return by party the policies of one variant of a completed job, new ones on each call."""
-    passive = {party.name: make_policies(variant, party.name) for party in job.passive}
+    alike = model_family(job.model).defended_alike
+    of_all = make_policies(variant) if alike else ()
+    passive = {
+        party.name: (*(make_policies(variant) if of_all else ()), *make_policies(variant, party.name))
+        for party in job.passive
+    }
     return {job.active.name: make_policies(variant), **passive}
 
 

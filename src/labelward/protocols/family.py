@@ -140,6 +140,7 @@ class ModelFamily(ABC, Generic[S]):
         metered: whether the leakage meter can read what passive parties learn.
         bulky: whether embeddings and gradients travel, of which views may keep digests.
         grows: whether a training can continue the model of an earlier one (warm start).
+        defended_alike: whether a defense without ``party`` acts at every party, since any may send what it defends.
         libraries: on whose versions figures depend, in addition to those that all models use.
     """
 
@@ -148,6 +149,7 @@ class ModelFamily(ABC, Generic[S]):
     metered: ClassVar[bool] = True
     bulky: ClassVar[bool] = False
     grows: ClassVar[bool] = True
+    defended_alike: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, params: Any = None) -> None:

@@ -33,7 +33,7 @@ from labelward.party.context import Context
 from labelward.party.handshake import Agreement
 from labelward.party.roles import PASSIVE, Role, Topology
 from labelward.party.view import View
-from labelward.policy.base import Policy, PolicyContext
+from labelward.policy.base import HOLDER_POINTS, Policy, PolicyContext
 from labelward.protocols.common import LabelVector, PartyInputs
 from labelward.protocols.family import ModelFamily, PredictMode, RoleResult, label_vector
 from labelward.protocols.pivodl.joined import train_joined
@@ -53,17 +53,19 @@ _ANYONE = (
 )
 """What every party may send: each is a source, and may be anybody's split client."""
 _LABELED = (*_ANYONE, HeldRows, OwnSums, MaskedSums)
+_POINTS = frozenset(HOLDER_POINTS)
 
 
 class PivodlFamily(ModelFamily[PivodlShare]):
     """PIVODL. A ``holder`` labels some rows; a ``source`` has columns only. Roles at a node are drawn anew."""
 
     roles: ClassVar[Mapping[str, Role]] = {
-        HOLDER: Role(attacks_as=(PASSIVE,), sends={HOLDER: _LABELED, SOURCE: _LABELED}),
-        SOURCE: Role(attacks_as=(PASSIVE,), sends={HOLDER: _ANYONE, SOURCE: _ANYONE}),
+        HOLDER: Role(attacks_as=(PASSIVE,), points=_POINTS, sends={HOLDER: _LABELED, SOURCE: _LABELED}),
+        SOURCE: Role(attacks_as=(PASSIVE,), points=_POINTS, sends={HOLDER: _ANYONE, SOURCE: _ANYONE}),
     }
     metered: ClassVar[bool] = False
     grows: ClassVar[bool] = False
+    defended_alike: ClassVar[bool] = True
 
     params: Pivodl
 
@@ -97,8 +99,21 @@ class PivodlFamily(ModelFamily[PivodlShare]):
                 raise JobError("monotone constraints are not supported", code="unsupported", field="[data] monotone")
         parties = [party.name for party in data.parties]
         topology = self.topology(parties, data.holders)
-        context = PolicyContext(model=self.params.kind, classes=2, passive=tuple(parties[1:]))
+        columns = sum(len(party.columns) for party in data.parties)
+        context = self._context(parties, data.holders, columns)
         self.check_policies(policies, topology, dict.fromkeys((HOLDER, SOURCE), context))
+
+    def _context(self, parties: Sequence[str], holders: Sequence[str], columns: int) -> PolicyContext:
+        params = self.params
+        return PolicyContext(
+            model=params.kind,
+            classes=2,
+            passive=tuple(parties[1:]),
+            trees=params.trees,
+            depth=params.depth,
+            columns=columns,
+            holders=len(holders),
+        )
 
     def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[PivodlShare]:
         """See :meth:`ModelFamily.program`."""
@@ -112,7 +127,11 @@ class PivodlFamily(ModelFamily[PivodlShare]):
         )
         labels = np.full(rows, np.nan) if inputs.labels is None else inputs.labels.values[:rows]
         training = Training(ctx, Fixed.of(params, rows, agreed.precision), sums, own, ~np.isnan(labels), labels)
+        columns = sum(len(source.sizes) for source in training.sources.values())
+        ctx.policies.begin(self._context(training.parties, sums.holders, columns), ctx.protection)
         trees = training.run()
+        for account in ctx.policies.accounts():
+            ctx.applied({"stage": "end", **account})
         share = PivodlShare(
             model=sums.model,
             party=ctx.party,

@@ -72,7 +72,7 @@ def _batch(ctx: Context, share: PivodlShare, x: Floats, masks: PairwiseMasks, nu
     leaves = _route(share, answers, len(x))
     for peer in ctx.peers:
         own = _of_keeper(share, leaves, share.parties.index(peer))
-        ctx.send(peer, ReachedLeaves(ctx.policies.release_unguarded(Array.pack(own))), step)
+        ctx.send(peer, ReachedLeaves(ctx.policies.release_opened(Array.pack(own))), step)
     mine = _of_keeper(share, leaves, share.parties.index(ctx.party), public=True)
     total = masks.masked(_kept(share, mine, ctx.party, len(x), ctx.party), share.parties, purpose)
     for peer in ctx.peers:

@@ -34,7 +34,7 @@ from labelward.kernels.objectives import objective
 from labelward.kernels.row_layout import FixedPointScales, RowLayout, choose_scales, encode_rows, number_bounds
 from labelward.kernels.split_candidates import Candidates, candidates
 from labelward.kernels.split_search import CATEGORICAL
-from labelward.messages.base import Array, RowMask
+from labelward.messages.base import Array, Released, RowMask
 from labelward.messages.pivodl import (
     BestGains,
     Candidate,
@@ -50,6 +50,7 @@ from labelward.messages.pivodl import (
     WinningCandidates,
 )
 from labelward.party.context import Context
+from labelward.policy.holder_points import LeafRelease, OwnSums
 from labelward.protocols.pivodl.params import Pivodl
 from labelward.protocols.pivodl.secure_sums import Collection, SecureSums
 from labelward.protocols.pivodl.share import OwnRecord, SharedTree
@@ -356,7 +357,7 @@ class _Tree:
         adder, opener = (self.parties[at] for at in draw.choice(len(self.parties), 2, replace=False))
         to, own = Collection(adder, opener, (self.tree, 0)), None
         if self.training.is_holder(ctx.party):
-            own = self.values.sum(axis=0)[None, None]
+            own = self._own_sums(self.values.sum(axis=0)[None], -1)[None]
             self.sums.contribute(own, to, layout)
         self.sums.add_up(own, to, layout)
         if ctx.party != opener:
@@ -364,8 +365,13 @@ class _Tree:
             return cast("Integers", received)
         total: Integers = self.sums.open(own, (1, 1, self.fixed.numbers.k), to, layout)[0, 0]
         for peer in ctx.peers:
-            ctx.send(peer, RootTotals(ctx.policies.release_unguarded(Array.pack(total[None]))), (self.tree,))
+            ctx.send(peer, RootTotals(ctx.policies.release_opened(Array.pack(total[None]))), (self.tree,))
         return total
+
+    def _own_sums(self, exact: Integers, part: int) -> Integers:
+        """Return sums of this party's rows as its policies let them be added to those of others."""
+        sums = OwnSums(tree=self.tree, depth=self.depth, part=part, values=exact, one=self.fixed.scales.g)
+        return self.ctx.policies.on_own_sums(sums)
 
     def _received_totals(self, packed: Array, peer: str, count: int) -> Integers:
         with self.ctx.blaming(peer, "ChildTotals", (self.tree, self.depth)):
@@ -405,7 +411,8 @@ class _Tree:
         groups: list[tuple[str, Collection, list[int]]] = []
         for number, (source, of_nodes) in enumerate(clients.items()):
             if training.is_holder(ctx.party):
-                own[source] = training.sources[source].sums(slot, self.values, len(level))
+                exact = training.sources[source].sums(slot, self.values, len(level))
+                own[source] = self._own_sums(exact.reshape(-1, exact.shape[2]), number).reshape(exact.shape)
             for client in sorted(set(of_nodes)):
                 nodes = [at for at, each in enumerate(of_nodes) if each == client]
                 step = (self.tree, self.depth, number, client)
@@ -445,7 +452,7 @@ class _Tree:
         own = np.array([decided[each].gain for each in of_client.get(mine, ())])
         if mine in of_client:
             for peer in ctx.peers:
-                released = ctx.policies.release_unguarded(Array.pack(own))
+                released = ctx.policies.release_opened(Array.pack(own))
                 ctx.send(peer, BestGains(released), (self.tree, self.depth))
         best: dict[int, tuple[float, int]] = {}
         for client, pairs in sorted(of_client.items()):
@@ -475,7 +482,7 @@ class _Tree:
         for (client, source), nodes in self._pairs(clients, winners).items():
             if self.parties[client] == ctx.party:
                 tied = tuple(decided[source, node].tied for node in nodes)
-                ctx.send(source, WinningCandidates(ctx.policies.release_unguarded(tied)), step)
+                ctx.send(source, WinningCandidates(ctx.policies.release_opened(tied)), step)
         for (client, source), nodes in self._pairs(clients, winners).items():
             if source != ctx.party:
                 continue
@@ -569,7 +576,7 @@ class _Tree:
                         holding = training.holding.get(peer, np.zeros(self.fixed.rows, dtype=np.bool_))
                         mask = mask[holding[self.rows.rows(node)]]
                     masks.append(RowMask.pack(mask))
-                released = ctx.policies.release_unguarded(tuple(masks))
+                released = ctx.policies.release_opened(tuple(masks))
                 ctx.send(peer, ChildRows(tuple(leaves[node] for node in nodes), released), step)
             return {node: (leaves[node], own[node]) for node in nodes}
         message = ctx.recv(source, ChildRows, step)
@@ -624,9 +631,9 @@ class _Tree:
         if self.parties[client] == ctx.party:
             totals, weights = self._decide(source, nodes, going_on, ended, decided)
             for peer in ctx.peers:
-                told = weights if self.training.is_holder(peer) else weights[:0]
-                released = (ctx.policies.release_unguarded(Array.pack(each)) for each in (totals, told))
-                ctx.send(peer, ChildTotals(*released), step)
+                sums = ctx.policies.release_opened(Array.pack(totals))
+                told = self._told_weights(peer, source, ended, weights)
+                ctx.send(peer, ChildTotals(sums, told), step)
         else:
             peer = self.parties[client]
             message = ctx.recv(peer, ChildTotals, step)
@@ -649,6 +656,15 @@ class _Tree:
             for child in children(node) if all(flags) else ():
                 self.keepers[child] = client
         return following
+
+    def _told_weights(self, peer: str, source: str, ended: list[int], weights: Floats) -> Released[Array]:
+        """Return the leaf weights that a label holder is told: those of leaves that it may have rows in."""
+        rate = self.fixed.params.learning_rate
+        nodes = tuple(ended) if self.training.is_holder(peer) else ()
+        release = LeafRelease(
+            party=peer, owner=peer == source, tree=self.tree, nodes=nodes, weights=weights[: len(nodes)] / rate
+        )
+        return self.ctx.policies.on_leaf_release(release).map(lambda told: Array.pack(told * rate))
 
     def _decide(
         self,
