@@ -33,6 +33,8 @@ class NodeSums(Attack):
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
     ) -> LabelGuess:
         """Return for each row the sum of the weights that the nodes above its leaves would have."""
+        from scipy.special import expit
+
         held = None if own.labels is None else ~np.isnan(own.labels)
         scale = 2.0 ** view.parameter("encryption.precision", 30)
         reg_lambda, rate = view.parameter("model.reg_lambda", 1.0), view.parameter("model.learning_rate", 0.3)
@@ -41,7 +43,7 @@ class NodeSums(Attack):
             nodes = tree.deepest_sums(view.rows)
             mine = np.zeros((view.rows, 2))
             if held is not None and own.labels is not None:
-                p = 1 / (1 + np.exp(-margin[held]))
+                p = expit(margin[held])
                 mine[held] = np.stack([p - own.labels[held], p * (1 - p)], axis=1)
             for node in np.unique(nodes):
                 rows = tree.rows[node]

@@ -155,7 +155,9 @@ class PivodlFamily(ModelFamily[PivodlShare]):
 
     def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
         """See :meth:`ModelFamily.predicted`."""
-        second = 1 / (1 + np.exp(-margins[:, 0]))
+        from scipy.special import expit
+
+        second = expit(margins[:, 0])
         return np.stack([1 - second, second], axis=1)
 
     def margins_say_all(self, classes: Sequence[str]) -> bool:
