@@ -11,7 +11,7 @@ from labelward.defenses.label_dp_sums import LabelDPSums
 from labelward.defenses.partial_dp import PartialDP
 from labelward.errors import PolicyError
 from labelward.policy.base import PolicyContext
-from labelward.policy.holder_points import LeafRelease, OwnSums
+from labelward.policy.holder_points import HolderSums, LeafRelease
 from labelward.privacy.gaussian import epsilon_of
 from labelward.rng import SecureRandom
 from refusals import refused
@@ -55,7 +55,7 @@ def test_noise_of_sums_is_on_gradients_alone_and_adds_up() -> None:
     for seed in range(3):
         policy = LabelDPSums(epsilon=8.0)
         policy.begin(SETUP, SecureRandom(seed))
-        noisy = policy.on_own_sums(OwnSums(tree=0, depth=0, part=0, values=sums, one=one))
+        noisy = policy.on_own_sums(HolderSums(tree=0, depth=0, part=0, values=sums, one=one))
         assert not noisy[:, 1:].any()
         parts.append(noisy[:, 0] / one)
     total = sum(parts)
@@ -64,7 +64,7 @@ def test_noise_of_sums_is_on_gradients_alone_and_adds_up() -> None:
     assert total.std() == pytest.approx(account["deviation_of_a_sum"], rel=0.05)
     ratio = math.sqrt(account["sums_a_label_moves"]) / account["deviation_of_a_sum"]
     assert epsilon_of(1e-5, ratio) == pytest.approx(8.0, abs=1e-3)
-    other = policy.on_own_sums(OwnSums(tree=0, depth=1, part=0, values=sums, one=one))[:, 0] / one
+    other = policy.on_own_sums(HolderSums(tree=0, depth=1, part=0, values=sums, one=one))[:, 0] / one
     assert abs(np.corrcoef(other, parts[-1])[0, 1]) < 0.1
 
 
@@ -72,6 +72,6 @@ def test_they_need_a_run_and_several_holders() -> None:
     with refused(PolicyError, "cannot-act"):
         PartialDP().on_leaf_release(release(np.zeros((1, 2)), owner=True))
     with refused(PolicyError, "cannot-act"):
-        LabelDPSums(epsilon=1.0).on_own_sums(OwnSums(tree=0, depth=0, part=0, values=np.zeros((1, 3), int), one=1.0))
+        LabelDPSums(epsilon=1.0).on_own_sums(HolderSums(tree=0, depth=0, part=0, values=np.zeros((1, 3), int), one=1.0))
     with refused(PolicyError, "inapplicable"):
         LabelDPSums(epsilon=1.0).begin(PolicyContext(model="pivodl", classes=2, passive=("b",)), SecureRandom(1))

@@ -22,7 +22,7 @@ from msgspec import Meta
 from labelward.errors import PolicyError
 from labelward.parameters import PositiveFloat
 from labelward.policy.base import Policy, PolicyContext
-from labelward.policy.holder_points import Integers, OwnSums
+from labelward.policy.holder_points import HolderSums, Integers
 from labelward.privacy.gaussian import ratio_for
 from labelward.privacy.noise import KEY_BYTES, KeyedDraws
 from labelward.rng import SecureRandom
@@ -47,7 +47,7 @@ class LabelDPSums(Policy):
         own = deviation / math.sqrt(setup.holders - 1)
         self._run.update(key=protection.bytes(KEY_BYTES), deviation=deviation, own=own, sums=sums)
 
-    def on_own_sums(self, sums: OwnSums) -> Integers:
+    def on_own_sums(self, sums: HolderSums) -> Integers:
         """Return the sums with noise on their gradients."""
         if not self._run:
             raise PolicyError(f"defense {self.kind!r} was not started with the run", code="cannot-act")

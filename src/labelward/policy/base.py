@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.parameters import Parameters
-from labelward.policy.holder_points import LeafRelease, OwnSums
+from labelward.policy.holder_points import HolderSums, LeafRelease
 from labelward.policy.net_points import OutgoingEmbedding, ReturnedGradient, Values
 from labelward.rng import SecureRandom
 
@@ -339,7 +339,7 @@ class Policy(Parameters):
         """
         return returned.values
 
-    def on_own_sums(self, sums: OwnSums) -> NDArray[np.int64]:
+    def on_own_sums(self, sums: HolderSums) -> NDArray[np.int64]:
         """Return what a label holder adds to the sums of the others in place of ``values``."""
         return sums.values
 

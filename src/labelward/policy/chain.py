@@ -27,7 +27,7 @@ from labelward.policy.base import (
     TrainingTargets,
     TreeRepair,
 )
-from labelward.policy.holder_points import LeafRelease, OwnSums
+from labelward.policy.holder_points import HolderSums, LeafRelease
 from labelward.policy.net_points import OutgoingEmbedding, ReturnedGradient, Values
 from labelward.rng import SecureRandom
 
@@ -290,7 +290,7 @@ class PolicyChain(Releaser):
             returned = replace(returned, values=self._counted(position, answer, returned.values))
         return self._released(returned.values)
 
-    def on_own_sums(self, sums: OwnSums) -> NDArray[np.int64]:
+    def on_own_sums(self, sums: HolderSums) -> NDArray[np.int64]:
         """See :meth:`Policy.on_own_sums`; each policy is asked about what the one before it answered."""
         for position in self._acting("on_own_sums"):
             sums = replace(sums, values=_read_only(sums.values))

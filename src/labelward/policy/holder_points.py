@@ -12,7 +12,7 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnSums:
+class HolderSums:
     """Sums over the rows that one party labels, before they are encrypted or masked.
 
     Attributes:

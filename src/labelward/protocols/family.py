@@ -219,6 +219,10 @@ class ModelFamily(ABC, Generic[S]):
             role = topology.assigned[party]
             check_hooks(chain, self.roles[role].points, contexts[role], elsewhere=self.points())
 
+    def check_own_policies(self, ctx: Context, context: PolicyContext) -> None:
+        """Refuse the party's own policies as :meth:`check_policies` does, before its program begins."""
+        self.check_policies({ctx.party: ctx.policies.policies}, ctx.topology, {ctx.role: context})
+
     @classmethod
     def points(cls) -> dict[str, frozenset[str]]:
         """Return by role the policy points that its program visits."""

@@ -50,7 +50,7 @@ from labelward.messages.pivodl import (
     WinningCandidates,
 )
 from labelward.party.context import Context
-from labelward.policy.holder_points import LeafRelease, OwnSums
+from labelward.policy.holder_points import HolderSums, LeafRelease
 from labelward.protocols.pivodl.params import Pivodl
 from labelward.protocols.pivodl.secure_sums import Collection, SecureSums
 from labelward.protocols.pivodl.share import OwnRecord, SharedTree
@@ -370,7 +370,7 @@ class _Tree:
 
     def _own_sums(self, exact: Integers, part: int) -> Integers:
         """Return sums of this party's rows as its policies let them be added to those of others."""
-        sums = OwnSums(tree=self.tree, depth=self.depth, part=part, values=exact, one=self.fixed.scales.g)
+        sums = HolderSums(tree=self.tree, depth=self.depth, part=part, values=exact, one=self.fixed.scales.g)
         return self.ctx.policies.on_own_sums(sums)
 
     def _received_totals(self, packed: Array, peer: str, count: int) -> Integers:

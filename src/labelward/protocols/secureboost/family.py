@@ -189,7 +189,7 @@ class TreeFamily(ModelFamily[ModelShare]):
         task, columns = TrainingTask(params=self.params, agreed=agreed), _party_inputs(inputs.data)
         if inputs.labels is None:
             setup = setup_of(self.params, classes=0, active_columns=0, passive=(ctx.party,))
-            self.check_policies({ctx.party: ctx.policies.policies}, ctx.topology, {PASSIVE: setup})
+            self.check_own_policies(ctx, setup)
             outcome = run_passive(ctx, task, columns, engine, share=inputs.share)
             return RoleResult(share=outcome.share, counts=outcome.counts, fingerprint=outcome.fingerprint)
         ended = run_active(ctx, task, columns, inputs.labels, engine, share=inputs.share)
