@@ -18,6 +18,8 @@ ATTACKS: Registry[Attack] = Registry(
         "gradient_sign:GradientSign",
         "id2graph:ID2Graph",
         "instance_clustering:InstanceClustering",
+        "leaf_weights:LeafWeightGuess",
+        "node_sums:NodeSums",
         "passive_completion:PassiveCompletion",
         "split_posterior:SplitPosterior",
         "union:Union",

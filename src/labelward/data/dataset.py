@@ -74,6 +74,9 @@ class VerticalDataset:
             tables, training rows first.
         validation_ids: text [v].
         test_ids: text [m].
+        holders: parties that hold labels, the coordinator first.
+        train_holders: int64 [n]: for each row the position of the holder of its label.
+        validation_holders: int64 [v].
         split: positions of these rows among all rows, in the order that all parties share.
         table_rows: positions of these rows in the common table, or among the active party's rows sorted by id.
     """
@@ -96,6 +99,17 @@ class VerticalDataset:
     test_ids: NDArray[np.str_]
     split: DataSplit
     table_rows: DataSplit
+    holders: tuple[str, ...]
+    train_holders: NDArray[np.int64]
+    validation_holders: NDArray[np.int64]
+
+    def holds(self, party: str) -> NDArray[np.bool_]:
+        """Return bool [n + v]: which labels of training and validation rows a party holds."""
+        held = np.concatenate([self.train_holders, self.validation_holders])
+        if party not in self.holders:
+            return np.zeros(len(held), dtype=np.bool_)
+        mine: NDArray[np.bool_] = held == self.holders.index(party)
+        return mine
 
     @property
     def ids(self) -> NDArray[np.str_]:
@@ -114,12 +128,14 @@ class LabelColumn:
         classes: names of the classes; empty for regression.
         values: class numbers, int64, or regression targets, float64 [rows].
         weights: float64 [rows].
+        holders: int64 [rows]: for each row the position of the holder of its label among the job's holders.
     """
 
     task: str
     classes: tuple[str, ...]
     values: NDArray[Any]
     weights: Floats
+    holders: NDArray[np.int64]
 
 
 def read_labels(job: Job, table: pa.Table, columns: tuple[str, str | None], place: str) -> LabelColumn:
@@ -135,14 +151,19 @@ def read_labels(job: Job, table: pa.Table, columns: tuple[str, str | None], plac
         DataError: a column does not exist, or a label or weight is not valid.
     """
     label, weight = columns
+    holders = np.zeros(table.num_rows, dtype=np.int64)
     weights = np.ones(table.num_rows) if weight is None else encode_weights(table, weight, place)
     task = job.data.task or _default_task(job.data.table)
     if task == "regression":
         return LabelColumn(
-            task=task, classes=(), values=encode_regression_targets(table, label, place), weights=weights
+            task=task,
+            classes=(),
+            values=encode_regression_targets(table, label, place),
+            weights=weights,
+            holders=holders,
         )
     classes, codes = encode_labels(table, label, place)
-    return LabelColumn(task=task, classes=classes, values=codes, weights=weights)
+    return LabelColumn(task=task, classes=classes, values=codes, weights=weights, holders=holders)
 
 
 def _default_task(table: str | None) -> str:
@@ -260,6 +281,9 @@ def assemble_dataset(
         test_ids=ids[sides.test],
         split=_shared_positions(job, ids, sides),
         table_rows=sides,
+        holders=job.holders,
+        train_holders=targets.holders[sides.train],
+        validation_holders=targets.holders[sides.validation],
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 from labelward.data import catalogue
 from labelward.data.column_partition import assign_columns, rank_by_information
 from labelward.data.dataset import VerticalDataset, assemble_dataset, encode_columns, read_labels
+from labelward.data.label_holders import deal_labels
 from labelward.data.monotone import assigned_monotone
 from labelward.data.party_tables import join_tables, sort_by_id
 from labelward.data.splitting import check_split, published_split, split_rows
@@ -90,6 +91,10 @@ def load_dataset(
 def _from_common_table(job: Job, seed: int, source: RawTables, private: Mapping[str, PrivateSeed]) -> VerticalDataset:
     table, place = source.tables[0], f"table {source.name!r}"
     targets = read_labels(job, table, (job.data.label or "", job.data.weight), place)
+    if job.data.labels:
+        classes = targets.values if targets.classes else None
+        dealt = deal_labels(job.data, seed, classes, table.num_rows, private[job.active.name])
+        targets = replace(targets, holders=dealt)
     published = job.data.split == "reference"
     if published:
         sides = published_split(job.data, seed, targets.values, targets.classes)

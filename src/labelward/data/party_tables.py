@@ -7,7 +7,7 @@ from its private seed, and each party encodes its columns by the training and va
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from labelward.data.column_partition import check_disjoint, party_columns
 from labelward.data.dataset import PartyDataset, VerticalDataset, assemble_dataset, encode_columns, read_labels
+from labelward.data.label_holders import join_labels
 from labelward.data.monotone import party_monotone
 from labelward.data.splitting import DataSplit, split_rows
 from labelward.data.tables import check_same_ids, read_ids, read_table
@@ -136,7 +137,12 @@ def _assemble(
             field=f"party {first.party.name!r}",
         )
     place = f"party {first.party.name!r}"
-    targets = read_labels(job, first.table, (first.party.label, first.party.weight), place)
+    holders = [own for own in owns if own.party.label is not None]
+    if len(holders) > 1:
+        joined, positions = join_labels([own.party for own in holders], [own.table for own in holders])
+        targets = replace(read_labels(job, joined, ("label", None), "labels of all holders"), holders=positions)
+    else:
+        targets = read_labels(job, first.table, (first.party.label, first.party.weight), place)
     split = split_rows(job.data, seed, len(targets.values), private[first.party.name])
     parties = tuple(encode_party(job, own, split, private[own.party.name]) for own in owns)
     where = f"{place}, label column {first.party.label!r}"

@@ -20,5 +20,7 @@ DEFENSES: Registry[Policy] = Registry(
         "ppdl:Ppdl",
         "discrete_sgd:DiscreteSgd",
         "sign_sgd:SignSgd",
+        "partial_dp:PartialDP",
+        "label_dp_sums:LabelDPSums",
     ],
 )

@@ -79,7 +79,7 @@ def train_parties(
             masks=RowMasks.in_order(rows - validation, validation, 0),
             shares=before,
         )
-        inputs = party_inputs(parties, labels, shares=before, behaviors=plan.behaviors)
+        inputs = party_inputs(parties, {names[0]: labels}, shares=before, behaviors=plan.behaviors)
         return run_simulation(session, plan.programs, inputs, engine, policies=policies, progress=progress)
     finally:
         engine.close()

@@ -131,7 +131,7 @@ def job_session(
         shares: by party, of an earlier training that is continued.
     """
     return make_session(
-        model_family(job.model).topology([party.name for party in job.parties], [job.active.name]),
+        model_family(job.model).topology([party.name for party in job.parties], job.holders),
         job.shared(),
         job.encryption,
         ids,
@@ -216,7 +216,7 @@ def simulate_job(
         model_family(job.model),
         party_inputs(
             data.parties,
-            label_vector(data),
+            {party: label_vector(data, party) for party in data.holders},
             shares=shares,
             behaviors={} if deviation is None else {deviation.party: deviation.behavior.as_dict()},
         ),
@@ -231,7 +231,7 @@ def simulate_job(
 
 def party_inputs(
     parties: Sequence[PartyDataset],
-    labels: LabelVector,
+    labels: Mapping[str, LabelVector],
     *,
     shares: Mapping[str, PartyShare] | None = None,
     behaviors: Mapping[str, Mapping[str, Any]] | None = None,
@@ -239,19 +239,19 @@ def party_inputs(
     """Return each party's inputs to a training.
 
     Args:
-        parties: the active one first.
-        labels: the active party's.
+        parties: the coordinator first.
+        labels: those that each label holder has.
         shares: by party, of an earlier training that is continued.
         behaviors: by passive party, how it trains where not as agreed.
     """
     return {
         party.name: PartyInputs(
             data=party,
-            labels=None if position else labels,
+            labels=labels.get(party.name),
             share=(shares or {}).get(party.name),
             behavior=(behaviors or {}).get(party.name),
         )
-        for position, party in enumerate(parties)
+        for party in parties
     }
 
 

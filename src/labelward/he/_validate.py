@@ -35,6 +35,25 @@ def check_values(values: NDArray[np.generic], layout: Layout) -> Integers:
     return checked
 
 
+def check_own_sums(values: NDArray[np.generic], layout: Layout) -> Integers:
+    """Return int64 ``values[F, n_groups, k]`` as ``[F · n_groups, k]`` after checking them as sums of the layout."""
+    if values.dtype != np.int64 or values.ndim != 3 or values.shape[2] != len(layout.bounds):
+        raise EncryptionError(
+            f"sums must be int64 [F, n_groups, {len(layout.bounds)}] but are {values.dtype} {list(values.shape)}",
+            code="type",
+            value=values.dtype,
+        )
+    check_layout(layout)
+    check_sums(values.astype(np.int64, copy=False), layout)
+    return np.ascontiguousarray(values, dtype=np.int64).reshape(-1, values.shape[2])
+
+
+def refuse_take(packed: bool) -> None:
+    """Refuse to take single sums out of opened ones, which share ciphertexts."""
+    if packed:
+        raise EncryptionError("single sums cannot be taken out of a block of sums", code="unsupported")
+
+
 def check_groups(groups: Groups, start: int, have: int, n_groups: int) -> Groups:
     """Return int32 ``groups[m, F]`` in C order; the entries are checked by whoever reads them."""
     if groups.dtype != np.int32 or groups.ndim != 2:
@@ -128,7 +147,7 @@ def check_sums(sums: Integers, layout: Layout) -> None:
         values, limit = sums[..., column], bound * layout.rows
         if values.size and (values.min() < -limit or values.max() > limit):
             raise EncryptionError(
-                f"number {column} of a decrypted sum lies beyond the bound {limit}", code="capacity", value=limit
+                f"number {column} of a sum lies beyond the bound {limit}", code="capacity", value=limit
             )
 
 

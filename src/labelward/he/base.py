@@ -10,6 +10,9 @@
     block   = sums.rerandomize()                                  re-randomized and compressed; travels
     values  = private.decrypt(block)                              int64 [F, n_groups, k]
 
+    block   = public.encrypt_sums(values, layout)                 sums of a party's own rows, to be added to others'
+    sums    = public.sums(block) + public.sums(other)             a third party adds them; rerandomize() as above
+
 Setting: the key owner is curious about which rows a group holds, the other side about the values. All of this
 protects against semi-honest parties: a malicious owner can encode row numbers in plaintexts.
 
@@ -156,7 +159,7 @@ class EncryptedSums(ABC):
         """Return the sums at int64 positions (row-major over columns and groups) as sums of shape (1, len(cells)).
 
         Raises:
-            EncryptionError: a position outside the sums.
+            EncryptionError: a position outside the sums, or sums that :meth:`PublicKey.sums` opened.
         """
 
     @abstractmethod
@@ -223,6 +226,23 @@ class PublicKey(ABC):
     @abstractmethod
     def allocate_rows(self, layout: Layout, n: int) -> EncryptedRows:
         """Return room for ``n`` rows to come; the layout must allow so many."""
+
+    @abstractmethod
+    def encrypt_sums(self, values: Integers, layout: Layout) -> CipherBlock:
+        """Encrypt sums that this party computed itself, int64 [F, n_groups, k], as many in a ciphertext as fit.
+
+        The block travels. Sums of other parties are added to it (:meth:`sums`), so the layout counts the rows of all.
+
+        Raises:
+            EncryptionError: a sum beyond what the layout's rows can give.
+        """
+
+    @abstractmethod
+    def sums(self, block: CipherBlock) -> EncryptedSums:
+        """Open a block of sums to add it to others of its key, shape and layout.
+
+        They are packed: :meth:`EncryptedSums.take` refuses them.
+        """
 
     def rows(self, block: CipherBlock) -> EncryptedRows:
         """Open a block that holds all rows; checks key, kind, count, size, range of each ciphertext."""

@@ -18,9 +18,11 @@ from labelward.he._validate import (
     check_capacity,
     check_groups,
     check_material,
+    check_own_sums,
     check_positions,
     check_sums,
     check_values,
+    refuse_take,
 )
 from labelward.he.base import (
     CipherBlock,
@@ -63,6 +65,15 @@ class _Key(PublicKey):
     def allocate_rows(self, layout: Layout, n: int) -> EncryptedRows:
         check_capacity(n, layout)
         return _Rows(self, np.zeros((n, len(layout.bounds)), dtype=np.int64), layout, fresh=False)
+
+    def encrypt_sums(self, values: Integers, layout: Layout) -> CipherBlock:
+        flat = check_own_sums(values, layout)
+        self.counts.encryptions += len(flat)
+        return self._block(flat, layout, (values.shape[0], values.shape[1]))
+
+    def sums(self, block: CipherBlock) -> EncryptedSums:
+        values = self._open(block, ("sums",)).reshape(*block.shape, len(block.layout.bounds))
+        return _Sums(self, values, block.layout, packed=True)
 
     def _open(self, block: CipherBlock, kinds: tuple[str, ...]) -> Integers:
         entries = check_block(block, _NAME, self._fingerprint, kinds)
@@ -132,23 +143,24 @@ class _Rows(EncryptedRows):
 
 
 class _Sums(EncryptedSums):
-    def __init__(self, key: _Key, values: Integers, layout: Layout) -> None:
+    def __init__(self, key: _Key, values: Integers, layout: Layout, *, packed: bool = False) -> None:
         self.shape, self.layout = (values.shape[0], values.shape[1]), layout
-        self._key, self._values = key, values
+        self._key, self._values, self._packed = key, values, packed
 
     def __add__(self, other: EncryptedSums) -> EncryptedSums:
         if not isinstance(other, _Sums) or other._key.fingerprint != self._key.fingerprint:
             raise EncryptionError("sums of different keys cannot be added", code="key")
-        if other.shape != self.shape or other.layout != self.layout:
+        if (other.shape, other.layout, other._packed) != (self.shape, self.layout, self._packed):
             raise EncryptionError(
                 f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added",
                 code="ciphertext",
                 value=other.shape,
             )
         self._key.counts.additions += self.shape[0] * self.shape[1]
-        return _Sums(self._key, self._values + other._values, self.layout)
+        return _Sums(self._key, self._values + other._values, self.layout, packed=self._packed)
 
     def take(self, cells: Integers) -> EncryptedSums:
+        refuse_take(self._packed)
         chosen = check_positions(cells, self.shape[0] * self.shape[1])
         return _Sums(self._key, self._values.reshape(-1, self._values.shape[2])[chosen][None], self.layout)
 

@@ -12,6 +12,8 @@ from labelward.job.components import FrozenDict
 from labelward.job.table_formats import has_table_suffix, listed_suffixes
 from labelward.parameters import Text, check_value
 
+SUM_TOLERANCE = 1e-9  # shares such as 0.1 + 0.2 + 0.7 exceed 1 by rounding alone
+
 _UNITS = ("", "K", "M", "G", "T")
 _BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])(i?))?B", re.IGNORECASE)
 _MOST_BYTES = 1 << 62
@@ -48,6 +50,20 @@ def check_table(field: str, table: Any, *, catalogue: bool) -> None:
     wanted = "a catalogue name or the path of" if catalogue else "the path of"
     reason = f"must be {wanted} a {listed_suffixes()} file, not {table!r}"
     raise JobError(reason, code="choice", field=field, value=table)
+
+
+def check_label_shares(shares: Mapping[str, Any]) -> FrozenDict[float]:
+    """Return the shares of the labels by party; :class:`JobError` unless they are positive and sum to 1."""
+    place = "[data] labels"
+    for party, share in shares.items():
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+            raise JobError(f"must be from 0 to 1, not {share!r}", code="range", field=f"{place} {party}", value=share)
+    if len(shares) == 1:
+        raise JobError("are for two label holders or more", code="range", field=place, value=dict(shares))
+    if shares and abs(sum(shares.values()) - 1) > SUM_TOLERANCE:
+        total = sum(shares.values())
+        raise JobError(f"the shares must sum to 1, not {total:g}", code="range", field=place, value=total)
+    return FrozenDict({party: float(share) for party, share in shares.items()})
 
 
 def check_roles(section: str, roles: Mapping[str, str]) -> None:

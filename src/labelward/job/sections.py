@@ -16,6 +16,7 @@ from msgspec import Meta
 from labelward.errors import JobError
 from labelward.job._validators import (
     check_directions,
+    check_label_shares,
     check_name,
     check_roles,
     check_table,
@@ -46,6 +47,18 @@ class DataSection(Parameters):
     label: Annotated[Text | None, Meta(description="Label column; required for a path, 'label' for the catalogue.")] = (
         None
     )
+    labels: Annotated[
+        Mapping[str, float],
+        Meta(description="Share of the labels by party, where several hold some; the first one coordinates."),
+    ] = FrozenDict[float]({})
+    label_skew: Annotated[
+        Literal["classes"] | None,
+        Meta(description="'classes': each class is dealt out by shares of its own, drawn around [data] labels."),
+    ] = None
+    label_concentration: Annotated[
+        PositiveFloat | None,
+        Meta(description="Concentration of the Dirichlet draw; small values give skewed shares. Default: 1."),
+    ] = None
     id: Annotated[
         Text | None, Meta(description="Column of row ids, if any; with party tables, the default of their id.")
     ] = None
@@ -93,6 +106,11 @@ class DataSection(Parameters):
                 raise self.error("label", f"required, since table is the file {self.table!r}", code="missing")
             if self.label is None:
                 object.__setattr__(self, "label", "label")
+        object.__setattr__(self, "labels", check_label_shares(self.labels))
+        if self.label_skew is not None and not self.labels:
+            raise self.error("label_skew", "needs [data] labels", code="conflict")
+        if self.label_concentration is not None and self.label_skew is None:
+            raise self.error("label_concentration", "is for label_skew = 'classes' only", code="conflict")
         check_roles("[data]", self.roles())
         object.__setattr__(self, "monotone", check_directions("[data] monotone", self.monotone))
         for role, column in self.roles().items():
@@ -122,7 +140,11 @@ class PartySection(Parameters):
     table: Annotated[Text | None, Meta(description="Path of the party's own table file.")] = None
     id: Annotated[Text | None, Meta(description="Column of row ids in the party's table.")] = None
     label: Annotated[
-        Text | None, Meta(description="Label column in the party's table; the party that has it is the active party.")
+        Text | None,
+        Meta(
+            description="Label column in the party's table; the party that has it is the active party. Where several "
+            "have one, a missing label is one that another party holds."
+        ),
     ] = None
     weight: Annotated[
         Text | None, Meta(description="Column of row weights in the party's table; for the active party only.")

@@ -55,6 +55,12 @@ class _Key(PublicKey):
     def encrypt(self, values: Integers, layout: Layout) -> EncryptedRows:
         return self._plain.encrypt(values, layout)
 
+    def encrypt_sums(self, values: Integers, layout: Layout) -> CipherBlock:
+        return self._plain.encrypt_sums(values, layout)
+
+    def sums(self, block: CipherBlock) -> EncryptedSums:
+        return self._plain.sums(block)
+
     def allocate_rows(self, layout: Layout, n: int) -> EncryptedRows:
         return _Rows(self._counting, self._plain.allocate_rows(layout, n))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -88,13 +88,16 @@ class ValidationHistory:
     best: int
 
 
-def label_vector(data: VerticalDataset) -> LabelVector:
-    """Return the labels of the training and validation rows of a dataset."""
-    return LabelVector(
+def label_vector(data: VerticalDataset, party: str | None = None) -> LabelVector:
+    """Return the labels of the training and validation rows of a dataset; of a party NaN where others hold them."""
+    found = LabelVector(
         values=np.concatenate([data.train_values, data.validation_values]),
         weights=np.concatenate([data.train_weights, data.validation_weights]),
         classes=data.classes,
     )
+    if party is None:
+        return found
+    return replace(found, values=np.where(data.holds(party), found.values, np.nan))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +140,7 @@ class ModelFamily(ABC, Generic[S]):
         metered: whether the leakage meter can read what passive parties learn.
         bulky: whether embeddings and gradients travel, of which views may keep digests.
         grows: whether a training can continue the model of an earlier one (warm start).
+        defended_alike: whether a defense without ``party`` acts at every party, since any may send what it defends.
         libraries: on whose versions figures depend, in addition to those that all models use.
     """
 
@@ -145,6 +149,7 @@ class ModelFamily(ABC, Generic[S]):
     metered: ClassVar[bool] = True
     bulky: ClassVar[bool] = False
     grows: ClassVar[bool] = True
+    defended_alike: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, params: Any = None) -> None:
@@ -213,6 +218,10 @@ class ModelFamily(ABC, Generic[S]):
         for party, chain in policies.items():
             role = topology.assigned[party]
             check_hooks(chain, self.roles[role].points, contexts[role], elsewhere=self.points())
+
+    def check_own_policies(self, ctx: Context, context: PolicyContext) -> None:
+        """Refuse the party's own policies as :meth:`check_policies` does, before its program begins."""
+        self.check_policies({ctx.party: ctx.policies.policies}, ctx.topology, {ctx.role: context})
 
     @classmethod
     def points(cls) -> dict[str, frozenset[str]]:

@@ -15,11 +15,12 @@ import numpy as np
 from gmpy2 import mpz
 
 from labelward.errors import EncryptionError
-from labelward.he._validate import check_block, check_capacity, check_sums, check_values
+from labelward.he._validate import check_block, check_capacity, check_own_sums, check_sums, check_values
 from labelward.he.base import (
     CipherBlock,
     Counts,
     EncryptedRows,
+    EncryptedSums,
     Integers,
     Layout,
     PrivateKey,
@@ -27,7 +28,7 @@ from labelward.he.base import (
     PublicMaterial,
 )
 from labelward.he.paillier.backends.base import Allocator, Backend, PreparedRows, PrivateOps, PublicOps
-from labelward.he.paillier.ciphertexts import PaillierRows
+from labelward.he.paillier.ciphertexts import PaillierRows, PaillierSums
 from labelward.he.paillier.int_bytes import in_range, read_ints, write_ints
 from labelward.he.paillier.packing import Packing
 from labelward.he.paillier.precomputed_zeros import ZeroPool
@@ -97,6 +98,20 @@ class PaillierPublicKey(PublicKey):
         """Return rows to come; each block is prepared for sums as it comes, and its bytes are not kept."""
         check_capacity(n, layout)
         return PaillierRows(self, layout, n)
+
+    def encrypt_sums(self, values: Integers, layout: Layout) -> CipherBlock:
+        """Encrypt sums; each ciphertext costs an obfuscator modulo n²."""
+        flat, parts = check_own_sums(values, layout), []
+        for part in Packing.of(layout, self.bits).parts:
+            size, count = (part.width * part.fit + 8) // 8, -(-len(flat) // part.fit)
+            parts.append(self._encrypt(part.encode_sums(flat, size), size, count) if count else b"")
+        count = sum(map(len, parts)) // self.ciphertext_size
+        self.counts.encryptions += count
+        return self.block("sums", (values.shape[0], values.shape[1]), layout, count, parts)
+
+    def sums(self, block: CipherBlock) -> EncryptedSums:
+        """Open packed sums."""
+        return PaillierSums.opened(self, block)
 
     # -- for the other modules of this package -----------------------------------------------------------------------
 

@@ -61,6 +61,14 @@ class PackedPart:
         settled = (sums[:words] & _WORD).astype(">u4")[::-1].T
         return np.ascontiguousarray(settled).view(np.uint8).reshape(len(values), 4 * words)[:, -size:].tobytes()
 
+    def encode_sums(self, values: Integers, size: int) -> bytes:
+        """Return plaintexts of :attr:`fit` sums each, the first one lowest, as :meth:`encode` of one long row."""
+        own = values[:, self.start : self.start + len(self.widths)]
+        beside = np.zeros((-(-len(own) // self.fit) * self.fit, len(self.widths)), dtype=np.int64)
+        beside[: len(own)] = own
+        row = PackedPart(start=0, widths=self.widths * self.fit, fit=1)
+        return row.encode(beside.reshape(-1, len(row.widths)), size)
+
     def decode(self, plaintexts: Sequence[mpz], entries: int, fit: int) -> Integers:
         """Return int64 [entries, slots] of signed plaintexts that hold ``fit`` entries each, the first one lowest.
 

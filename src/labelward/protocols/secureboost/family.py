@@ -75,6 +75,7 @@ class TreeFamily(ModelFamily[ModelShare]):
 
     roles: ClassVar[Mapping[str, Role]] = {
         ACTIVE: Role(
+            attacks_as=(ACTIVE,),
             points=VISITED,
             sends={
                 PASSIVE: (
@@ -84,12 +85,13 @@ class TreeFamily(ModelFamily[ModelShare]):
             },
         ),
         PASSIVE: Role(
+            attacks_as=(PASSIVE,),
             sends={
                 ACTIVE: (
                     *(LevelHistograms, SplitMasks, PredictAnswers, PathAnswers, RecordColumns),
                     *(ExportConsent, ExportRecords),
                 )
-            }
+            },
         ),
     }
 
@@ -187,7 +189,7 @@ class TreeFamily(ModelFamily[ModelShare]):
         task, columns = TrainingTask(params=self.params, agreed=agreed), _party_inputs(inputs.data)
         if inputs.labels is None:
             setup = setup_of(self.params, classes=0, active_columns=0, passive=(ctx.party,))
-            self.check_policies({ctx.party: ctx.policies.policies}, ctx.topology, {PASSIVE: setup})
+            self.check_own_policies(ctx, setup)
             outcome = run_passive(ctx, task, columns, engine, share=inputs.share)
             return RoleResult(share=outcome.share, counts=outcome.counts, fingerprint=outcome.fingerprint)
         ended = run_active(ctx, task, columns, inputs.labels, engine, share=inputs.share)

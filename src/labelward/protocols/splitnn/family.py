@@ -90,9 +90,12 @@ class SplitNetFamily(ModelFamily[NetShare]):
 
     roles: ClassVar[Mapping[str, Role]] = {
         ACTIVE: Role(
-            points=VISITED, sends={PASSIVE: (NetStart, EpochStart, BatchGradients, EpochEnd, EmbeddingRequest)}
+            attacks_as=(ACTIVE,),
+            points=VISITED,
+            sends={PASSIVE: (NetStart, EpochStart, BatchGradients, EpochEnd, EmbeddingRequest)},
         ),
         PASSIVE: Role(
+            attacks_as=(PASSIVE,),
             points=VISITED_PASSIVE,
             sends={ACTIVE: (NetReady, BatchEmbeddings, ValidationEmbeddings, EmbeddingAnswer)},
         ),
