@@ -44,26 +44,13 @@ def check_output_file(path: Path, *, force: bool, ending: str = "") -> None:
     if path.is_dir():
         raise OutputError("is a folder; give the name of a file", code="exists", field=str(path), value=str(path))
     if not path.name.endswith(ending):
-        raise OutputError(
-            f"the file name must end in {ending}",
-            code="choice",
-            field=str(path),
-            value=path.name,
-        )
+        raise OutputError(f"the file name must end in {ending}", code="choice", field=str(path), value=path.name)
     if not path.parent.is_dir():
-        raise OutputError(
-            f"cannot be written: the folder {path.parent} does not exist",
-            code="not-found",
-            field=str(path),
-            value=str(path.parent),
-        )
+        reason = f"cannot be written: the folder {path.parent} does not exist"
+        raise OutputError(reason, code="not-found", field=str(path), value=str(path.parent))
     if not os.access(path.parent, os.W_OK):
-        raise OutputError(
-            f"cannot be written: the folder {path.parent} is read-only",
-            code="unwritable",
-            field=str(path),
-            value=str(path.parent),
-        )
+        reason = f"cannot be written: the folder {path.parent} is read-only"
+        raise OutputError(reason, code="unwritable", field=str(path), value=str(path.parent))
 
 
 @contextlib.contextmanager

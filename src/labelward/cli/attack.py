@@ -57,12 +57,8 @@ def attack_command(
     parameters = _parse_parameters(param or [])
     view = View.load(view_dir)
     if classes > view.rows:
-        raise InputError(
-            f"must be at most the number of rows in the view ({view.rows} rows) but got {classes}",
-            code="range",
-            field="--classes",
-            value=classes,
-        )
+        reason = f"must be at most the number of rows in the view ({view.rows} rows) but got {classes}"
+        raise InputError(reason, code="range", field="--classes", value=classes)
     warn_insecure(view.header.insecure)
     ids, guess = attack_view(
         view_dir,

@@ -19,17 +19,12 @@ explain = typer.Typer(help="Explain a trained model: column importance, trees, p
 
 Run = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Output folder of labelward train.")]
 Names = Annotated[
-    list[str] | None,
-    typer.Option(metavar="PARTY", help="Party that reveals the names of its columns. Repeatable."),
+    list[str] | None, typer.Option(metavar="PARTY", help="Party that reveals the names of its columns. Repeatable.")
 ]
 
 
 @explain.command("importance")
-def show_importance(
-    run_dir: Run,
-    names: Names = None,
-    json: Json = False,
-) -> None:
+def show_importance(run_dir: Run, names: Names = None, json: Json = False) -> None:
     """Print the number of splits and their gain for each column."""
     model_parties(run_dir)
     from labelward.federation.model import FederatedModel

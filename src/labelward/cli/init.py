@@ -11,10 +11,7 @@ from labelward.cli._errors import check_output_file
 from labelward.cli._options import Force
 
 
-def init(
-    path: Annotated[Path, typer.Argument(help="Output file.")] = Path("job.toml"),
-    force: Force = False,
-) -> None:
+def init(path: Annotated[Path, typer.Argument(help="Output file.")] = Path("job.toml"), force: Force = False) -> None:
     """Write a commented job file that is ready to run."""
     from labelward.job import template
 

@@ -76,12 +76,8 @@ def _columns(given: Sequence[str]) -> dict[str, int]:
     for one in given:
         name, equals, count = one.partition("=")
         if not equals or not count.isdecimal() or len(count) > 6:
-            raise InputError(
-                f"must be NAME=COUNT, a count below 1,000,000, but got {one!r}",
-                code="type",
-                field="--columns",
-                value=one,
-            )
+            reason = f"must be NAME=COUNT, a count below 1,000,000, but got {one!r}"
+            raise InputError(reason, code="type", field="--columns", value=one)
         if name in found:
             raise InputError(f"{name!r} is given twice", code="duplicate", field="--columns", value=name)
         found[name] = int(count)

@@ -96,12 +96,8 @@ def load_catalogue_table(name: str) -> pa.Table:
     """
     known = catalogue_entries()
     if name not in known:
-        raise DataError(
-            f"{unknown_name('data set', name, known)}, or the path of a file",
-            code="unknown",
-            field="[data] table",
-            value=name,
-        )
+        reason = f"{unknown_name('data set', name, known)}, or the path of a file"
+        raise DataError(reason, code="unknown", field="[data] table", value=name)
     entry = known[name]
     if entry.files:
         return _load_images(entry)
@@ -136,12 +132,11 @@ def _load_images(entry: CatalogueEntry) -> pa.Table:
     if place is None:
         searched = " or ".join(repr(str(one)) for one in places)
         wanted = ", ".join(f"{path} (sha256 {each})" for path, each in entry.files.items())
-        raise DataError(
+        reason = (
             f"data set {entry.name!r} ({entry.title}) was not found in {searched}; "
-            f"put {wanted} into a folder and set {_FOLDER_VARIABLE} to it",
-            code="not-found",
-            value=entry.name,
+            f"put {wanted} into a folder and set {_FOLDER_VARIABLE} to it"
         )
+        raise DataError(reason, code="not-found", value=entry.name)
     paths = [place / path for path in entry.files]
     for path, expected in zip(paths, entry.files.values(), strict=True):
         _verify_checksum(path, expected)
@@ -165,33 +160,23 @@ def _verify_checksum(file: Path, expected: str) -> None:
     with file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != expected:
-        raise DataError(
-            f"is not the expected file: its sha256 is {found}, not {expected}",
-            code="damaged",
-            field=str(file),
-            value=found,
-        )
+        reason = f"is not the expected file: its sha256 is {found}, not {expected}"
+        raise DataError(reason, code="damaged", field=str(file), value=found)
 
 
 def _verified(table: pa.Table, entry: CatalogueEntry, origin: str) -> pa.Table:
     shape, wanted = (table.num_rows, table.num_columns), (entry.rows, entry.features + 1)
     if shape != wanted or table.column_names[-1] != "label":
-        raise DataError(
+        reason = (
             f"is not data set {entry.name!r}: it has {shape[0]} rows × {shape[1]} columns "
-            f"with {table.column_names[-1]!r} last, not {wanted[0]} × {wanted[1]} with 'label'",
-            code="damaged",
-            field=origin,
-            value=(*shape, table.column_names[-1]),
+            f"with {table.column_names[-1]!r} last, not {wanted[0]} × {wanted[1]} with 'label'"
         )
+        raise DataError(reason, code="damaged", field=origin, value=(*shape, table.column_names[-1]))
     if entry.classes:
         counts = {str(one["values"]): one["counts"] for one in pc.value_counts(table["label"]).to_pylist()}
         if counts != dict(entry.classes):
-            raise DataError(
-                f"is not data set {entry.name!r}: the rows of its classes are {counts}",
-                code="damaged",
-                field=origin,
-                value=counts,
-            )
+            reason = f"is not data set {entry.name!r}: the rows of its classes are {counts}"
+            raise DataError(reason, code="damaged", field=origin, value=counts)
     for name in entry.times:
         position = table.column_names.index(name)
         table = table.set_column(position, name, table[name].cast(pa.timestamp("s")))
@@ -207,11 +192,8 @@ def _write_to_cache(table: pa.Table, file: Path) -> None:
         pq.write_table(table, part, compression="zstd")
         part.replace(file)  # atomic, also where two processes download at once
     except OSError as error:
-        raise DataError(
-            f"cannot be written to the cache ({error}); set XDG_CACHE_HOME to a writable folder",
-            code="unwritable",
-            field=str(file),
-        ) from error
+        reason = f"cannot be written to the cache ({error}); set XDG_CACHE_HOME to a writable folder"
+        raise DataError(reason, code="unwritable", field=str(file)) from error
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)

@@ -74,13 +74,11 @@ def party_columns(job: Job, party: PartySection, table: pa.Table) -> tuple[str, 
     """
     others = tuple(name for name in table.column_names if name not in party.roles().values())
     if party.columns is None and job.active.label in others:
-        raise DataError(
+        reason = (
             f"its table has a column {job.active.label!r}, which is the name of the label column of "
-            f"{job.active.name!r}; if it is a feature, list it under columns in [parties.{party.name}]",
-            code="columns",
-            field=f"party {party.name!r}",
-            value=job.active.label,
+            f"{job.active.name!r}; if it is a feature, list it under columns in [parties.{party.name}]"
         )
+        raise DataError(reason, code="columns", field=f"party {party.name!r}", value=job.active.label)
     return others if party.columns is None else party.columns
 
 
@@ -90,13 +88,11 @@ def check_disjoint(job: Job, assigned: Sequence[tuple[str, ...]]) -> None:
     for party, columns in zip(job.parties, assigned, strict=True):
         for column in columns:
             if column in holder and not job.data.overlap:
-                raise DataError(
+                reason = (
                     f"party {holder[column]!r} has column {column!r} as well; set overlap = true in [data], or list "
-                    "each party's columns",
-                    code="duplicate",
-                    field=f"party {party.name!r}",
-                    value=column,
+                    "each party's columns"
                 )
+                raise DataError(reason, code="duplicate", field=f"party {party.name!r}", value=column)
             holder.setdefault(column, party.name)
 
 

@@ -175,12 +175,8 @@ def encode_columns(
     known = fit_encoding(table, columns, place, style=job.data.categories, rows=seen)
     for column in directions:
         if column not in known.names or column in known.categories:
-            raise DataError(
-                f"column {column!r} is categorical, and categories have no order; remove it",
-                code="columns",
-                field=f"{place}: monotone",
-                value=column,
-            )
+            reason = f"column {column!r} is categorical, and categories have no order; remove it"
+            raise DataError(reason, code="columns", field=f"{place}: monotone", value=column)
     if name != job.active.name and not known.names:
         raise DataError(
             "no column has more than one category, and a passive party needs one", code="columns", field=place
@@ -223,23 +219,15 @@ def assemble_dataset(
     weights = targets.weights
     for name, rows in sides.items():
         if len(rows) and not weights[rows].any():
-            raise DataError(
-                f"all {name} rows have weight 0; at least one positive weight is needed",
-                code="rows",
-                field=named[1],
-                value=name,
-            )
+            reason = f"all {name} rows have weight 0; at least one positive weight is needed"
+            raise DataError(reason, code="rows", field=named[1], value=name)
     values, bins = targets.values.astype(np.float64), targets.values
     check_classes_present(job.data, sides, targets.values, targets.classes)
     if targets.task == "regression":
         learned = values[sides.train]
         if (learned == learned[0]).all():
-            raise DataError(
-                f"all training rows have the label {learned[0]:g}; at least two values are needed",
-                code="labels",
-                field=named[1],
-                value=float(learned[0]),
-            )
+            reason = f"all training rows have the label {learned[0]:g}; at least two values are needed"
+            raise DataError(reason, code="labels", field=named[1], value=float(learned[0]))
         bins = np.searchsorted(quantile_edges(learned, job.leakage.label_bins), values)
     return VerticalDataset(
         name=named[0],

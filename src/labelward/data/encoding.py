@@ -48,12 +48,7 @@ class ColumnEncoding:
 
 
 def fit_encoding(
-    table: pa.Table,
-    columns: Sequence[str],
-    place: str,
-    *,
-    style: str = "native",
-    rows: NDArray[np.int64] | None = None,
+    table: pa.Table, columns: Sequence[str], place: str, *, style: str = "native", rows: NDArray[np.int64] | None = None
 ) -> ColumnEncoding:
     """Fit the encoding of columns of a table.
 
@@ -85,12 +80,8 @@ def fit_encoding(
         for category in categories[1:]:
             name = f"{column}={category}"
             if name in table.column_names:
-                raise DataError(
-                    f"its category {category!r} needs a column {name!r}, which exists already; rename one of them",
-                    code="columns",
-                    field=where,
-                    value=name,
-                )
+                reason = f"its category {category!r} needs a column {name!r}, which exists already; rename one of them"
+                raise DataError(reason, code="columns", field=where, value=name)
             names.append(name)
     return ColumnEncoding(names=tuple(names), categories=known, dates=dates)
 
@@ -196,12 +187,8 @@ def encode_numbers(values: Any, where: str) -> Floats:
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_timestamp(kind)):
         wanted = "it must hold numbers" + ("" if is_categorical(kind) else ", texts, booleans, dates or times")
         mistyped = first_mistyped(values, "number") if is_text(kind) else ""
-        raise DataError(
-            f"{mistyped or f'type {kind} is not supported here'}; {wanted}",
-            code="columns",
-            field=where,
-            value=str(kind),
-        )
+        reason = f"{mistyped or f'type {kind} is not supported here'}; {wanted}"
+        raise DataError(reason, code="columns", field=where, value=str(kind))
     if types.is_timestamp(values.type):
         unit = values.type.unit
         return _floats(values.cast(pa.int64())) / _PER_DAY[unit]
@@ -210,12 +197,8 @@ def encode_numbers(values: Any, where: str) -> Floats:
     if not valid.all():
         row = int(np.argmin(valid))
         wanted = f"at most {MAX_MAGNITUDE:g} in magnitude" if np.isfinite(encoded[row]) else "finite"
-        raise DataError(
-            f"{describe_row(row)}, is {encoded[row]}; values must be {wanted}",
-            code="values",
-            field=where,
-            value=float(encoded[row]),
-        )
+        reason = f"{describe_row(row)}, is {encoded[row]}; values must be {wanted}"
+        raise DataError(reason, code="values", field=where, value=float(encoded[row]))
     return encoded
 
 
@@ -233,13 +216,11 @@ def _check_time(values: Any, where: str, *, dated: bool) -> None:
             f"has dates (type {kind}) but had numbers in training", code="columns", field=where, value=str(kind)
         )
     mistyped = first_mistyped(values, "date") if is_text(kind) else ""
-    raise DataError(
+    reason = (
         f"{mistyped or f'has type {kind}'}, but the column had dates in training; in a CSV file write all of them as "
-        "2024-03-31 or 2024-03-31 18:00:00",
-        code="columns",
-        field=where,
-        value=str(kind),
+        "2024-03-31 or 2024-03-31 18:00:00"
     )
+    raise DataError(reason, code="columns", field=where, value=str(kind))
 
 
 def _floats(values: Any) -> Floats:
@@ -251,13 +232,11 @@ def _categories(values: Any, where: str) -> tuple[str, ...]:
     categories = _ranked_categories(values)[1]
     most = max_categories(len(values))
     if len(categories) > most:
-        raise DataError(
+        reason = (
             f"it has {len(categories)} categories, but a column of {len(values)} rows may have {most}; remove it if it "
-            "is an id or free text, or write it as numbers",
-            code="values",
-            field=where,
-            value=len(categories),
+            "is an id or free text, or write it as numbers"
         )
+        raise DataError(reason, code="values", field=where, value=len(categories))
     return categories
 
 

@@ -43,12 +43,11 @@ def load_tables(job: Job) -> RawTables:
     """
     for party in job.parties:
         if party.elsewhere:
-            raise JobError(
+            reason = (
                 f"required to simulate party {party.name!r}; if its data are on another machine, each party runs "
-                "`labelward party JOB.toml --as NAME`",
-                code="missing",
-                field=f"[parties.{party.name}] table",
+                "`labelward party JOB.toml --as NAME`"
             )
+            raise JobError(reason, code="missing", field=f"[parties.{party.name}] table")
     if job.data.table is not None:
         if is_table_path(job.data.table):
             table = read_table(job.data.table, text=[job.data.id] if job.data.id else [])

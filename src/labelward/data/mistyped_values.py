@@ -51,14 +51,12 @@ def check_mistyped(values: Any, where: str) -> None:
         total, fitting = int(counts[known].sum()), int(counts[known & fits].sum())
         if LEAST_SHARE * total <= fitting < total:
             misfits = texts.filter(pa.array(known & ~fits))
-            raise DataError(
+            reason = (
                 f"{_first(values, misfits)}, but {fitting} of the {total} values are {wanted}s; correct it, or leave "
                 "it empty if it is missing (if the values are categories, put a letter before each number, or store "
-                "the column as a dictionary in Parquet)",
-                code="values",
-                field=where,
-                value=misfits[0].as_py(),
+                "the column as a dictionary in Parquet)"
             )
+            raise DataError(reason, code="values", field=where, value=misfits[0].as_py())
 
 
 def _distinct_texts(values: Any, wanted: Wanted) -> tuple[Any, NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:

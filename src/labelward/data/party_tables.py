@@ -130,11 +130,8 @@ def _assemble(
 ) -> VerticalDataset:
     first = owns[0]
     if first.party.label is None:
-        raise DataError(
-            "the active party needs a label column; set label in its section",
-            code="missing",
-            field=f"party {first.party.name!r}",
-        )
+        reason = "the active party needs a label column; set label in its section"
+        raise DataError(reason, code="missing", field=f"party {first.party.name!r}")
     place = f"party {first.party.name!r}"
     targets = read_labels(job, first.table, (first.party.label, first.party.weight), place)
     split = split_rows(job.data, seed, len(targets.values), private[first.party.name])

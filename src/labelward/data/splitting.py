@@ -150,12 +150,8 @@ def check_classes_present(data: DataSection, split: DataSplit, labels: NDArray[A
         absent = np.setdiff1d(np.arange(len(classes)), labels[rows])
         if len(rows) and len(absent):
             name_of_class = classes[int(absent[0])]
-            raise DataError(
-                f"no {name} row has class {name_of_class!r}; choose another share{again}",
-                code="labels",
-                field=f"[data] {key}",
-                value=name_of_class,
-            )
+            reason = f"no {name} row has class {name_of_class!r}; choose another share{again}"
+            raise DataError(reason, code="labels", field=f"[data] {key}", value=name_of_class)
 
 
 def _part_size(key: str, share: float, rows: int) -> int:

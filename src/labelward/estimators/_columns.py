@@ -91,12 +91,8 @@ def transform_columns(
 
         return transform(X, names, categories, "X")
     for name in categories:
-        raise InvalidInputError(
-            f"column {name!r} was categorical in training; X must be a table again",
-            code="type",
-            field="X",
-            value=name,
-        )
+        reason = f"column {name!r} was categorical in training; X must be a table again"
+        raise InvalidInputError(reason, code="type", field="X", value=name)
     return np.ascontiguousarray(X[:, list(places)])
 
 
@@ -120,12 +116,8 @@ def assign_positions(
         half = len(names) // 2
         parties = {"active": range(half), "passive": range(half, len(names))}
     if not isinstance(parties, Mapping) or len(parties) < 2:
-        raise InvalidInputError(
-            f"must give the columns of at least two parties but got {parties!r}",
-            code="type",
-            field="parties",
-            value=parties,
-        )
+        reason = f"must give the columns of at least two parties but got {parties!r}"
+        raise InvalidInputError(reason, code="type", field="parties", value=parties)
     first = ("active" if "active" in parties else next(iter(parties))) if active is None else active
     if first not in parties:
         raise InvalidInputError(
@@ -142,29 +134,17 @@ def assign_positions(
         places = tuple(position_of(column, names, f"parties: {party!r}", named=named) for column in given)
         PartySection(name=party, columns=tuple(names[place] for place in places))  # checks name and repeated columns
         if not places and party != first:
-            raise InvalidInputError(
-                f"{party!r} has no column; a passive party needs at least one",
-                code="range",
-                field="parties",
-                value=party,
-            )
+            reason = f"{party!r} has no column; a passive party needs at least one"
+            raise InvalidInputError(reason, code="range", field="parties", value=party)
         for place in places:
             if place in holder:
-                raise InvalidInputError(
-                    f"column {names[place]!r} is assigned to {holder[place]!r} as well",
-                    code="duplicate",
-                    field=f"parties: {party!r}",
-                    value=names[place],
-                )
+                reason = f"column {names[place]!r} is assigned to {holder[place]!r} as well"
+                raise InvalidInputError(reason, code="duplicate", field=f"parties: {party!r}", value=names[place])
             holder[place] = party
         positions[party] = places
     if len({party.lower() for party in positions}) < len(positions):
-        raise InvalidInputError(
-            f"names must differ in more than case: {', '.join(positions)}",
-            code="duplicate",
-            field="parties",
-            value=tuple(positions),
-        )
+        reason = f"names must differ in more than case: {', '.join(positions)}"
+        raise InvalidInputError(reason, code="duplicate", field="parties", value=tuple(positions))
     return positions
 
 
@@ -177,12 +157,8 @@ def position_of(column: Any, names: Sequence[str], place: str, *, named: bool) -
     """
     if isinstance(column, str):
         if not named:
-            raise InvalidInputError(
-                f"X has no column names; give {column!r} by its position",
-                code="unsupported",
-                field=place,
-                value=column,
-            )
+            reason = f"X has no column names; give {column!r} by its position"
+            raise InvalidInputError(reason, code="unsupported", field=place, value=column)
         if column not in names:
             raise InvalidInputError(unknown_name("column", column, names), code="unknown", field=place, value=column)
         return names.index(column)

@@ -96,12 +96,8 @@ def resolve_policies(defenses: Any, parties: Sequence[str] = ()) -> dict[str, tu
     found = {}
     for party, chain in named.items():
         if isinstance(chain, str | Mapping) or not all(isinstance(one, Mapping) and "kind" in one for one in chain):
-            raise InvalidInputError(
-                f"must be a list of dictionaries with a kind, or such a list for each party, but got {defenses!r}",
-                code="type",
-                field="defenses",
-                value=defenses,
-            )
+            reason = f"must be a list of dictionaries with a kind, or such a list for each party, but got {defenses!r}"
+            raise InvalidInputError(reason, code="type", field="defenses", value=defenses)
         if parties and party not in parties:
             raise InvalidInputError(
                 unknown_name("party", str(party), parties), code="unknown", field="defenses", value=party

@@ -77,12 +77,8 @@ class FittedNetsMixin(FittedModelMixin["NetShare"]):
         """Return the user's modules: by party, and the top model as ``""``."""
         if not isinstance(self.bottom, str | Mapping):
             type_name = type(self.bottom).__name__
-            raise InvalidInputError(
-                f"must name a preset, or hold a module for each party, but is of type {type_name}",
-                code="type",
-                field="bottom",
-                value=type_name,
-            )
+            reason = f"must name a preset, or hold a module for each party, but is of type {type_name}"
+            raise InvalidInputError(reason, code="type", field="bottom", value=type_name)
         modules = {} if isinstance(self.bottom, str) else dict(self.bottom)
         for party in modules:
             if party not in self._places:
@@ -96,20 +92,12 @@ class FittedNetsMixin(FittedModelMixin["NetShare"]):
         if isinstance(X, Mapping) and not issparse(X):  # some sparse matrices are dictionaries
             blocks = {party: np.asarray(own) for party, own in X.items()}
             if not reset and set(blocks) != set(self._places):
-                raise InvalidInputError(
-                    f"the rows of {', '.join(self._places)} are needed, not of {', '.join(blocks)}",
-                    code="missing",
-                    field="X",
-                    value=tuple(blocks),
-                )
+                reason = f"the rows of {', '.join(self._places)} are needed, not of {', '.join(blocks)}"
+                raise InvalidInputError(reason, code="missing", field="X", value=tuple(blocks))
             for party, own in blocks.items():
                 if own.ndim < 2 or own.dtype.kind not in "fiub":
-                    raise InvalidInputError(
-                        f"the rows of {party!r} must be an array of numbers, one row each",
-                        code="type",
-                        field="X",
-                        value=party,
-                    )
+                    reason = f"the rows of {party!r} must be an array of numbers, one row each"
+                    raise InvalidInputError(reason, code="type", field="X", value=party)
             check_consistent_length(*blocks.values())
             return blocks, len(next(iter(blocks.values()))) if blocks else 0
         found = read(self, X, reset=reset)

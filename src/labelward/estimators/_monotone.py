@@ -40,19 +40,11 @@ def parse_monotone(given: Any, columns: EncodedColumns, *, named: bool) -> dict[
             )
         if direction and columns.names[place] in columns.categories:
             name = columns.names[place]
-            raise InvalidInputError(
-                f"{name!r} is categorical and cannot have the constraint {direction!r}",
-                code="unsupported",
-                field=_NAME,
-                value=name,
-            )
+            reason = f"{name!r} is categorical and cannot have the constraint {direction!r}"
+            raise InvalidInputError(reason, code="unsupported", field=_NAME, value=name)
         if place in directions:
-            raise InvalidInputError(
-                f"column {columns.names[place]!r} is listed by name and by position",
-                code="duplicate",
-                field=_NAME,
-                value=columns.names[place],
-            )
+            reason = f"column {columns.names[place]!r} is listed by name and by position"
+            raise InvalidInputError(reason, code="duplicate", field=_NAME, value=columns.names[place])
         directions[place] = int(direction)
     return {place: direction for place, direction in directions.items() if direction}
 
@@ -70,10 +62,6 @@ def _pairs(given: Any, names: Sequence[str]) -> list[tuple[Any, Any]]:
         wanted = "a dictionary by column, or a list with 1, -1 or 0 for each column of X"
         raise InvalidInputError(f"must be {wanted}, but got {given!r}", code="type", field=_NAME, value=given)
     if len(each) != len(names):
-        raise InvalidInputError(
-            f"must have one direction for each of the {len(names)} columns of X but has {len(each)}",
-            code="range",
-            field=_NAME,
-            value=len(each),
-        )
+        reason = f"must have one direction for each of the {len(names)} columns of X but has {len(each)}"
+        raise InvalidInputError(reason, code="range", field=_NAME, value=len(each))
     return list(enumerate(each))

@@ -155,21 +155,13 @@ class FederatedTrees(FittedTreesMixin):
         params = self.model(**{key: value for key, value in values.items() if value is not None})
         if params.objective not in self.objectives:
             choices = ", ".join(map(repr, self.objectives[1:]))
-            raise InvalidInputError(
-                f"{type(self).__name__} takes {choices} but got {params.objective!r}",
-                code="choice",
-                field="objective",
-                value=params.objective,
-            )
+            reason = f"{type(self).__name__} takes {choices} but got {params.objective!r}"
+            raise InvalidInputError(reason, code="choice", field="objective", value=params.objective)
         known = inspect.signature(type(self)).parameters
         for name in self.idle:
             if name in known and getattr(self, name) != known[name].default:
-                raise InvalidInputError(
-                    f"means nothing for {type(self).__name__}, so it must be left out",
-                    code="unsupported",
-                    field=name,
-                    value=getattr(self, name),
-                )
+                reason = f"means nothing for {type(self).__name__}, so it must be left out"
+                raise InvalidInputError(reason, code="unsupported", field=name, value=getattr(self, name))
         resolve_policies(self.defenses)
         return TrainingPlan(
             programs=TreeAdapter(params),
@@ -214,19 +206,11 @@ class FederatedTrees(FittedTreesMixin):
         if before is None:
             return
         if tuple(before) != tuple(places):
-            raise InvalidInputError(
-                f"the warm-started model has {', '.join(before)}, not {', '.join(places)}",
-                code="other-run",
-                field="parties",
-                value=tuple(places),
-            )
+            reason = f"the warm-started model has {', '.join(before)}, not {', '.join(places)}"
+            raise InvalidInputError(reason, code="other-run", field="parties", value=tuple(places))
         if next(iter(before.values())).classes != self._class_names():
-            raise InvalidInputError(
-                "its classes are not those of the warm-started model",
-                code="other-run",
-                field="y",
-                value=self._class_names(),
-            )
+            reason = "its classes are not those of the warm-started model"
+            raise InvalidInputError(reason, code="other-run", field="y", value=self._class_names())
 
     def _validation(
         self, eval_set: Any, weight: Any, datasets: Sequence[PartyDataset], places: Mapping[str, Sequence[int]]

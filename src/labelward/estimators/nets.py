@@ -116,12 +116,8 @@ class _SplitNets(FittedNetsMixin):
             wanted = (self.parties, self.active) if parties is None else (parties, None)
             blocks, coded = self._learn(x, rows, wanted[0], active or wanted[1])
             if len(rows) < 2:
-                raise InvalidInputError(
-                    "a network needs two rows at least to learn from, and there is 1 sample",
-                    code="rows",
-                    field="X",
-                    value=1,
-                )
+                reason = "a network needs two rows at least to learn from, and there is 1 sample"
+                raise InvalidInputError(reason, code="rows", field="X", value=1)
             plan = self._plan(len(rows), seed)
             validation = {party: own[:0] for party, own in blocks.items()}
             if pair is not None:
@@ -165,19 +161,11 @@ class _SplitNets(FittedNetsMixin):
         programs = SplitNetAdapter(params, self._modules())
         for party, behavior in (self.behaviors or {}).items():
             if party not in list(self._places)[1:]:
-                raise InvalidInputError(
-                    unknown_name("passive party", str(party), list(self._places)[1:]),
-                    code="unknown",
-                    field="behaviors",
-                    value=party,
-                )
+                reason = unknown_name("passive party", str(party), list(self._places)[1:])
+                raise InvalidInputError(reason, code="unknown", field="behaviors", value=party)
             if behavior.get("kind") != MaliciousOptimizer.kind:
-                raise InvalidInputError(
-                    unknown_name("kind", str(behavior.get("kind")), [MaliciousOptimizer.kind]),
-                    code="unknown",
-                    field="behaviors",
-                    value=behavior.get("kind"),
-                )
+                reason = unknown_name("kind", str(behavior.get("kind")), [MaliciousOptimizer.kind])
+                raise InvalidInputError(reason, code="unknown", field="behaviors", value=behavior.get("kind"))
             programs.check_behavior(behavior)
         resolve_policies(self.defenses)
         return TrainingPlan(programs=programs, seed=seed, defenses=self.defenses, behaviors=self.behaviors or {})
@@ -188,12 +176,8 @@ class _SplitNets(FittedNetsMixin):
         """Return each party's training rows, the active party's first, and the categories of its columns."""
         if isinstance(x, dict):
             if parties is not None:
-                raise InvalidInputError(
-                    "X says by itself what each party holds, so it must be left out",
-                    code="conflict",
-                    field="parties",
-                    value=parties,
-                )
+                reason = "X says by itself what each party holds, so it must be left out"
+                raise InvalidInputError(reason, code="conflict", field="parties", value=parties)
             dealt = assign_positions({party: [at] for at, party in enumerate(x)}, active, list(x), named=False)
             self._places = dict.fromkeys(dealt, ())
             for name in ("n_features_in_", "feature_names_in_"):

@@ -60,21 +60,15 @@ class Layout(msgspec.Struct, frozen=True):
     def check(self, values: Integers) -> None:
         """Raise :class:`EncryptionError` unless ``values[n, k]`` fits; called before encrypting."""
         if values.ndim != 2 or values.shape[1] != len(self.bounds):
-            raise EncryptionError(
-                f"values of shape {values.shape} for a layout of {len(self.bounds)} columns",
-                code="type",
-                value=values.shape,
-            )
+            reason = f"values of shape {values.shape} for a layout of {len(self.bounds)} columns"
+            raise EncryptionError(reason, code="type", value=values.shape)
         if len(values) > self.rows:
             raise EncryptionError(
                 f"{len(values)} rows exceed the layout's {self.rows}", code="capacity", value=len(values)
             )
         if max(self.widths()) > 63:
-            raise EncryptionError(
-                f"sums of {self.rows} rows with bounds {self.bounds} do not fit 63 bits",
-                code="capacity",
-                value=max(self.widths()),
-            )
+            reason = f"sums of {self.rows} rows with bounds {self.bounds} do not fit 63 bits"
+            raise EncryptionError(reason, code="capacity", value=max(self.widths()))
         if len(values) == 0:
             return
         for column, bound in enumerate(self.bounds):

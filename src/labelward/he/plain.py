@@ -68,11 +68,8 @@ class _Key(PublicKey):
         entries = check_block(block, _NAME, self._fingerprint, kinds)
         size = entries * len(block.layout.bounds)
         if block.count != entries or len(block.data) != size * 8:
-            raise EncryptionError(
-                f"{len(block.data)} bytes, {block.count} ciphertexts for {entries} entries",
-                code="ciphertext",
-                value=block.count,
-            )
+            reason = f"{len(block.data)} bytes, {block.count} ciphertexts for {entries} entries"
+            raise EncryptionError(reason, code="ciphertext", value=block.count)
         values: Integers = np.frombuffer(block.data, dtype="<i8")
         return values.reshape(entries, len(block.layout.bounds))
 
@@ -140,11 +137,8 @@ class _Sums(EncryptedSums):
         if not isinstance(other, _Sums) or other._key.fingerprint != self._key.fingerprint:
             raise EncryptionError("sums of different keys cannot be added", code="key")
         if other.shape != self.shape or other.layout != self.layout:
-            raise EncryptionError(
-                f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added",
-                code="ciphertext",
-                value=other.shape,
-            )
+            reason = f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added"
+            raise EncryptionError(reason, code="ciphertext", value=other.shape)
         self._key.counts.additions += self.shape[0] * self.shape[1]
         return _Sums(self._key, self._values + other._values, self.layout)
 
@@ -174,11 +168,8 @@ class PlainEngine(Engine):
         self._refuse(insecure)
         check_material(material, _NAME)
         if len(material.data) != 16:
-            raise EncryptionError(
-                f"a fingerprint has 16 bytes but this one has {len(material.data)}",
-                code="key",
-                value=len(material.data),
-            )
+            reason = f"a fingerprint has 16 bytes but this one has {len(material.data)}"
+            raise EncryptionError(reason, code="key", value=len(material.data))
         return _Key(material.data)
 
     def security_level(self, bits: int) -> int:

@@ -30,14 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.kernels.row_layout import FixedPointScales, RowLayout
-from labelward.kernels.split_search import (
-    FALLING,
-    IMPLIED,
-    RISING,
-    search_bounded,
-    search_multi_output,
-    search_scalar,
-)
+from labelward.kernels.split_search import FALLING, IMPLIED, RISING, search_bounded, search_multi_output, search_scalar
 
 if TYPE_CHECKING:
     from labelward.kernels.split_candidates import Candidates

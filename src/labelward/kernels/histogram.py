@@ -77,13 +77,7 @@ def level_sums(codes: Codes, slot: Groups, values: Integers, n_slots: int, n_bin
 
 
 def goes_left(
-    codes: Codes,
-    rows: Groups,
-    column: int,
-    code: int,
-    *,
-    missing_left: bool = False,
-    categories: Sequence[int] = (),
+    codes: Codes, rows: Groups, column: int, code: int, *, missing_left: bool = False, categories: Sequence[int] = ()
 ) -> NDArray[np.bool_]:
     """Return bool [m]: whether each of the given rows goes left.
 

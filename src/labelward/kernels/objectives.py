@@ -102,12 +102,8 @@ class _Logistic(Objective):
         if base_score is None:
             return np.zeros(1)
         if not 0.0 < base_score < 1.0:
-            raise JobError(
-                f"must be strictly between 0 and 1 but got {base_score!r}",
-                code="range",
-                field="[model] base_score",
-                value=base_score,
-            )
+            reason = f"must be strictly between 0 and 1 but got {base_score!r}"
+            raise JobError(reason, code="range", field="[model] base_score", value=base_score)
         return np.array([math.log(base_score) - math.log1p(-base_score)])
 
     def check(self, y: Floats) -> None:
@@ -126,12 +122,8 @@ class _Classes(Objective):
 
     def start(self, y: Floats, weights: Floats, base_score: float | None) -> Floats:
         if base_score is not None:
-            raise JobError(
-                f"{self.name!r} starts alike for all classes, so it must be left out",
-                code="conflict",
-                field="[model] base_score",
-                value=base_score,
-            )
+            reason = f"{self.name!r} starts alike for all classes, so it must be left out"
+            raise JobError(reason, code="conflict", field="[model] base_score", value=base_score)
         return np.zeros(self.classes)
 
     def check(self, y: Floats) -> None:
@@ -201,12 +193,8 @@ class _LogMean(Objective):
 
     def start(self, y: Floats, weights: Floats, base_score: float | None) -> Floats:
         if base_score is not None and not (math.isfinite(base_score) and base_score > 0):
-            raise JobError(
-                f"must be above 0 for {self.name!r} but got {base_score!r}",
-                code="range",
-                field="[model] base_score",
-                value=base_score,
-            )
+            reason = f"must be above 0 for {self.name!r} but got {base_score!r}"
+            raise JobError(reason, code="range", field="[model] base_score", value=base_score)
         mean = _mean(y, weights) if base_score is None else base_score
         if mean <= 0:
             raise DataError(f"all labels are 0, but {self.name!r} needs one above", code="labels")
@@ -292,12 +280,8 @@ def objective(name: str, *, classes: int, variance_power: float = 1.5, max_delta
         return _Poisson(name=name, max_delta_step=float(max_delta_step))
     if name == "reg:tweedie":
         if not 1.0 < variance_power < 2.0:
-            raise JobError(
-                f"must be strictly between 1 and 2 but got {variance_power}",
-                code="range",
-                field="[model] tweedie_variance_power",
-                value=variance_power,
-            )
+            reason = f"must be strictly between 1 and 2 but got {variance_power}"
+            raise JobError(reason, code="range", field="[model] tweedie_variance_power", value=variance_power)
         return _Tweedie(name=name, variance_power=float(variance_power))
     if name in ("reg:squarederror", "variance"):
         return _Squared(name=name, hessians=0, h_most=1.0)
@@ -331,12 +315,8 @@ def evaluation_metric(
             f"{unknown_name('metric', name, kinds)}", code="unknown", field="[model] eval_metric", value=name
         )
     if kinds[name] not in (None, objective.classes > 0):
-        raise JobError(
-            f"{name!r} does not fit objective {objective.name!r}",
-            code="conflict",
-            field="[model] eval_metric",
-            value=name,
-        )
+        reason = f"{name!r} does not fit objective {objective.name!r}"
+        raise JobError(reason, code="conflict", field="[model] eval_metric", value=name)
     if name in ("auto", "logloss"):
         return objective.loss(margins, y, weights), False
     predicted = objective.predicted(margins)

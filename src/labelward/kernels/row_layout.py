@@ -169,12 +169,11 @@ def _exponent(values: Floats) -> int:
     """Return the least whole e with all values at most ``2**e`` in size; 0 where all are 0."""
     most = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
     if not math.isfinite(most):
-        raise DataError(
+        reason = (
             "training diverged: a gradient is not finite; a smaller learning_rate or max_delta_step, or a larger "
-            "reg_lambda, may help",
-            code="values",
-            value=most,
+            "reg_lambda, may help"
         )
+        raise DataError(reason, code="values", value=most)
     mantissa, exponent = math.frexp(most)
     return max(exponent - (mantissa == 0.5), 62 - _MOST_SHIFT) if most else 0
 

@@ -81,13 +81,11 @@ def estimate_cost(
     check_job(job)
     params = model_adapter(job.model).params
     if not isinstance(params, TreeModel):
-        raise JobError(
+        reason = (
             f"{job.model.kind!r} encrypts nothing and its time is that of the networks themselves, so "
-            "that there is nothing to plan; plans are of 'secureboost' and 'forest'",
-            code="unsupported",
-            field="[model] kind",
-            value=job.model.kind,
+            "that there is nothing to plan; plans are of 'secureboost' and 'forest'"
         )
+        raise JobError(reason, code="unsupported", field="[model] kind", value=job.model.kind)
     workload = load_workload(job, seed, remote or RemoteShape(), make_policies(defended))
     engine = make_engine(job.encryption)
     try:

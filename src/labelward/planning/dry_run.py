@@ -242,12 +242,7 @@ def dry_run(
 
 
 def _run(
-    job: Job,
-    params: TreeModel,
-    rows: tuple[TrainingData, TrainingData],
-    engine: Engine,
-    chain: _FirstRounds,
-    seed: int,
+    job: Job, params: TreeModel, rows: tuple[TrainingData, TrainingData], engine: Engine, chain: _FirstRounds, seed: int
 ) -> DryRun:
     """Run the programs of all parties; ``rows`` are those of the job, and the sample."""
     data, sample = rows

@@ -43,12 +43,8 @@ class NetworkLink:
     def __post_init__(self) -> None:
         for name, value, least in (("bandwidth", self.bandwidth, 0.001), ("latency", self.latency, 0.0)):
             if not least <= value <= _MAX_LINK:
-                raise JobError(
-                    f"must be between {least:g} and {_MAX_LINK:g} but got {value!r}",
-                    code="range",
-                    field=f"--{name}",
-                    value=value,
-                )
+                reason = f"must be between {least:g} and {_MAX_LINK:g} but got {value!r}"
+                raise JobError(reason, code="range", field=f"--{name}", value=value)
 
 
 def estimate(

@@ -27,10 +27,7 @@ _ERRORS = tuple(f"{name} error" for name in ("radius", "texture", "perimeter", "
 _WORST = tuple(f"worst {name}" for name in ("radius", "texture", "perimeter", "area", *_FEATURES[1:]))
 _SHAPE = tuple(f"mean {name}" for name in _FEATURES)
 
-_PUBLISHED = {
-    "active": (*_ERRORS[7:], *_WORST, "mean radius", "mean perimeter"),
-    ATTACKER: (*_SHAPE, *_ERRORS[:7]),
-}
+_PUBLISHED = {"active": (*_ERRORS[7:], *_WORST, "mean radius", "mean perimeter"), ATTACKER: (*_SHAPE, *_ERRORS[:7])}
 _PAPER = {
     "active": (*_ERRORS[6:], *_WORST),
     ATTACKER: ("mean texture", "mean perimeter", "mean area", *_SHAPE[1:], *_ERRORS[:6]),

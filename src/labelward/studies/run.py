@@ -120,12 +120,8 @@ def _check_shown(study: Study, parts: Sequence[StudyPart], datasets: Sequence[St
         showing = [part for part in study.parts if study.datasets_of(part, (dataset,))]
         if not any(part in showing for part in parts):
             asked, others = (", ".join(part.name for part in group) or "no part" for group in (parts, showing))
-            raise InputError(
-                f"dataset {dataset.name!r} is not in {asked}, but in {others}; name another part or dataset",
-                code="conflict",
-                field=f"study {study.name!r}",
-                value=dataset.name,
-            )
+            reason = f"dataset {dataset.name!r} is not in {asked}, but in {others}; name another part or dataset"
+            raise InputError(reason, code="conflict", field=f"study {study.name!r}", value=dataset.name)
 
 
 @contextmanager

@@ -24,15 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labelward.errors import EncryptionError
-from labelward.he.base import (
-    CipherBlock,
-    Engine,
-    Integers,
-    Layout,
-    PrivateKey,
-    PublicKey,
-    PublicMaterial,
-)
+from labelward.he.base import CipherBlock, Engine, Integers, Layout, PrivateKey, PublicKey, PublicMaterial
 from labelward.rng import SecureRandom
 from labelward.testing.strategies import SumCase, expected_sums, sum_cases
 

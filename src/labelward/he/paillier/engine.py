@@ -136,8 +136,5 @@ class PaillierEngine(Engine):
                 f"bits must be a multiple of 16 from {_LEAST} to {_MOST} but got {bits}", code="range", value=bits
             )
         if bits < min(self.bits_offered) and not insecure:
-            raise EncryptionError(
-                f"a key of {bits} bits is too short; at least {min(self.bits_offered)}, or insecure = true",
-                code="key",
-                value=bits,
-            )
+            reason = f"a key of {bits} bits is too short; at least {min(self.bits_offered)}, or insecure = true"
+            raise EncryptionError(reason, code="key", value=bits)

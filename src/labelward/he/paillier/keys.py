@@ -152,12 +152,11 @@ class PaillierPublicKey(PublicKey):
         packing = Packing.of(block.layout, self.bits)
         counts = [-(-entries // (part.fit if block.kind == "sums" else 1)) for part in packing.parts]
         if block.count != sum(counts) or len(block.data) != block.count * size:
-            raise EncryptionError(
+            reason = (
                 f"{block.count} ciphertexts in {len(block.data)} bytes; "
-                f"{entries} entries need {sum(counts)} of {size} bytes each",
-                code="ciphertext",
-                value=block.count,
+                f"{entries} entries need {sum(counts)} of {size} bytes each"
             )
+            raise EncryptionError(reason, code="ciphertext", value=block.count)
         if not in_range(block.data, size, write_ints([self.n2], size)):
             raise EncryptionError("a ciphertext is zero or not below n²", code="ciphertext")
         ends = np.cumsum(counts).tolist()

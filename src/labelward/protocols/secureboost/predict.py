@@ -223,12 +223,11 @@ def _routes(ctx: Context, share: ModelShare, own: Own, rows: int, mode: Mode) ->
     if mode not in get_args(Mode):
         raise InputError(unknown_name("mode of prediction", mode, get_args(Mode)), code="choice", value=mode)
     if mode == "levels" and share.records:
-        raise PolicyError(
+        reason = (
             "a repaired model predicts in one round only: level by level its passive parties would learn which of "
-            "their splits are still in use, and that depends on true labels",
-            code="inapplicable",
-            value=mode,
+            "their splits are still in use, and that depends on true labels"
         )
+        raise PolicyError(reason, code="inapplicable", value=mode)
     numbers = dict.fromkeys(ctx.peers, 0)
     for number, (start, stop) in enumerate(row_batches(share, 0, rows)):
         if mode == "one-round":
@@ -336,10 +335,7 @@ def _path_sides(
             mask = rows.unpack(len(x))
         codes = own.categories.get(record)
         one = Records(
-            (0,),
-            (own.thresholds[record],),
-            (0,) if record in missing_left else (),
-            {} if codes is None else {0: codes},
+            (0,), (own.thresholds[record],), (0,) if record in missing_left else (), {} if codes is None else {0: codes}
         )
         sides.append(one.answers(x[mask, own.columns[record]][:, None])[0])
     return np.concatenate(sides)

@@ -213,12 +213,7 @@ def _tree(
         "split_indices": indices,
         "split_type": kinds,
         "sum_hessian": _float32(covers),
-        "tree_param": {
-            "num_deleted": "0",
-            "num_feature": str(width),
-            "num_nodes": str(size),
-            "size_leaf_vector": "1",
-        },
+        "tree_param": {"num_deleted": "0", "num_feature": str(width), "num_nodes": str(size), "size_leaf_vector": "1"},
     }
 
 

@@ -105,11 +105,8 @@ def examine_credentials(
     """
     check_party_name(party)
     if not folder.is_dir():
-        raise CertificateError(
-            f"{'is a file' if folder.exists() else 'no such folder'}; a folder is wanted",
-            code="not-found",
-            field=str(folder),
-        )
+        reason = f"{'is a file' if folder.exists() else 'no such folder'}; a folder is wanted"
+        raise CertificateError(reason, code="not-found", field=str(folder))
     now, found = now or datetime.now(UTC), list[CredentialFinding]()
     files = [folder / f"{party}.crt", folder / f"{party}.key", folder / AUTHORITY_FILE]
 
@@ -151,12 +148,8 @@ def _read_key(path: Path) -> tuple[str, PrivateKey]:
     mode = stat.S_IMODE(path.stat().st_mode)
     key = read_private_key(content, str(path))
     if mode & 0o077:
-        raise CertificateError(
-            f"is readable by others than its owner (mode {mode:04o}); run `chmod 600`",
-            code="insecure",
-            field=str(path),
-            value=mode,
-        )
+        reason = f"is readable by others than its owner (mode {mode:04o}); run `chmod 600`"
+        raise CertificateError(reason, code="insecure", field=str(path), value=mode)
     return f"{path}: a strong key that only its owner can read", key
 
 

@@ -120,24 +120,17 @@ def sign_request(
 
 
 def _signed(
-    authority: Issued,
-    key: _PublicKey,
-    names: x509.SubjectAlternativeName,
-    party: str,
-    days: int,
-    now: datetime | None,
+    authority: Issued, key: _PublicKey, names: x509.SubjectAlternativeName, party: str, days: int, now: datetime | None
 ) -> bytes:
     signer, private, now = *_authority(authority), _seconds(now)
     begin, end = max(now - _SKEW, signer.not_valid_before_utc), now + timedelta(days=_checked(days))
     if end > signer.not_valid_after_utc:
         left = max(0, (signer.not_valid_after_utc - now).days)
-        raise CertificateError(
+        reason = (
             f"the authority ends on {format_time(signer.not_valid_after_utc)}, in {left} days; "
-            f"what it signs cannot be valid for {days} days",
-            code="range",
-            field=AUTHORITY_FILE,
-            value=days,
+            f"what it signs cannot be valid for {days} days"
         )
+        raise CertificateError(reason, code="range", field=AUTHORITY_FILE, value=days)
     builder = _builder(_called(party), signer.subject, key, begin, end)
     builder = builder.add_extension(names, critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

@@ -38,12 +38,7 @@ class ListenerDiagnosis:
 
 
 def diagnose_listener(
-    address: str,
-    credentials: Credentials,
-    listener: str,
-    *,
-    timeout: float = 10.0,
-    via: tuple[str, int] | None = None,
+    address: str, credentials: Credentials, listener: str, *, timeout: float = 10.0, via: tuple[str, int] | None = None
 ) -> ListenerDiagnosis:
     """Connect once, as the party that the credentials name, and say what happens.
 

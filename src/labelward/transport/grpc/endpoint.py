@@ -57,17 +57,11 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         if self.party not in self.parties or len(self.parties) < 2 or len(set(self.parties)) != len(self.parties):
-            raise InputError(
-                f"parties = {list(self.parties)} are not two or more, {self.party!r} among them",
-                code="conflict",
-                value=self.parties,
-            )
+            reason = f"parties = {list(self.parties)} are not two or more, {self.party!r} among them"
+            raise InputError(reason, code="conflict", value=self.parties)
         if (self.party == self.listener) != (self.listen is not None):
-            raise InputError(
-                f"listen is for the listener {self.listener!r} only, and it needs one",
-                code="conflict",
-                value=self.listen,
-            )
+            reason = f"listen is for the listener {self.listener!r} only, and it needs one"
+            raise InputError(reason, code="conflict", value=self.listen)
         if any(not 0 < len(name.encode()) < 256 for name in (*self.parties, self.listener)):
             raise InputError("the name of a party has 1 to 255 bytes", code="range")
         split_host_port(self.address, "address")

@@ -41,11 +41,8 @@ def serve_relay(
         InputError: a party has the relay's name, or the relay cannot listen there.
     """
     if credentials.party in parties:
-        raise InputError(
-            f"{credentials.party!r} is a party and cannot be the relay as well",
-            code="conflict",
-            value=credentials.party,
-        )
+        reason = f"{credentials.party!r} is a party and cannot be the relay as well"
+        raise InputError(reason, code="conflict", value=credentials.party)
     hub = Hub(credentials.party, parties, log, run=None)
     listener = Listener(hub, listen, credentials, heartbeat)
     log("listening", {"listen": listen, "port": listener.port})

@@ -190,9 +190,5 @@ def _look_at_port(listen: str) -> None:
                 errno.EADDRNOTAVAIL: "this machine does not have that address",
                 errno.EACCES: "this user may not listen at that port",
             }
-            raise InputError(
-                f"{words.get(error.errno or 0, error.strerror)}",
-                code="unsupported",
-                field=f"listen = {listen!r}",
-                value=listen,
-            ) from error
+            reason = f"{words.get(error.errno or 0, error.strerror)}"
+            raise InputError(reason, code="unsupported", field=f"listen = {listen!r}", value=listen) from error

@@ -147,11 +147,8 @@ class Assembler:
         if part.first:
             self.drop()
             if part.total > self._limit:
-                raise MessageTooLargeError(
-                    f"sent a message of {part.total} bytes, over the limit of {self._limit} bytes",
-                    code="range",
-                    value=part.total,
-                )
+                reason = f"sent a message of {part.total} bytes, over the limit of {self._limit} bytes"
+                raise MessageTooLargeError(reason, code="range", value=part.total)
             self._total = part.total
         elif self._total < 0:
             raise CodecError("a chunk belongs to no message", code="malformed")

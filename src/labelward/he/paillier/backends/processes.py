@@ -129,9 +129,7 @@ class _SharedPublicOps:
             return self._here.rerandomize(cells, fit, shift, random)
         whole, step = fit * self._size, len(random) // count
         return self._copies.split(
-            "rerandomize",
-            count,
-            lambda a, b: (cells[a * whole : b * whole], fit, shift, random[a * step : b * step]),
+            "rerandomize", count, lambda a, b: (cells[a * whole : b * whole], fit, shift, random[a * step : b * step])
         )
 
 

@@ -11,14 +11,7 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
-from labelward.he.paillier.backends.ifma.montgomery_ir import (
-    I64,
-    LANES,
-    NUMBER,
-    NUMBERS,
-    i64,
-    loop,
-)
+from labelward.he.paillier.backends.ifma.montgomery_ir import I64, LANES, NUMBER, NUMBERS, i64, loop
 from labelward.he.paillier.backends.llvm import intrinsic_of, prefetch
 
 
