@@ -11,7 +11,7 @@ cell, ever holds them, and no message has a place for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -160,13 +160,10 @@ class _Counting:
         """Return what each set of several columns takes."""
         found: dict[tuple[int, ...], _Cost] = {}
 
-        def count(columns: tuple[int, ...]) -> Callable[[], None]:
-            def work() -> None:
-                found[columns] = self._cost(columns)
+        def count(columns: tuple[int, ...]) -> None:
+            found[columns] = self._cost(columns)
 
-            return work
-
-        run_in_threads(worthwhile_threads(self._threads, self.n * len(sets)), map(count, sets))
+        run_in_threads(worthwhile_threads(self._threads, self.n * len(sets)), count, sets)
         return {columns: found[columns] for columns in sets}
 
     def _cost(self, columns: tuple[int, ...]) -> _Cost:

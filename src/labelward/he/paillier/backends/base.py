@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -71,31 +72,26 @@ class PreparedRows(Protocol):
         """
 
 
-class Backend(Protocol):
+@dataclass(kw_only=True, eq=False)
+class Backend:
     """Creates the operations of a key.
 
     Attributes:
         name: a key of :data:`BACKENDS`.
         merge_cost: the product of two cells, in products of a row and a cell.
+        private_ops: of p, q, the generators of the n-th residues modulo p² and q², and the number of encryptions to
+            expect, which decides the size of tables.
+        public_ops: of n, h, w (:mod:`~labelward.he.paillier.scheme`) and the number of obfuscators to expect.
+        prepared_rows: of n, the number of ciphertexts to come, and an allocator.
+        close: stops worker processes, if any.
     """
 
     name: str
     merge_cost: float
-
-    def private_ops(self, p: mpz, q: mpz, tau_p: mpz, tau_q: mpz, uses: int) -> PrivateOps:
-        """Return the operations with the primes and generators of the n-th residues modulo p² and q².
-
-        ``uses`` is the number of encryptions to expect, which decides the size of tables.
-        """
-
-    def public_ops(self, n: mpz, h: mpz, w: mpz, uses: int) -> PublicOps:
-        """Return the operations with n, h and w (:mod:`~labelward.he.paillier.scheme`) for ``uses`` obfuscators."""
-
-    def prepared_rows(self, n: mpz, count: int, allocate: Allocator) -> PreparedRows:
-        """Return room for ``count`` ciphertexts to come."""
-
-    def close(self) -> None:
-        """Stop worker processes, if any."""
+    private_ops: Callable[[mpz, mpz, mpz, mpz, int], PrivateOps]
+    public_ops: Callable[[mpz, mpz, mpz, int], PublicOps]
+    prepared_rows: Callable[[mpz, int, Allocator], PreparedRows]
+    close: Callable[[], None] = lambda: None
 
 
 def unavailable_reason(name: str) -> str:

@@ -106,10 +106,9 @@ class CellArithmetic:
             EncryptionError: a row has a factor in common with N.
         """
 
-        def piece(part: slice) -> Callable[[], None]:
-            return lambda: self._split(cells(part), into[part])
-
-        run_in_threads(threads, map(piece, even_chunks(len(into), threads, _BLOCK)))
+        run_in_threads(
+            threads, lambda part: self._split(cells(part), into[part]), even_chunks(len(into), threads, _BLOCK)
+        )
 
     def work(self) -> Limbs:
         """Return room for a thread's loops."""
@@ -149,16 +148,13 @@ class CellPowerTable:
         for _ in range(tables - 1):
             units.append(gmpy2.powmod(units[-1], width, root.square))
 
-        def build(table: int) -> Callable[[], None]:
-            def work() -> None:
-                cells = np.empty((width, 3 * root.limbs + 1), dtype=np.uint64)
-                cells[0] = root.one
-                loops.tabulate_cells(root.mpn, root.odd, root.work(), root.cell(units[table]), cells)
-                root.split(cells.__getitem__, self._table[table], 1)
+        def build(table: int) -> None:
+            cells = np.empty((width, 3 * root.limbs + 1), dtype=np.uint64)
+            cells[0] = root.one
+            loops.tabulate_cells(root.mpn, root.odd, root.work(), root.cell(units[table]), cells)
+            root.split(cells.__getitem__, self._table[table], 1)
 
-            return work
-
-        run_in_threads(threads, map(build, range(tables)))
+        run_in_threads(threads, build, range(tables))
 
     def powers(self, exponents: NDArray[np.uint8], start: Limbs) -> Limbs:
         """Raise to big-endian ``exponents`` [n, size]; returns cells, each times the cell ``start``."""

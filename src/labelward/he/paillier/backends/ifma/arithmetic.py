@@ -128,10 +128,7 @@ class LaneArithmetic:
             EncryptionError: a row has a factor in common with N.
         """
 
-        def piece(part: slice) -> Callable[[], None]:
-            return lambda: self._split(rows(part), out[part])
-
-        run_in_threads(threads, map(piece, lane_chunks(len(out), threads, _BLOCK)))
+        run_in_threads(threads, lambda part: self._split(rows(part), out[part]), lane_chunks(len(out), threads, _BLOCK))
 
     def _split(self, rows: Limbs, out: Limbs) -> None:
         root = self.modulus

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import gmpy2
 import numpy as np
 from gmpy2 import mpz
@@ -45,11 +43,11 @@ class PowerTable:
         start = broadcast(root.radix**2 % square.value, square.limbs)
         full = np.empty((len(lanes) * LANES, width, square.limbs), dtype=np.uint64)
 
-        def build(group: int) -> Callable[[], None]:
+        def build(group: int) -> None:
             into = full[group * LANES : (group + 1) * LANES]
-            return lambda: loops.tabulate_lanes(lanes[group], start, square.odd, width, into)
+            loops.tabulate_lanes(lanes[group], start, square.odd, width, into)
 
-        run_in_threads(threads, map(build, range(len(lanes))))
+        run_in_threads(threads, build, range(len(lanes)))
         entries = full[:tables].reshape(-1, square.limbs)
         self._table = np.empty((tables, width, 2, root.rows), dtype=np.uint64)
         root.split(entries.__getitem__, self._table.reshape(-1, 2, root.rows), threads)

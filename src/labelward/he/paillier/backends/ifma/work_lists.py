@@ -6,7 +6,7 @@ of a column, what was made of the joint cells that have its group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -124,13 +124,10 @@ def cell_batches(
     """
     found, items = dict[int, JointCells](), np.empty((len(joined), len(present.rows)), np.int32)
 
-    def sort(index: int) -> Callable[[], None]:
-        def work() -> None:
-            found[index] = _sorted(present, joined[index], n_groups, items, index)
+    def sort(index: int) -> None:
+        found[index] = _sorted(present, joined[index], n_groups, items, index)
 
-        return work
-
-    run_in_threads(worthwhile_threads(threads, items.size), map(sort, range(len(joined))))
+    run_in_threads(worthwhile_threads(threads, items.size), sort, range(len(joined)))
     batch: list[JointCells] = []
     for index in range(len(joined)):
         if batch and sum(len(one.targets) for one in batch) + len(found[index].targets) > most:
