@@ -30,8 +30,6 @@ def check_output_file(path: Path, *, force: bool, ending: str = "") -> None:
     """Check that an output file can be written, before any work is done.
 
     Args:
-        path: of the file.
-        force: whether it may be overwritten.
         ending: required ending of its name.
 
     Raises:

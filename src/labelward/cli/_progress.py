@@ -21,7 +21,6 @@ class ProgressDisplay:
 
     Args:
         what: description until the first run starts.
-        quiet: no output.
     """
 
     def __init__(self, what: str, *, quiet: bool = False) -> None:

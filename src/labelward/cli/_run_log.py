@@ -58,7 +58,6 @@ class RunLog:
     Args:
         path: of the log file, which is written as soon as its folder exists.
         json_lines: print JSON lines instead of sentences.
-        quiet: print nothing on stderr.
     """
 
     def __init__(self, path: Path, *, json_lines: bool, quiet: bool) -> None:

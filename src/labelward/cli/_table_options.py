@@ -32,7 +32,6 @@ def resolve_tables(
     """Return the path of each party's table.
 
     Args:
-        parties: names of all parties.
         table: path of one table with the columns of all parties.
         party_tables: ``NAME=TABLE`` for each party.
         options: names of these two options in messages.

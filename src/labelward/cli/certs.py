@@ -200,8 +200,6 @@ def _write(files: Mapping[Path, bytes], *, force: bool, same: Path | None = None
     """Write all files, or none if one exists and may not be overwritten.
 
     Args:
-        files: content by path.
-        force: overwrite existing files.
         same: a file that may exist with the same content.
 
     Raises:

@@ -41,7 +41,6 @@ class CatalogueEntry:
     Attributes:
         name: name in job files; the file is ``NAME.parquet``.
         title: name in print and origin.
-        rows: number of rows.
         features: number of columns without the label.
         classes: number of rows of each class, by label as text; empty for regression.
         times: text columns that are read as points in time.

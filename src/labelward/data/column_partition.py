@@ -32,7 +32,6 @@ def assign_columns(
 
     Args:
         job: a job whose parties have shares or lists of columns.
-        seed: seed of the run.
         table: the common table; its label, id and weight columns are assigned to no party.
         ranked: sorts columns by decreasing importance; called only if the job asks for it.
 
@@ -122,12 +121,8 @@ def rank_by_information(
     Reference: the ID2Graph paper, "Impact of Feature Partitions".
 
     Args:
-        table: the common table.
-        columns: names of columns.
         rows: positions of the training rows.
         labels: class numbers or regression targets of all rows.
-        task: ``"classification"`` or ``"regression"``.
-        seed: seed of the run.
     """
     draw = rng.learning(seed, "", 0, "importance")
     if len(rows) > _IMPORTANCE_ROWS:

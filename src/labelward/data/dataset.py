@@ -26,7 +26,6 @@ class PartyDataset:
     """Columns of one party: n training, v validation and m test rows of F columns, float64 in C order, NaN if missing.
 
     Attributes:
-        name: name of the party.
         columns: names of the encoded columns (F).
         train: [n, F].
         validation: [v, F].
@@ -56,7 +55,6 @@ class VerticalDataset:
     Rows follow the order of the table; rows with ids are sorted by id, as text.
 
     Attributes:
-        name: name of the data set.
         label: table and label column, for messages.
         task: ``"classification"`` or ``"regression"``.
         classes: values of the label as text, sorted (C); empty for regression.
@@ -110,7 +108,6 @@ class LabelColumn:
     """Label and weight columns of the active party, in the order of its rows.
 
     Attributes:
-        task: ``"classification"`` or ``"regression"``.
         classes: names of the classes; empty for regression.
         values: class numbers, int64, or regression targets, float64 [rows].
         weights: float64 [rows].
@@ -129,7 +126,6 @@ def read_labels(job: Job, table: pa.Table, columns: tuple[str, str | None], plac
         job: its task; without one the task of the catalogue's entry, else classification.
         table: the common table, or the active party's.
         columns: names of the label column and of the weight column, if any.
-        place: name of the table in messages.
 
     Raises:
         DataError: a column does not exist, or a label or weight is not valid.
@@ -161,10 +157,8 @@ def encode_columns(
 
     Args:
         job: its encoding of categories.
-        name: name of the party.
         source: the table, the party's columns in it, and the directions of its monotone columns.
         sides: positions of the rows in the table.
-        private: private seed of the party.
 
     Raises:
         DataError: a column or value is not valid, a passive party has no column, or a monotone column is categorical.
@@ -208,10 +202,7 @@ def assemble_dataset(
     Args:
         job: its split, and its number of label bins.
         named: name of the data set; table and label column, for messages.
-        parties: the active party first.
-        targets: labels and weights of all rows.
         ids: ids of all rows, in the order to which the positions of ``sides`` refer.
-        sides: positions of the rows of each part.
 
     Raises:
         DataError: all training labels are equal, a part lacks a class, or all rows of a part have weight 0.

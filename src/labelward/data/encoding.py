@@ -37,7 +37,6 @@ class ColumnEncoding:
     """Encoding of the columns of a table.
 
     Attributes:
-        names: names of the encoded columns.
         categories: categories of each column that is encoded as codes; a code is an index.
         dates: columns that hold dates or times; None: unknown.
     """
@@ -53,9 +52,7 @@ def fit_encoding(
     """Fit the encoding of columns of a table.
 
     Args:
-        table: the party's table.
         columns: names of columns, in the order of the encoded ones.
-        place: name of the table in messages.
         style: encoding of categories: ``"native"`` codes, or ``"dummies"``.
         rows: positions of the rows whose categories are known; None: all.
 
@@ -94,7 +91,6 @@ def transform_splits(
     Args:
         table: a table; columns outside the encoding are ignored.
         known: an encoding of :func:`fit_encoding`.
-        place: name of the table in messages.
         sides: positions of the rows of each part.
 
     Raises:
@@ -141,7 +137,6 @@ def transform(
         table: rows to predict or to attack with; columns outside the encoding are ignored.
         columns: names of the encoded columns, ``column`` or ``column=category``.
         categories: categories of each column that is encoded as codes; another category becomes -1.
-        place: name of the table in messages.
         dates: columns that must hold dates or times, while no other may; None: any may.
 
     Raises:

@@ -19,9 +19,7 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
     """Return the classes in sorted order, as text, and each row's position among them.
 
     Args:
-        table: the active party's table.
         column: its label column: integers, texts, categories or booleans.
-        place: name of the table in messages.
 
     Raises:
         DataError: labels are missing, fractional, infinite or all equal, or a class has a single row.
@@ -55,11 +53,6 @@ def encode_labels(table: pa.Table, column: str, place: str) -> tuple[tuple[str, 
 
 def encode_regression_targets(table: pa.Table, column: str, place: str) -> NDArray[np.float64]:
     """Return a label column of regression targets as float64 [rows].
-
-    Args:
-        table: the active party's table.
-        column: its label column.
-        place: name of the table in messages.
 
     Raises:
         DataError: labels are not numbers, missing, infinite, too large or all equal.

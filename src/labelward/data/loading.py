@@ -26,7 +26,6 @@ class RawTables:
     """Tables of a job, read once for all seeds.
 
     Attributes:
-        name: name of the data set in results.
         tables: one common table, or one table per party in the order of the job.
     """
 
@@ -68,8 +67,6 @@ def load_dataset(
     tables that are already cut, with rows numbered anew.
 
     Args:
-        job: the job.
-        seed: seed of the run.
         source: tables of the job; None: they are read.
         private: private seeds by party; a party without one draws a new one.
 

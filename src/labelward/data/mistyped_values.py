@@ -39,7 +39,6 @@ def check_mistyped(values: Any, where: str) -> None:
 
     Args:
         values: the column; other types than text pass.
-        where: name of the column in messages.
 
     Raises:
         DataError: names the first row whose value is of another type.

@@ -16,7 +16,6 @@ def assigned_monotone(job: Job, table: pa.Table, assigned: Sequence[Sequence[str
 
     Args:
         job: a job with a common table.
-        table: the common table.
         assigned: columns of each party; with shares, a constrained column may be assigned to none.
 
     Raises:

@@ -17,8 +17,6 @@ class Download:
     """A data set of OpenML and its differences from the original.
 
     Attributes:
-        name: name on OpenML.
-        version: version on OpenML.
         columns: original names of the feature columns, in order; empty if OpenML has the same.
         labels: original labels by those of OpenML; empty if they are the same.
     """

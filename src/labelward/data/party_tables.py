@@ -29,7 +29,6 @@ class PartyTable:
     """Table of one party.
 
     Attributes:
-        party: the party's section of the job.
         table: rows, sorted by id as text.
         ids: text [rows], ascending.
     """
@@ -74,9 +73,7 @@ def encode_party(job: Job, own: PartyTable, split: DataSplit, private: PrivateSe
 
     Args:
         job: the party's job file; other parties' tables are not read.
-        own: the party's table.
         split: positions of the rows sorted by id, such as :meth:`DataSplit.of` the masks that the active party sent.
-        private: private seed of the party.
 
     Raises:
         DataError: a column or value is not valid.
@@ -90,9 +87,6 @@ def load_active(job: Job, own: PartyTable, seed: int, private: PrivateSeed) -> V
     """Return the data set as the active party knows it in a run over a network: its own columns alone.
 
     Args:
-        job: the active party's job file.
-        own: the active party's table.
-        seed: seed of the run.
         private: private seed of the active party, from which it draws the split.
 
     Raises:
@@ -110,8 +104,6 @@ def join_tables(
         job: a job whose parties have their own tables.
         name: name of the data set in results.
         owns: the tables, in the order of the job's parties.
-        seed: seed of the run.
-        private: private seeds by party.
 
     Raises:
         DataError: parties have different ids or the same column, or a column or value is not valid.

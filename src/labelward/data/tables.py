@@ -23,7 +23,6 @@ def read_table(path: str | os.PathLike[str], *, text: Sequence[str] = ()) -> pa.
     """Return the table of a file, by the reader of its suffix (:data:`~labelward.job.table_formats.READERS`).
 
     Args:
-        path: the file.
         text: columns that stay text in formats without types, such as ids with leading zeros in CSV.
 
     Raises:
@@ -48,10 +47,6 @@ def read_csv(file: Path, text: Sequence[str]) -> pa.Table:
     """Return the table of a CSV file with a line of names.
 
     In text columns only the empty field is missing; in columns of numbers also Arrow's words for it, such as ``NA``.
-
-    Args:
-        file: the file.
-        text: columns that stay text.
 
     Raises:
         pyarrow.ArrowException: the file is not CSV, or its lines differ in length.

@@ -38,7 +38,6 @@ def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> Floats | A
 
     Args:
         estimator: the estimator, which has ``n_features_in_`` and ``feature_names_in_``.
-        X: the array or table.
         reset: True: set these attributes; False: check X against them.
 
     Raises:
@@ -57,7 +56,6 @@ def fit_columns(estimator: BaseEstimator, X: Floats | Any, rows: NDArray[np.int6
     """Fit the encoding of X on the training rows, and return these rows encoded.
 
     Args:
-        estimator: the estimator, for the names of the columns.
         X: result of :func:`read_columns`.
         rows: positions of the training rows; other categories are unknown later.
 
@@ -78,7 +76,6 @@ def transform_columns(
     """Encode columns of X as in training: float64 [rows, columns].
 
     Args:
-        names: names of the columns.
         places: positions of the columns in X.
         categories: categories of training by column; another one becomes -1.
         X: result of :func:`read_columns`.
@@ -105,7 +102,6 @@ def assign_positions(
         parties: names or positions of columns by party; None: the first half for ``"active"``, the rest for
             ``"passive"``.
         active: the party with the labels; None: ``"active"`` if there is such a party, else the first.
-        names: names of the columns of X.
         named: whether the columns of X have names.
 
     Raises:

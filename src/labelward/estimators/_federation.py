@@ -26,9 +26,6 @@ class TrainingPlan:
 
     Attributes:
         programs: how the model is run, with its parameters.
-        seed: of the learning draws.
-        defenses: as the estimator's parameter has them.
-        encryption: engine and key.
         behaviors: by passive party, how it trains where not as agreed.
     """
 
@@ -56,10 +53,8 @@ def train_parties(
     """Train a model.
 
     Args:
-        plan: parameters, protection, seed.
         parties: what each party holds, the active one first; no prediction rows.
         labels: the active party's, of training rows, then of validation rows.
-        progress: hears of trees or epochs.
         before: by party, its share of the model that a warm start continues.
 
     Raises:

@@ -21,7 +21,6 @@ def parse_monotone(given: Any, columns: EncodedColumns, *, named: bool) -> dict[
     Args:
         given: a dictionary by name or position, a sequence with a direction for each column of X, or its text form such
             as ``"(1,0,-1)"``; None: no constraints.
-        columns: columns of X.
         named: whether the columns of X have names.
 
     Raises:

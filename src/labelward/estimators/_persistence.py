@@ -29,12 +29,9 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     """Content of the file.
 
     Attributes:
-        estimator: name of the class.
         places: for each party, the active one first, the positions of its columns in X.
         features: number of columns of X; 0 where X was given by party.
-        feature_names: their names, if any.
         classes: the values of the label, if any, and their type.
-        learned: further attributes by name.
     """
 
     format: int = _FORMAT

@@ -40,7 +40,6 @@ class FederatedTrees(FittedTreesMixin):
     """A federated tree model; subclasses have parameters (they are dataclasses), targets and predictions.
 
     Attributes:
-        model: the class of the model's parameters.
         renamed: for some keys of a job's ``[model]`` the estimator's parameter, where it is called otherwise.
         objectives: those that fit the targets, ``"auto"`` first.
         idle: parameters that mean nothing for the targets.
@@ -319,9 +318,7 @@ def validation_pair(eval_set: Any, weight: Any, stopping: str, stops: bool) -> t
 
     Args:
         eval_set: ``(X, y)``, or a list of one such pair.
-        weight: of its rows, or a list of such weights.
         stopping: the parameter that needs an ``eval_set``.
-        stops: whether it was given.
     """
     if eval_set is None:
         if stops:

@@ -60,7 +60,6 @@ def check_class_weight(factor: float, values: Floats, weights: Floats) -> None:
     """Refuse a ``scale_pos_weight`` with which the range of weights is too wide.
 
     Args:
-        factor: ``scale_pos_weight``.
         values: classes of the rows, 0 or 1.
         weights: weights of the rows, all positive.
 

@@ -92,9 +92,7 @@ def engine(
     """Return a new engine of that name.
 
     Args:
-        name: a key of :data:`ENGINES`.
         parameters: the engine's own, as in the table ``[encryption.NAME]`` of a job file.
-        workers, background, memory_limit: as in :class:`Engine`.
 
     Raises:
         InputError: no such engine, a parameter that the engine does not have or that is out of range, fewer workers

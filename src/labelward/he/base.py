@@ -91,11 +91,9 @@ class CipherBlock(msgspec.Struct, frozen=True, tag=True):
     """Ciphertexts as they travel: fresh encrypted rows, or re-randomized sums.
 
     Attributes:
-        engine: the engine's name.
         key: fingerprint of the public key.
         kind: ``"rows"`` (shape ``(n,)``) or ``"sums"`` (shape ``(F, n_groups)``).
         shape: see ``kind``; each entry holds k numbers.
-        layout: bounds of the numbers.
         count: number of ciphertexts in ``data``.
         data: the ciphertexts, in the engine's own encoding.
     """
@@ -162,7 +160,6 @@ class EncryptedRows(ABC):
     """Encrypted rows of k numbers.
 
     Attributes:
-        n: number of rows.
         have: how many of them have arrived.
     """
 
@@ -309,8 +306,6 @@ class KernelBenchmark:
     """Availability and speed of one implementation of an engine, for ``labelward doctor``.
 
     Attributes:
-        kernel: name of the implementation.
-        available: whether it runs on this machine.
         chosen: whether an engine that is created now uses it.
         why: why it cannot run, or why it is or is not chosen.
         microseconds: processor time of one core for one operation, by the operation's name; empty where the
@@ -414,7 +409,6 @@ class Engine(ABC):
 
         Args:
             groups: int32 [m, F], -1 for absent rows, as :meth:`EncryptedRows.group_sums` takes it.
-            n_groups: groups are ``range(n_groups)``.
         """
         present = int(np.count_nonzero(groups >= 0))
         filled = (np.bincount(groups[:, column] + 1, minlength=1)[1:] for column in range(groups.shape[1]))

@@ -15,9 +15,7 @@ def benchmark_engines(
     """Measure the implementations of each engine that has a benchmark; takes a few seconds.
 
     Args:
-        bits: of the keys.
         only: name of one engine; None for all.
-        parameters: that engine's own.
 
     Raises:
         InputError: no such engine or parameter; ``LABELWARD_KERNEL`` names no kernel.

@@ -51,7 +51,6 @@ def parse_job(
     """Return the job of a TOML text, or of the dictionary that such a text gives.
 
     Args:
-        job: the text or the dictionary.
         source: name of the job in error messages.
         base: folder from which relative paths of tables and certificates count; None leaves them as they are.
 

@@ -135,7 +135,6 @@ def node_candidates(
         x: float64 [n, F], as for :func:`bin_columns`.
         slot: int32 [n], each row's node in ``range(n_slots)``, or -1 where the row is absent (its codes are
             0).
-        n_slots: number of nodes.
         bins: from 2 to 1024.
         order: :func:`presort` of ``x``, to be given when several levels share it; linear in n from there on.
         categories: for each categorical column how many categories it has; its codes are the same in all nodes.

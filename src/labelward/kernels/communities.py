@@ -51,7 +51,6 @@ def communities(
         leaves: int32 [T, n], -1 where a row is in no leaf.
         weights: float64 [T], positive.
         rng: draws the starts of Louvain's method.
-        starts: how many.
     """
     signatures = merge_identical_rows(leaves)
     return signatures, louvain(signatures, weights, rng=rng, starts=starts)

@@ -107,8 +107,6 @@ def best_splits(
     Args:
         candidates: of S nodes, F columns, A each.
         totals: int64 [S, k]: sums of all rows of each node.
-        numbers: layout of the k integers.
-        scales: fixed-point scales.
         rule: validity and regularization. A side where ``H + λ`` of any output is not positive has no weight, so it
             is not valid either.
         kinds: int8 [F], see :mod:`labelward.kernels.split_search`.
@@ -187,10 +185,7 @@ def leaf_weights(
 
     Args:
         totals: int64 [m, k].
-        numbers: layout of the k integers.
-        scales: fixed-point scales.
         rule: λ and the largest weight.
-        learning_rate: the shrinkage of each tree.
         bounds: float64 [m, 2]: the least and the greatest weight of each leaf before the learning rate.
     """
     sums, hessians = numbers.full(totals)

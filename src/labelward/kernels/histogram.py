@@ -52,7 +52,6 @@ def level_sums(codes: Codes, slot: Groups, values: Integers, n_slots: int, n_bin
         codes: uint8 or uint16 [n, F].
         slot: int32 [n], the row's node in ``range(n_slots)``, or -1 where the row is absent.
         values: int64 [n, k].
-        n_slots: number of nodes.
         n_bins: bins of each column; codes are below it, but for that of missing values.
 
     Returns:
@@ -84,7 +83,6 @@ def goes_left(
     Args:
         codes: uint8 or uint16 [n, F].
         rows: int32 [m].
-        column: the column that splits.
         code: left is ``codes[row, column] <= code``; not used where ``categories`` are given.
         missing_left: whether rows go left whose value is missing.
         categories: of a categorical column the codes that go left.

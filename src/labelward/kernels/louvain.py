@@ -95,11 +95,9 @@ def louvain(
     """Return the partition with the best modularity of several starts (the earliest of equals).
 
     Args:
-        signatures: merged rows.
         weights: positive: float64 [T], of each tree; or [T, L], of each leaf by its number in ``signatures``, where
             numbers that a tree does not have are not read.
         rng: draws the order in which vertices are visited, anew for each start and level.
-        starts: number of starts.
         passes: most passes over the vertices of a level, and most levels.
         tolerance: a level ends with a pass, and a start with a level, that gains less modularity.
 

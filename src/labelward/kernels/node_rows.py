@@ -46,7 +46,6 @@ class NodeRows:
     """Rows of each current leaf, in ascending order.
 
     Args:
-        total: number of training rows.
         sample: int64: the rows on which the tree grows.
     """
 

@@ -255,7 +255,6 @@ def objective(name: str, *, classes: int, variance_power: float = 1.5, max_delta
     """Return an objective.
 
     Args:
-        name: one of ``OBJECTIVES``.
         classes: number of classes of the labels; 0 for regression.
         variance_power: ρ of Tweedie, strictly between 1 and 2.
         max_delta_step: by which Poisson enlarges its hessians; at least 0.
@@ -300,7 +299,6 @@ def evaluation_metric(
         name: ``"auto"`` for the objective's own loss; ``"logloss"``, ``"error"`` (share of wrong classes) or ``"auc"``
             (one class against the rest, plain mean over more than two classes) for classes; ``"rmse"`` or ``"mae"``
             for regression.
-        objective: objective of the margins.
         margins: float64 [n, outputs].
         y: float64 [n].
         weights: float64 [n].

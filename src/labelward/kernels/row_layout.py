@@ -182,11 +182,9 @@ def encode_rows(numbers: RowLayout, g: Floats, h: Floats, flags: Integers | None
     """Return the integers of each row, int64 [n, k].
 
     Args:
-        numbers: their layout.
         g: float64 [n, K]; the last gradient is not encoded where it is implied.
         h: float64 [n, ``numbers.hessians``].
         flags: int64 [n, C - 1]: one-hot classes but the first; None where there are no flags.
-        scales: fixed-point scales.
 
     Raises:
         ValueError: shapes do not fit, or a value is not finite or does not fit 64 bits.
@@ -207,8 +205,6 @@ def number_bounds(numbers: RowLayout, scales: FixedPointScales, g_most: float, h
     """Return for each of the k integers of a row the largest size that it can have.
 
     Args:
-        numbers: layout of the integers.
-        scales: fixed-point scales.
         g_most: largest size of a gradient.
         h_most: largest hessian.
     """

@@ -70,7 +70,6 @@ def spectral_embedding(signatures: Signatures, dimensions: int, *, rng: np.rando
     than another: those of the parts with the most rows are taken (the first of equal ones).
 
     Args:
-        signatures: of the rows.
         dimensions: how many, from 1 on; as many as there are groups where these are fewer.
         rng: of the start vector.
 

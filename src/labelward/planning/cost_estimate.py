@@ -33,7 +33,6 @@ class CostEstimate:
         variant: slug of the run's defenses.
         defended: whether there are any, which acted in the dry run.
         budgeted: whether a leakage budget may end trees earlier, which is not estimated.
-        rows: training rows.
         sample: rows and trees of the dry run.
         generated: parties with synthetic columns.
         costs: of single operations.

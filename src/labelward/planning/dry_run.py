@@ -168,9 +168,7 @@ class PartyTrace:
     """What one party did in a dry run.
 
     Attributes:
-        engine: its additions.
         seconds: exclusive time by phase; ``"other"`` is in no phase, ``"wait"`` is not its own.
-        sent: its messages.
         turns: the answers that its peers wait for, those that travel together once: whether there is one in a run, the
             type, the number of the trees that grow side by side, and the depth.
         layout: of the blocks that it sent, for all rows of the job; None if there were none.
@@ -190,9 +188,7 @@ class DryRun:
     """A dry run.
 
     Attributes:
-        sample: the rows.
         scale: training rows of the job per row of the sample.
-        trees: that were trained.
         encrypted: rows that were encrypted; each as often as it was.
         schedule: who takes part in each round that was run.
         whole: who takes part in each round of the job.
@@ -216,12 +212,7 @@ def dry_run(
     """Run the first rounds of a job.
 
     Args:
-        job: completed.
-        params: of its model.
-        data: all parties' rows.
-        engine: of the job.
         policies: of the active party; they must be new.
-        seed: of the job's run.
 
     Raises:
         LabelwardError: as training would: the labels do not fit the objective, a policy cannot act, or the data cannot
@@ -288,7 +279,6 @@ class _Price:
     """The job's engine, by the names and sizes of what it sends.
 
     Args:
-        engine: of the job.
         bits: of its keys; 0 if it has none.
         scale: training rows of the job per row of the sample, by which the slots of sums are wider.
     """

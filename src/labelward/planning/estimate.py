@@ -59,11 +59,7 @@ def estimate(
     """Return the costs of a training.
 
     Args:
-        works: operations of each party.
-        shape: of the run.
         dry: its dry run, for the time of what is not encrypted.
-        costs: seconds of single operations.
-        monitor: seconds of the leakage meter.
         limit: bytes of prepared rows that are held in memory; None for no limit.
     """
     phases = {name: _phases(name, works, shape, dry, costs) for name in works}

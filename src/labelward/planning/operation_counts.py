@@ -24,8 +24,6 @@ class RunShape:
     """A run, by what its costs depend on besides the operations.
 
     Attributes:
-        params: of the model.
-        data: its rows.
         layout: of the encrypted numbers of a row.
         format: of their ciphertexts.
         row_bytes: of a row that is prepared for sums, in memory.

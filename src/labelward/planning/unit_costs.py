@@ -99,12 +99,6 @@ _kept: dict[tuple[Any, ...], UnitCosts] = {}
 def measure_units(engine: Engine, sample: OperationShape, *, bits: int, insecure: bool) -> UnitCosts:
     """Measure each operation with a new key; a second or two at 2048 bits, once per process.
 
-    Args:
-        engine: whose operations.
-        sample: numbers and shapes.
-        bits: of the key.
-        insecure: whether the job allows an insecure engine or key.
-
     Raises:
         EncryptionError: the engine does not offer the key's size.
     """

@@ -65,7 +65,6 @@ class Workload:
 
     Attributes:
         dataset: name of the data; empty if all tables are remote.
-        data: of all parties.
         generated: parties with synthetic columns.
         policies: the defenses of the run, with the leakage meter if the labels are here.
     """
@@ -78,12 +77,6 @@ class Workload:
 
 def load_workload(job: Job, seed: int, remote: RemoteShape, policies: tuple[Policy, ...]) -> Workload:
     """Read the local tables of a completed job, and generate the rest.
-
-    Args:
-        job: completed.
-        seed: of the run.
-        remote: the shape of remote tables.
-        policies: of the variant.
 
     Raises:
         InputError: the data cannot be used, or the shape of a remote table is not given.

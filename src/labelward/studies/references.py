@@ -40,7 +40,6 @@ class FigureKey(NamedTuple):
     Attributes:
         dataset: name of a dataset, or of one of its further metrics (:meth:`StudyDataset.metrics`); ``""`` for a mean
             over all of them.
-        model: name of a model of the study.
         defense: :attr:`DefenseSpec.name`, or :data:`NO_DEFENSE`.
         column: title of a column, :data:`UTILITY` or :data:`SUMS`.
     """
@@ -56,7 +55,6 @@ class ReferenceFigure:
     """A figure to compare with.
 
     Attributes:
-        mean: over seeds.
         std: standard deviation over seeds; None if unknown.
         within: how far a mean over the study's seeds may deviate; None if that is not judged.
     """
@@ -78,8 +76,6 @@ class Claim:
     """An order of figures that must come out, judged when all seeds of the study are present.
 
     Attributes:
-        part: name of the part that shows it.
-        text: what is claimed.
         groups: each figure of a group must exceed all figures of the next group; those of a single group must exceed 0.
         margin: by how much at least.
         every_seed: whether it must hold for each seed; otherwise for the means.

@@ -37,11 +37,7 @@ class StudyResult:
     """What was requested of a study, and how it ended.
 
     Attributes:
-        study: the study.
-        parts: the requested parts.
         datasets: the requested datasets that are present.
-        seeds: number of seeds.
-        jobs: jobs of all tasks.
         missing: why requested datasets are absent, by title.
         failed: why tasks failed, by path.
     """
@@ -70,7 +66,6 @@ def run_study(
     A task whose job is invalid or whose training fails is reported, and the others run.
 
     Args:
-        study: the study.
         out: a new folder, or one of the same study, which is resumed, whatever parts it was begun for.
         parts: names; empty: all but those on request.
         datasets: names; empty: all, but without ``parts`` only those that need not be requested.

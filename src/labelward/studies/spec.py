@@ -294,7 +294,6 @@ class Study:
         """Return the datasets of these names; for no names, all.
 
         Args:
-            names: of datasets.
             on_request: whether "all" includes those on request.
 
         Raises:
@@ -347,7 +346,6 @@ class Study:
         """Return the job of a task.
 
         Args:
-            task: a task of this study.
             table: the table, as a job names it.
             columns: its columns in order, for images.
         """

@@ -38,7 +38,6 @@ def benchmark_backends(bits: int, chosen: str) -> list[KernelBenchmark]:
     product), ``seal`` (a sum, compressed and re-randomized) and ``decrypt`` (a ciphertext).
 
     Args:
-        bits: of the key.
         chosen: name of the backend that the engine uses.
     """
     asked, protection = os.environ.get(VARIABLE), SecureRandom()

@@ -25,9 +25,6 @@ class PaillierRows(EncryptedRows):
     """A ciphertext for each part of each row.
 
     Args:
-        key: of the ciphertexts.
-        layout: of the rows.
-        n: number of rows.
         fresh: the ciphertexts of each part, one after the other, of rows that this party encrypted; None for rows to
             come from a peer.
     """

@@ -107,7 +107,6 @@ def plan_merging(groups: NDArray[np.int32], n_groups: int, weight: float, thread
     Args:
         groups: of rows that are present, int32 [F, m].
         weight: what merging two cells costs, in products of a row.
-        threads: that count.
     """
     counting = _Counting(groups, n_groups, threads)
     every = range(len(groups))
@@ -139,7 +138,6 @@ class _Counting:
     """What sets of columns take, counted.
 
     Attributes:
-        n: rows.
         held: cells of each column that hold rows.
     """
 

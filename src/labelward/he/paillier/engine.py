@@ -39,7 +39,6 @@ class PaillierEngine(Engine):
 
     Args:
         workers: threads, or processes where the backend has no threads, that share heavy work.
-        background, memory_limit: as in :class:`~labelward.he.base.Engine`.
         kernel: a backend, or its name (:data:`~labelward.he.paillier.backends.base.BACKENDS`); without it the
             environment variable ``LABELWARD_KERNEL`` decides, or else the fastest that runs here does.
     """

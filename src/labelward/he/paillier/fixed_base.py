@@ -27,7 +27,6 @@ def digit_width(bits: int, uses: int, *, widest: int, making: int = 1, most: int
     Args:
         bits: of the longest exponent.
         uses: how many powers are expected; more of them pay for wider digits.
-        widest: the widest digit allowed.
         making: what making an entry of a table costs, in products of a power.
         most: how many entries all tables may have; None for no limit. Digits of two bits are always allowed.
     """
@@ -41,8 +40,6 @@ class FixedBase:
     Args:
         base: what is raised, a unit.
         root: N; powers are taken modulo N².
-        bits: of the longest exponent.
-        uses: how many powers are expected; more of them pay for wider digits.
         widest: the widest digit allowed, which bounds the memory: bits/w · 2^w pairs of numbers below N.
     """
 

@@ -47,8 +47,6 @@ class Resources(NamedTuple):
     """What the keys of an engine share.
 
     Attributes:
-        backend: of the arithmetic.
-        threads: that share heavy work.
         allocate: memory for prepared rows.
         zero_pools: those that the engine stops when it is closed.
     """

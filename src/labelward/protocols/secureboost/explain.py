@@ -69,7 +69,6 @@ class Importance:
     """Importance of one column.
 
     Attributes:
-        feature: the column.
         weight: number of splits.
         total_gain: sum of their gains.
     """
@@ -128,7 +127,6 @@ def columns_passive(ctx: Context, share: ModelShare, *, names: bool = False) -> 
     """Answer the active party which of this party's splits are on the same column.
 
     Args:
-        share: this party's share.
         names: whether to reveal the names of these columns, too.
 
     Raises:
@@ -147,7 +145,6 @@ def importance(share: ModelShare, features: Features) -> tuple[Importance, ...]:
     """Return the importance of every column on which the model splits, largest total gain first.
 
     Args:
-        share: the active party's share.
         features: what :func:`columns_active` returned.
     """
     weights: dict[Feature, int] = {}
@@ -168,7 +165,6 @@ def explain(ctx: Context, share: ModelShare, features: Features, own: Own, rows:
     ``rows + background`` rows. Costs rows x background x trees descents.
 
     Args:
-        share: the active party's share.
         features: what :func:`columns_active` returned.
         own: as for :func:`~labelward.protocols.secureboost.predict.predict_active`, with all rows.
         rows: how many rows are explained.

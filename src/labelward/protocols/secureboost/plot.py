@@ -21,8 +21,6 @@ def draw_text(share: ModelShare, tree: int, features: Features | None = None) ->
     """Return the tree as lines of text, indented by depth; "yes" is left.
 
     Args:
-        share: the active party's share.
-        tree: its number.
         features: the columns of all records, where known.
 
     Raises:

@@ -66,11 +66,7 @@ def predict_active(ctx: Context, share: ModelShare, own: Own, rows: int, *, mode
 
 
 def to_predictions(share: ModelShare, margins: Floats) -> Floats:
-    """Return predictions from margins [rows, outputs]: probabilities [rows, classes], or means [rows].
-
-    Args:
-        share: the active party's.
-    """
+    """Return predictions from margins [rows, outputs]: probabilities [rows, classes], or means [rows]."""
     return objective(share.objective, classes=len(share.classes)).predicted(margins)
 
 
@@ -89,7 +85,6 @@ def predict_passive(ctx: Context, share: ModelShare, x: Floats) -> None:
     """Answer until the active party asks for no more rows.
 
     Args:
-        share: this party's share.
         x: its columns of the agreed rows: float64 [rows, columns].
 
     Raises:
@@ -138,10 +133,8 @@ def leaves_reached(tree: TreeShape, parties: tuple[str, ...], answers: Mapping[s
     """Return int32 [rows]: the position in ``tree.leaves`` of the leaf that each row reaches.
 
     Args:
-        tree: the tree.
         parties: in party order, as ``TreeShape.owners`` counts them.
         answers: for each owner bool [records, rows]: whether the row goes left.
-        rows: number of rows.
 
     Raises:
         PeerError: an owner has answered for fewer splits than the tree has of it, or for other rows.

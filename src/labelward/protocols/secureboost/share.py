@@ -199,7 +199,6 @@ class TrainingResult:
     """What training returns at the active party.
 
     Attributes:
-        trees: shapes and leaf weights.
         owners: party names in the order of ``TreeShape.owners``.
         own: for each block of own columns the records of its splits.
         tally: how often policies acted: candidates refused, splits hidden, splits given up.
@@ -225,7 +224,6 @@ class TrainingResult:
 
         Args:
             columns: the first block of own columns.
-            classes: names of the classes; empty for regression.
             model: identifier of the training; empty where there is no other party.
         """
         return ModelShare(

@@ -54,7 +54,6 @@ def xgboost_json(share: ModelShare, records: Mapping[str, ExportRecords]) -> byt
     columns are the parties' codes.
 
     Args:
-        share: the active party's share.
         records: every party's splits.
 
     Raises:

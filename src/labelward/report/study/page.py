@@ -39,10 +39,6 @@ _TREES_SHOWN = (1, 2, 3, 5, 10, 20, 30, 40, 50)
 class StudyReport:
     """Sections and verdict of a study.
 
-    Args:
-        result: of a run.
-        out: its folder.
-
     Raises:
         FileFormatError: a stored result or view is damaged.
         DependencyError: matplotlib is not installed.

@@ -30,9 +30,6 @@ def judge_claim(claim: Claim, setting: str, figures: StudyFigures, seeds: int) -
     """Judge a claim on the seeds that all of its figures have; None if a figure is missing.
 
     Args:
-        claim: the claim.
-        setting: name of the setting of its figures.
-        figures: of the study.
         seeds: number of seeds that a judgment needs.
     """
     values = figures_by_seed(figures, setting, [key for group in claim.groups for key in group])
@@ -51,7 +48,6 @@ def claim_verdict(claim: Claim, groups: Sequence[Floats]) -> tuple[str, bool]:
     """Return what figures say of a claim, in words, and whether it holds.
 
     Args:
-        claim: the claim.
         groups: float64 [figures, seeds], or [figures, 1] for means.
     """
     if len(groups) == 1:

@@ -43,7 +43,6 @@ def new_authority(*, name: str | None = None, days: int = AUTHORITY_DAYS, now: d
 
     Args:
         name: its common name; None: one with a random end, so that no two authorities are called the same.
-        days: how long it is valid.
     """
     name = f"labelward authority {secrets.token_hex(3)}" if name is None else name
     if not 0 < len(name) <= _LONGEST_NAME:

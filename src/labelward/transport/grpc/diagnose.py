@@ -26,7 +26,6 @@ class ListenerDiagnosis:
 
     Attributes:
         reason: why no connection can be made; None: it can. What follows may be known all the same.
-        tls: version, such as "TLSv1.3".
         cipher: the cipher that OpenSSL and the listener agreed on.
         fingerprint: SHA-256 of the listener's certificate.
     """
@@ -44,7 +43,6 @@ def diagnose_listener(
 
     Args:
         address: ``host:port`` of the listener.
-        credentials: own.
         listener: the name that the listener's certificate must have.
         timeout: seconds for the connection and for each answer.
         via: where to connect instead, while the certificate must be for ``address`` all the same.

@@ -34,7 +34,6 @@ class Endpoint:
     """Place of one party in the network.
 
     Attributes:
-        party: name of the party.
         parties: all parties of the run, the active one first.
         listener: the party that listens, or, if no party has this name, a relay.
         address: ``host:port`` at which the others reach the listener.
@@ -89,12 +88,9 @@ class PeerInfo:
     """Connection and identity of a peer.
 
     Attributes:
-        party: name of the peer.
         identity: subject of its certificate.
         fingerprint: SHA-256 of its certificate, in hexadecimal.
         tls: TLS version of the connection; None before the first one.
-        cipher: cipher of the connection, likewise.
-        address: address of the other end of the connection.
         sealed: whether a session, sealed end to end, exists.
     """
 

@@ -71,9 +71,6 @@ class Hub:
     """Routes envelopes between members.
 
     Args:
-        name: name of the listener, a party or a relay.
-        parties: parties that may connect.
-        log: called with (event, fields).
         run: the only run that is served; None: any run (relay).
         deliver: receives envelopes for the listening party; None: the listener is a relay.
         joined: called with the name of a party that has connected.

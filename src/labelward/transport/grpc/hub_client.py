@@ -33,10 +33,6 @@ _DRAIN: Final = 2.0
 class HubClient:
     """Connection to the hub, renewed whenever it breaks.
 
-    Args:
-        station: gets what arrives, and hears of the link's ups and downs.
-        register: what the hub is told (:class:`~.hub.Registration`).
-
     Attributes:
         found: what the last look at the listener's TLS found.
     """

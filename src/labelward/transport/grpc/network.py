@@ -48,8 +48,6 @@ class Network:
     """Network of one process and run; its own threads do what waits for other machines.
 
     Args:
-        endpoint: place of the party.
-        credentials: certificate, key and authority of the party.
         run: identity of the run, which all parties must name; 1 to 100 characters.
         log: called with (event, fields) from any thread; it must be quick and must not call the network. Events:
             "listening", "connected", "disconnected", "session", "refused", "waiting", "attempt", "away", "finished",

@@ -39,12 +39,6 @@ _FLOODED = "keeps sending without acknowledgements"
 class Node:
     """State of one party's process.
 
-    Args:
-        endpoint: place of the party.
-        credentials: credentials of the party.
-        run: identity of the run.
-        log: called with (event, fields).
-
     Attributes:
         lock: guards all state; notified at every change.
         attempt: the present attempt, or the last one.

@@ -46,7 +46,6 @@ class PeerProgress:
     """Progress of the run between two parties in the present session.
 
     Attributes:
-        assembler: joins the chunks of the peer's messages.
         begun: number of attempts that the active party has begun.
         called: the active party has announced the next attempt.
         ready: the passive party waits for an attempt.
@@ -83,17 +82,10 @@ class Peer:
     """State towards one other party.
 
     Args:
-        name: name of the peer.
-        endpoint: place of the own party.
-        credentials: credentials of the own party.
-        run: identity of the run.
-        incarnation: incarnation of the own process.
         post: sends an envelope, or drops it without a connection.
-        log: called with (event, fields).
 
     Attributes:
         session: the present session; None before the first.
-        standing: what was said in it.
         reason: why the peer is not connected, if known.
     """
 

@@ -33,7 +33,6 @@ def serve_relay(
     Args:
         listen: ``host:port``; port 0: any that is free.
         credentials: the relay's; ``credentials.party`` is what the parties call ``listener``.
-        parties: who may connect.
         log: called with (event, fields) from any thread: "connected", "disconnected", "refused", "listening".
         heartbeat: seconds between two heartbeats.
 

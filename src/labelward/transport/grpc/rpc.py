@@ -62,13 +62,8 @@ class Listener:
     """A hub behind a port.
 
     Args:
-        hub: what routes.
         listen: ``host:port``; port 0: any that is free.
-        credentials: the listener's.
         heartbeat: seconds between two heartbeats.
-
-    Attributes:
-        port: at which it listens.
 
     Raises:
         InputError: the port is in use, or the address is not of this machine.

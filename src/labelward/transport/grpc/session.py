@@ -46,10 +46,6 @@ class Session:
     """One side of a session.
 
     Args:
-        me: own name.
-        peer: the peer's.
-        incarnation: of the peer's process.
-        keys: of this session.
         post: hands an envelope to the link, or drops it where there is none.
         limit: bytes of complete messages that may wait here before acknowledgements stop.
 

@@ -118,8 +118,6 @@ def derive_keys(private: Any, peer: bytes, *, me: str, them: str, mine: bytes, t
     Args:
         private: own X25519 key.
         peer: public X25519 key of the peer, 32 bytes.
-        me: own name.
-        them: name of the peer.
         mine: hash of the own identity.
         theirs: hash of the peer's identity.
 

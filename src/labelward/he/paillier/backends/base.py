@@ -67,7 +67,6 @@ class PreparedRows(Protocol):
 
         Args:
             present: the rows that are in any group, and their groups.
-            n_groups: groups are ``range(n_groups)``.
             joined: the sets of columns that are summed together (:mod:`~labelward.he.paillier.column_merging`).
         """
 
@@ -77,13 +76,11 @@ class Backend:
     """Creates the operations of a key.
 
     Attributes:
-        name: a key of :data:`BACKENDS`.
         merge_cost: the product of two cells, in products of a row and a cell.
         private_ops: of p, q, the generators of the n-th residues modulo p² and q², and the number of encryptions to
             expect, which decides the size of tables.
         public_ops: of n, h, w (:mod:`~labelward.he.paillier.scheme`) and the number of obfuscators to expect.
         prepared_rows: of n, the number of ciphertexts to come, and an allocator.
-        close: stops worker processes, if any.
     """
 
     name: str
@@ -109,7 +106,6 @@ def select_backend(name: str | None = None, *, threads: int = 1) -> Backend:
     ``name`` is not.
 
     Args:
-        name: a key of :data:`BACKENDS`, or None.
         threads: threads, or processes where the backend has no threads, that share heavy work.
 
     Raises:

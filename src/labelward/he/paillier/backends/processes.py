@@ -45,7 +45,6 @@ class ProcessBackend(Backend):
     """The gmpy2 backend in ``workers`` processes, which the first large task starts.
 
     Args:
-        workers: number of processes.
         inline_below: work that stays in this process, in products modulo n² (about 5 µs each at 2048 bits).
     """
 
@@ -171,13 +170,7 @@ class _SharedRows:
 
 
 class _Copies:
-    """An object of the gmpy2 backend, created in every worker under the same handle.
-
-    Args:
-        pool: the workers.
-        method: of the gmpy2 backend that creates it.
-        arguments: of the method.
-    """
+    """An object of the gmpy2 backend, created in every worker under the same handle."""
 
     _handles = itertools.count()
 

@@ -136,7 +136,6 @@ class CellPowerTable:
         root: N.
         bits: of the longest exponent.
         uses: how many powers are expected; more of them pay for wider digits.
-        threads: that build the tables.
     """
 
     def __init__(self, base: mpz, root: CellArithmetic, bits: int, *, uses: int, threads: int) -> None:

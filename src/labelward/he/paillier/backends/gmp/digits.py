@@ -42,7 +42,6 @@ class CellModulus(NamedTuple):
         limbs: k.
         n, inverse: N, and 1/N modulo R.
         minus: -R modulo N.
-        one: 1.
         cube, cube_inverse: R³ modulo N, and that over N, modulo R.
         top: the highest limb of N, as a fraction of 2^64.
     """

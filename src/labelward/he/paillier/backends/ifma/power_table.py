@@ -27,7 +27,6 @@ class PowerTable:
         root: N.
         bits: of the longest exponent.
         uses: how many powers are expected; more of them pay for wider digits.
-        threads: that build the tables.
     """
 
     def __init__(self, base: mpz, root: LaneArithmetic, bits: int, *, uses: int, threads: int) -> None:

@@ -116,10 +116,6 @@ def cell_batches(
     """Sort rows by the joint cells of each set of columns, and yield what is to be summed at a time.
 
     Args:
-        present: the rows, and their groups.
-        n_groups: groups are below it.
-        joined: the sets of columns.
-        threads: that sort.
         most: joint cells of a batch that has more than one set.
     """
     found, items = dict[int, JointCells](), np.empty((len(joined), len(present.rows)), np.int32)
