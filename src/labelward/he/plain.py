@@ -6,6 +6,7 @@ without compression.
 
 from __future__ import annotations
 
+import time
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,9 +45,9 @@ _NAME = "plain"
 class _Key(PublicKey):
     """A random fingerprint, so that blocks of two runs cannot be mixed up here either."""
 
-    def __init__(self, fingerprint: bytes) -> None:
+    def __init__(self, fingerprint: bytes, engine: PlainEngine) -> None:
         self.engine, self.bits, self.counts = _NAME, 0, Counts()
-        self._fingerprint = fingerprint
+        self._fingerprint, self._of = fingerprint, engine
 
     @property
     def fingerprint(self) -> bytes:
@@ -117,7 +118,7 @@ class _Rows(EncryptedRows):
     def group_sums(self, groups: Groups, n_groups: int, start: int = 0) -> EncryptedSums:
         from labelward.he._plain_loops import group_sums
 
-        checked = check_groups(groups, start, self.have, n_groups)
+        since, checked = time.perf_counter(), check_groups(groups, start, self.have, n_groups)
         shape = (checked.shape[1], n_groups)
         sums = np.zeros((*shape, self._values.shape[1]), dtype=np.int64)
         seen: NDArray[np.uint8] = np.zeros(shape, dtype=np.uint8)
@@ -125,13 +126,16 @@ class _Rows(EncryptedRows):
         if present < 0:
             raise EncryptionError(f"a group lies outside range({n_groups}) and is not -1", code="range")
         self._key.counts.additions += present - int(np.count_nonzero(seen))
-        return _Sums(self._key, sums, self.layout)
+        self._key._of.summed(checked, n_groups, since)
+        return _Sums(self._key, sums, self.layout, seen > 0)
 
 
 class _Sums(EncryptedSums):
-    def __init__(self, key: _Key, values: Integers, layout: Layout) -> None:
+    """Sums [F, n_groups, k], of which those that hold rows are ``filled``."""
+
+    def __init__(self, key: _Key, values: Integers, layout: Layout, filled: NDArray[np.bool_]) -> None:
         self.shape, self.layout = (values.shape[0], values.shape[1]), layout
-        self._key, self._values = key, values
+        self._key, self._values, self._filled = key, values, filled
 
     def __add__(self, other: EncryptedSums) -> EncryptedSums:
         if not isinstance(other, _Sums) or other._key.fingerprint != self._key.fingerprint:
@@ -139,12 +143,15 @@ class _Sums(EncryptedSums):
         if other.shape != self.shape or other.layout != self.layout:
             reason = f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added"
             raise EncryptionError(reason, code="ciphertext", value=other.shape)
-        self._key.counts.additions += self.shape[0] * self.shape[1]
-        return _Sums(self._key, self._values + other._values, self.layout)
+        since, total = time.perf_counter(), self._values + other._values
+        self._key.counts.additions += self._filled.size
+        self._key._of.added(self._filled, other._filled, since)
+        return _Sums(self._key, total, self.layout, self._filled | other._filled)
 
     def take(self, cells: Integers) -> EncryptedSums:
         chosen = check_positions(cells, self.shape[0] * self.shape[1])
-        return _Sums(self._key, self._values.reshape(-1, self._values.shape[2])[chosen][None], self.layout)
+        values = self._values.reshape(-1, self._values.shape[2])[chosen][None]
+        return _Sums(self._key, values, self.layout, self._filled.reshape(-1)[chosen][None])
 
     def rerandomize(self) -> CipherBlock:
         self._key.counts.logical_sums += self.shape[0] * self.shape[1] * self.layout.logical
@@ -161,7 +168,7 @@ class PlainEngine(Engine):
     def generate(self, bits: int, *, protection: SecureRandom, insecure: bool = False) -> PrivateKey:
         """Make a new fingerprint; ``bits`` means nothing here."""
         self._refuse(insecure)
-        return _PrivateKey(_Key(protection.bytes(16)))
+        return _PrivateKey(_Key(protection.bytes(16), self))
 
     def public(self, material: PublicMaterial, *, protection: SecureRandom, insecure: bool = False) -> PublicKey:
         """Open a peer's fingerprint."""
@@ -170,7 +177,7 @@ class PlainEngine(Engine):
         if len(material.data) != 16:
             reason = f"a fingerprint has 16 bytes but this one has {len(material.data)}"
             raise EncryptionError(reason, code="key", value=len(material.data))
-        return _Key(material.data)
+        return _Key(material.data, self)
 
     def security_level(self, bits: int) -> int:
         """Return 0."""
@@ -187,6 +194,12 @@ class PlainEngine(Engine):
     def describe(self) -> dict[str, Any]:
         """Return name and kernel."""
         return super().describe() | {"kernel": "numba"}
+
+    def summed(self, groups: Groups, n_groups: int, since: float) -> None:
+        """Hear of a sum by groups that began at ``since``; a hook for :mod:`labelward.planning.counting_engine`."""
+
+    def added(self, first: NDArray[np.bool_], second: NDArray[np.bool_], since: float) -> None:
+        """Hear of an addition of sums, of which these cells hold rows."""
 
     @staticmethod
     def _refuse(insecure: bool) -> None:

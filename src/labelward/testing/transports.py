@@ -257,8 +257,6 @@ class TransportContract:
         with pytest.raises(PeerError):
             there.receive(self.patience)
 
-    # -- helpers ---------------------------------------------------------------------------------------------------
-
     def _take(self, end: Transport) -> tuple[str, bytes]:
         arrived = end.receive(self.patience)
         assert arrived is not None, f"nothing arrived at {end.party!r} within {self.patience} s"

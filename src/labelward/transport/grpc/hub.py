@@ -183,8 +183,6 @@ class Hub:
             member.closed.append(ConnectionRefused("the listener has ended"))
             member.outbox.close(drain=True)
 
-    # -- helpers ---------------------------------------------------------------------------------------------------
-
     def _examine(self, content: bytes, party: str) -> Registration:
         try:
             register = msgspec.msgpack.decode(content, type=Registration)

@@ -179,8 +179,6 @@ class Node:
                 self._deliver(peer, its, item)
         return attempt
 
-    # -- helpers ---------------------------------------------------------------------------------------------------
-
     def _dispatch(self, peer: Peer, arrived: envelope.Envelope) -> None:
         if arrived.kind == envelope.HELLO:
             if peer.take_hello(arrived.payload):

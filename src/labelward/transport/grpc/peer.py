@@ -161,8 +161,6 @@ class Peer:
         if self.session is not None and bye:
             self.session.control(bye=True)
 
-    # -- helpers ---------------------------------------------------------------------------------------------------
-
     def _new_progress(self) -> PeerProgress:
         return PeerProgress(Assembler(self._endpoint.message_limit))
 

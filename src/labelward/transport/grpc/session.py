@@ -178,8 +178,6 @@ class Session:
         if lost or flags & _ASK:
             self.control(again=lost)
 
-    # -- helpers ---------------------------------------------------------------------------------------------------
-
     def _number(self, payload: memoryview) -> int | None:
         tag = len(self._keys.tag)
         if len(payload) < tag + _NUMBER or payload[:tag] != self._keys.tag:
