@@ -83,6 +83,17 @@ class _Coordinator:
             error = Failure("peer-failed", reason).at(self.node.endpoint.party)
             self.node.broadcast(to_record(b"", error))
 
+    def uninformed(self) -> tuple[str, ...]:
+        """Return the parties that have not acknowledged the end of the run, as the active party knows."""
+        return ()
+
+    def acknowledge(self) -> None:
+        """Acknowledge the end of the run, as a passive party does."""
+
+    def _close_attempt(self) -> None:
+        if self.node.attempt is not None:
+            self.node.attempt.closed = True
+
     def _wait(self, missing: Iterable[Peer], began: float) -> None:
         """Wait for at most a second; raise what ends the waiting, and report it to the peers."""
         node, missing = self.node, list(missing)
@@ -143,8 +154,11 @@ class ActiveCoordinator(_Coordinator):
         elif isinstance(content, EndAcknowledged):
             progress.acknowledged = True
 
-    def await_parties(self) -> Attempt:
-        """Wait for all parties and begin the next attempt."""
+    def await_parties(self, finished: bool) -> Attempt | None:
+        """Wait for all parties and begin the next attempt; after the end only announce it, and return None."""
+        if finished:
+            self.announce_end()
+            return None
         node, began = self.node, time.monotonic()
         with node.lock:
             self._close_attempt()
@@ -220,10 +234,6 @@ class ActiveCoordinator(_Coordinator):
             peer.session.push(note_record(RunFinished()))
             peer.progress.finished = True
 
-    def _close_attempt(self) -> None:
-        if self.node.attempt is not None:
-            self.node.attempt.closed = True
-
 
 class PassiveCoordinator(_Coordinator):
     """Side of a passive party: follows the active party."""
@@ -267,8 +277,7 @@ class PassiveCoordinator(_Coordinator):
         """Wait for the next attempt; return None if the run is finished."""
         node, began = self.node, time.monotonic()
         with node.lock:
-            if node.attempt is not None:
-                node.attempt.closed = True
+            self._close_attempt()
             self.active.progress.told = ""
             while True:
                 if self.over:
@@ -284,8 +293,7 @@ class PassiveCoordinator(_Coordinator):
         """Report that the share is on disk, wait for the end of the run, mark it as finished."""
         node, began = self.node, time.monotonic()
         with node.lock:
-            if node.attempt is not None:
-                node.attempt.closed = True
+            self._close_attempt()
             self.active.progress.told = ""
             while not self.over:
                 if self._called is not None:

@@ -59,18 +59,7 @@ class Node:
         self.on_session: Callable[[Peer], None] = _ignore
         self.on_note: Callable[[Peer, Note], None] = _ignore
         self._log, self._strangers = log, 0
-        self.peers = {
-            name: Peer(
-                name,
-                endpoint,
-                credentials,
-                run=run,
-                incarnation=self.incarnation,
-                post=lambda raw: self.post(raw),
-                log=self.log,
-            )
-            for name in endpoint.peers
-        }
+        self.peers = {name: Peer(name, self) for name in endpoint.peers}
 
     def log(self, event: str, fields: Mapping[str, Any]) -> None:
         """Write to the log; an error of the log, such as a full disk, is ignored."""

@@ -11,13 +11,11 @@ All methods require the lock of :class:`~.node.Node`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from labelward.errors import CertificateError, CodecError, HandshakeError
 from labelward.transport.grpc import envelope
-from labelward.transport.grpc.endpoint import Endpoint
 from labelward.transport.grpc.session import Session
 from labelward.transport.grpc.session_handshake import (
     VERSION,
@@ -34,7 +32,7 @@ from labelward.transport.grpc.session_records import Assembler, RunFailed
 if TYPE_CHECKING:
     from cryptography import x509
 
-    from labelward.transport.certificates import Credentials
+    from labelward.transport.grpc.node import Node
 
 _AGAIN: Final = 0.5  # seconds between two hellos
 _SAME: Final = 60.0  # seconds between two complaints about the same
@@ -81,38 +79,24 @@ class CandidateSession:
 class Peer:
     """State towards one other party.
 
-    Args:
-        post: sends an envelope, or drops it without a connection.
-
     Attributes:
         session: the present session; None before the first.
         reason: why the peer is not connected, if known.
     """
 
-    def __init__(
-        self,
-        name: str,
-        endpoint: Endpoint,
-        credentials: Credentials,
-        *,
-        run: str,
-        incarnation: bytes,
-        post: Callable[[bytes], None],
-        log: Callable[[str, Mapping[str, Any]], None],
-    ) -> None:
+    def __init__(self, name: str, node: Node) -> None:
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-        self.name, self.me, self._endpoint, self._run = name, endpoint.party, endpoint, run
+        self.name, self.me, self._node, self._endpoint = name, node.endpoint.party, node, node.endpoint
         self.session: Session | None = None
         self.certificate: x509.Certificate | None = None
         self.progress = self._new_progress()
         self.reason = "it has not connected yet"
         self.retired: dict[bytes, None] = {}
-        self._credentials, self._post, self._log = credentials, post, log
         self._private = X25519PrivateKey.generate()
         public = self._private.public_key().public_bytes_raw()
         self._core = encode_greeting(
-            ProcessIdentity(VERSION, run, self.me, name, incarnation, public, credentials.chain)
+            ProcessIdentity(VERSION, node.run, self.me, name, node.incarnation, public, node.credentials.chain)
         )
         self._digest = identity_digest(self._core)
         self._candidate: CandidateSession | None = None
@@ -171,9 +155,9 @@ class Peer:
         seen = signature = b""
         if self._candidate is not None:
             seen = self._candidate.digest
-            signature = sign_bytes(self._credentials.key, signed_statement(self.me, self._digest, seen))
+            signature = sign_bytes(self._node.credentials.key, signed_statement(self.me, self._digest, seen))
         hello = Greeting(self._core, seen, signature, self._candidate is not None and self._candidate is self._agreed)
-        self._post(envelope.pack_envelope(envelope.HELLO, self.me, self.name, encode_greeting(hello)))
+        self._node.post(envelope.pack_envelope(envelope.HELLO, self.me, self.name, encode_greeting(hello)))
 
     def _take_hello(self, hello: Greeting) -> bool:
         known = identity_digest(hello.core)
@@ -191,12 +175,12 @@ class Peer:
         from labelward.transport.certificates import verify_peer
 
         core = decode_greeting(raw, ProcessIdentity)
-        core.check(run=self._run, source=self.name, target=self.me)
+        core.check(run=self._node.run, source=self.name, target=self.me)
         if core.incarnation in self.retired:
             raise HandshakeError(f"a newer process of {self.name!r} has taken this one's place", code="peer-restarted")
         if self.session is not None and core.incarnation == self.session.incarnation:
             raise HandshakeError(f"{self.name!r} changed its keys without a new process", code="peer-message")
-        certificate = verify_peer(core.chain, self._credentials.authority, self.name)
+        certificate = verify_peer(core.chain, self._node.credentials.authority, self.name)
         return CandidateSession(core=core, digest=known, certificate=certificate)
 
     def _agree(self, candidate: CandidateSession, hello: Greeting) -> None:
@@ -214,11 +198,13 @@ class Peer:
             while len(self.retired) > _RETIRED:
                 del self.retired[next(iter(self.retired))]
         limit = 2 * self._endpoint.message_limit
-        self.session = Session(self.me, self.name, core.incarnation, keys, self._post, limit=limit)
+        self.session = Session(
+            self.me, self.name, core.incarnation, keys, lambda raw: self._node.post(raw), limit=limit
+        )
         self.certificate, self._agreed = candidate.certificate, candidate
         self.progress = self._new_progress()
         self.reason = "its connection was lost"
-        self._log("session", {"peer": self.name, "fingerprint": fingerprint(candidate.certificate)})
+        self._node.log("session", {"peer": self.name, "fingerprint": fingerprint(candidate.certificate)})
         self.session.control()
 
     def _refuse(self, reason: str) -> None:
@@ -229,5 +215,5 @@ class Peer:
         self._complaint = (reason, now)
         if self.session is None:
             self.reason = f"it was refused: {reason}"
-        self._log("refused", {"peer": self.name, "reason": reason})
-        self._post(envelope.pack_envelope(envelope.REFUSAL, self.me, self.name, reason.encode()[:1000]))
+        self._node.log("refused", {"peer": self.name, "reason": reason})
+        self._node.post(envelope.pack_envelope(envelope.REFUSAL, self.me, self.name, reason.encode()[:1000]))
