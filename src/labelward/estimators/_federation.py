@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ from labelward.federation.adapter import ModelAdapter
 from labelward.federation.components import make_engine
 from labelward.federation.simulation import SimulationResult, make_session, party_inputs, run_simulation
 from labelward.job import EncryptionSection
-from labelward.party.context import Progress
+from labelward.party.context import Progress, no_progress
 from labelward.party.handshake import RowMasks
 from labelward.policy.base import Policy
 from labelward.protocols.common import LabelVector
@@ -47,8 +48,9 @@ def train_parties(
     plan: TrainingPlan,
     parties: Sequence[PartyDataset],
     labels: LabelVector,
-    progress: Progress,
     before: Mapping[str, Any] | None = None,
+    *,
+    verbose: bool = False,
 ) -> SimulationResult:
     """Train a model.
 
@@ -75,7 +77,8 @@ def train_parties(
             shares=before,
         )
         inputs = party_inputs(parties, labels, shares=before, behaviors=plan.behaviors)
-        return run_simulation(session, plan.programs, inputs, engine, policies=policies, progress=progress)
+        with _progress_bar(verbose) as progress:
+            return run_simulation(session, plan.programs, inputs, engine, policies=policies, progress=progress)
     finally:
         engine.close()
 
@@ -101,3 +104,23 @@ def resolve_policies(defenses: Any, parties: Sequence[str] = ()) -> dict[str, tu
             DEFENSES.make(one["kind"], {key: one[key] for key in one if key != "kind"}) for one in chain
         )
     return found
+
+
+@contextmanager
+def _progress_bar(verbose: bool) -> Iterator[Progress]:
+    """Yield a progress callback: a bar, or one that does nothing."""
+    if not verbose:
+        yield no_progress
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, int] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total or None)
+            bar.update(tasks[what], completed=done, total=total or None)  # type: ignore[arg-type]
+
+        yield report

@@ -15,30 +15,24 @@ from sklearn.utils.validation import check_is_fitted
 from labelward.errors import unknown_name
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._columns import transform_columns
-from labelward.estimators._errors import InvalidInputError, value_errors
+from labelward.estimators._errors import InvalidInputError
 from labelward.estimators._federation import resolve_policies
 from labelward.estimators._model_mixins import FittedModelMixin
 
 if TYPE_CHECKING:
-    from labelward.federation.model import FederatedModel
-    from labelward.party.view import View
+    from labelward.federation.model import AlignedRows, FederatedModel
     from labelward.protocols.splitnn.share import NetShare
 
 Floats = NDArray[np.float64]
 
 
 class FittedNetsMixin(FittedModelMixin["NetShare"]):
-    """A split network with the shares and rows of all parties.
-
-    Attributes:
-        views_: what each party saw in training.
-    """
+    """A split network with the shares and rows of all parties."""
 
     bottom: Any
     top_model: Any
     defenses: Any
     n_features_in_: int
-    views_: dict[str, View]
     _names: dict[str, tuple[str, ...]]
 
     def _held(self, party: str, X: Any) -> NDArray[Any]:
@@ -67,11 +61,6 @@ class FittedNetsMixin(FittedModelMixin["NetShare"]):
     def n_iter_(self) -> int:
         """Epochs of the training."""
         return self._lead.epochs
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
 
     def _modules(self) -> dict[str, Any]:
         """Return the user's modules: by party, and the top model as ``""``."""
@@ -127,15 +116,11 @@ class FittedNetsMixin(FittedModelMixin["NetShare"]):
             policies=lambda: resolve_policies(self.defenses, tuple(self.shares_)),
         )
 
-    def _ask(self, X: Any) -> Floats:
-        check_is_fitted(self)
-        with value_errors({}):
-            x, _ = self._given(X, reset=False)
-            coded = self._coded()
-            from labelward.federation.model import AlignedRows
+    def _rows(self, X: Any) -> AlignedRows:
+        from labelward.federation.model import AlignedRows
 
-            rows = AlignedRows(columns={party: self._block(x, party, coded) for party in self.shares_})
-            return self._model.predict(rows)
+        x, coded = self._given(X, reset=False)[0], self._coded()
+        return AlignedRows(columns={party: self._block(x, party, coded) for party in self.shares_})
 
     def _expected(self, X: Any) -> Floats:
         margins = self._ask(X)

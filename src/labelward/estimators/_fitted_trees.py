@@ -163,8 +163,3 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
     @property
     def _model(self) -> FederatedModel:
         return FederatedModel(programs=TreeAdapter(), shares=self.shares_)
-
-    def _ask(self, X: Any) -> Floats:
-        check_is_fitted(self)
-        with value_errors({}):
-            return self._model.predict(self._rows(X))

@@ -21,6 +21,15 @@ Floats = NDArray[np.float64]
 class ClassTargets:
     """Class labels, encoded as positions in their sorted list."""
 
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class: float64 [rows, classes], in the order of ``classes_``."""
+        raise NotImplementedError
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return the logarithm of :meth:`predict_proba`; -inf where it is 0."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
     def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
         values = _labels(y)
         self.classes_, numbers = np.unique(values[rows], return_inverse=True)
@@ -66,11 +75,6 @@ class FederatedClassifierMixin(ClassifierMixin, ClassTargets, FederatedTrees):  
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class: float64 [rows, classes], in the order of ``classes_``."""
         return to_predictions(self._lead, self._ask(X))
-
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Return the logarithm of :meth:`predict_proba`; -inf where it is 0."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
 
     def _several_outputs(self, params: TreeModel) -> str:
         if params.kind == "forest":

@@ -17,10 +17,9 @@ from labelward.errors import unknown_name
 from labelward.estimators._columns import EncodedColumns, assign_positions, fit_columns, transform_columns
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._errors import InvalidInputError, value_errors
-from labelward.estimators._federation import TrainingPlan, resolve_policies, train_parties
+from labelward.estimators._federation import TrainingPlan, resolve_policies
 from labelward.estimators._fitted_trees import FittedTreesMixin
 from labelward.estimators._monotone import parse_monotone
-from labelward.estimators._progress import progress_bar
 from labelward.estimators._weights import check_class_weight, resolve_weights
 from labelward.federation.tree_adapter import TreeAdapter
 from labelward.he import ENGINES, check_engine
@@ -109,22 +108,6 @@ class FederatedTrees(FittedTreesMixin):
             self._train(plan, datasets, labels, validation, before)
             self._places, self.train_rows_ = places, rows
         return self
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
-    def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
-        """Learn the classes, if any, from the labels of these rows, and return these labels as numbers."""
-        raise NotImplementedError
-
-    def _targets(self, y: ArrayLike) -> Floats:
-        """Return labels of validation rows as numbers."""
-        raise NotImplementedError
-
-    def _class_names(self) -> tuple[str, ...]:
-        return ()
 
     def _keys(self) -> dict[str, str]:
         return {**self.names(), **_ENGINE}
@@ -246,10 +229,7 @@ class FederatedTrees(FittedTreesMixin):
             datasets = [replace(own, validation=blocks[own.name]) for own in datasets]
             values, weights = (np.concatenate(pair) for pair in zip(labels, theirs, strict=True))
         vector = LabelVector(values=values, weights=weights, classes=self._class_names())
-        with progress_bar(bool(self.verbose)) as progress:
-            ended = train_parties(plan, datasets, vector, progress, before)
-        self.shares_ = ended.shares
-        self.views_ = {party: outcome.view for party, outcome in ended.outcomes.items()}
+        ended = self._run(plan, datasets, vector, before)
         self._learn_history(() if ended.watched is None else ended.watched.values)
 
     def _learn_history(self, history: tuple[float, ...]) -> None:

@@ -15,9 +15,8 @@ from labelward.data import PartyDataset
 from labelward.errors import unknown_name
 from labelward.estimators._columns import assign_positions, fit_columns
 from labelward.estimators._errors import InvalidInputError, value_errors
-from labelward.estimators._federation import TrainingPlan, resolve_policies, train_parties
+from labelward.estimators._federation import TrainingPlan, resolve_policies
 from labelward.estimators._fitted_nets import FittedNetsMixin
-from labelward.estimators._progress import progress_bar
 from labelward.estimators._targets import ClassTargets, RegressionTargets
 from labelward.estimators._trees import (
     Defenses,
@@ -131,16 +130,6 @@ class _SplitNets(FittedNetsMixin):
             self.train_rows_ = rows
         return self
 
-    # what the mixin of the targets brings
-    def _learn_targets(self, y: ArrayLike, rows: NDArray[np.int64]) -> Floats:
-        raise NotImplementedError
-
-    def _targets(self, y: ArrayLike) -> Floats:
-        raise NotImplementedError
-
-    def _class_names(self) -> tuple[str, ...]:
-        return ()
-
     def _plan(self, rows: int, seed: int) -> TrainingPlan:
         from labelward.federation.splitnn_adapter import SplitNetAdapter
         from labelward.protocols.splitnn.behavior import MaliciousOptimizer
@@ -213,10 +202,7 @@ class _SplitNets(FittedNetsMixin):
             )
             for party, own in blocks.items()
         ]
-        with progress_bar(bool(self.verbose)) as progress:
-            ended = train_parties(plan, datasets, labels, progress)
-        self.shares_ = ended.shares
-        self.views_ = {party: outcome.view for party, outcome in ended.outcomes.items()}
+        ended = self._run(plan, datasets, labels)
         self.loss_curve_ = [epoch.train.loss for epoch in self._lead.history]
         self.__dict__.pop("evals_result_", None)
         if ended.watched is not None:
@@ -287,11 +273,6 @@ class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ig
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class: float64 [rows, classes], in the order of ``classes_``."""
         return self._expected(X)
-
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Return the logarithm of :meth:`predict_proba`; -inf where it is 0."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
 
     def decision_function(self, X: Any) -> Floats:
         """Return the logits: float64 [rows, classes]; for two classes their difference, [rows]."""
