@@ -1,7 +1,5 @@
 """Progress display on stderr: finished runs, current phase, estimated time left."""
 
-from __future__ import annotations
-
 import sys
 import time
 from types import TracebackType

@@ -1,7 +1,5 @@
 """Options for tables: one table with the columns of all parties, or one table per party."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

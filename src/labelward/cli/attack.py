@@ -1,7 +1,5 @@
 """``labelward attack`` and ``labelward score``: attack a stored view, and score the guess against the true labels."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path

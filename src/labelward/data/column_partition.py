@@ -1,7 +1,5 @@
 """Column partition: the columns of each party, assigned by list or share, or those of its own table."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@
   the first, NaN in all of them if missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Monotone columns: which party has a column that a job constrains, and in which direction."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa

@@ -4,8 +4,6 @@ Both give a party the same data for the same tables and seeds: rows are sorted b
 from its private seed, and each party encodes its columns by the training and validation rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath

@@ -1,7 +1,5 @@
 """Columns of X: reading arrays and tables, encoding as numbers, assignment to parties."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

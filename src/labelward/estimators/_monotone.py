@@ -1,7 +1,5 @@
 """Monotone constraints, in the forms that XGBoost accepts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Targets of estimators: classes, or continuous values for regression."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

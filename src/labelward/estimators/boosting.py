@@ -1,7 +1,5 @@
 """Federated boosted trees with scikit-learn's interface."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

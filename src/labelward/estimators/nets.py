@@ -1,7 +1,5 @@
 """Split networks with scikit-learn's interface. Fitting needs torch (``labelward[nets]``)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self

@@ -1,7 +1,5 @@
 """Benchmarks of the engines on this machine, for ``labelward doctor``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

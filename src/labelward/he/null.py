@@ -1,7 +1,5 @@
 """The engine of protocols that encrypt nothing, such as split networks."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from labelward.errors import EncryptionError

@@ -1,7 +1,5 @@
 """Checks of texts in a job file: names, addresses, tables, byte counts and lists of columns."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence

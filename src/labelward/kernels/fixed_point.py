@@ -1,7 +1,5 @@
 """Real numbers as integers with a fixed binary point: sums are exact, and the same under every engine."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

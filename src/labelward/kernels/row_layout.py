@@ -5,8 +5,6 @@ minus one (class shares), the last of them follows from the others; where the he
 stands for it. What is not stored is neither encrypted nor sent.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

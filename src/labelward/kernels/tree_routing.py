@@ -1,7 +1,5 @@
 """Routing rows through one tree, from the side that each row takes at each of its splits."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -6,8 +6,6 @@ Synthetic tables are drawn anew for each seed. Leakage is measured on the rows t
 rows of each class.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from labelward.job import ComponentSpec

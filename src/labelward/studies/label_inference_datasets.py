@@ -1,7 +1,5 @@
 """Datasets of the label inference study, and the networks that are trained on them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial

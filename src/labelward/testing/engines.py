@@ -12,8 +12,6 @@
 Needs pytest and hypothesis. One key is made for each class; inputs are generated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Paillier as an engine."""
 
-from __future__ import annotations
-
 import weakref
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Figures of a study as text, tables of them, and sections of its page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Verdicts on the figures of a study, as sentences: claims, rankings of attacks, ablations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

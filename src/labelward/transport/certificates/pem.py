@@ -1,7 +1,5 @@
 """PEM: reading certificates, keys and requests, with the reason if a file is something else."""
 
-from __future__ import annotations
-
 import re
 import threading
 import warnings

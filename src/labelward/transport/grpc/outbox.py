@@ -1,7 +1,5 @@
 """Outbox: a bounded queue of envelopes for one connection."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Iterator

@@ -22,8 +22,6 @@ Rules:
 All methods require the lock of :class:`~.node.Node`.
 """
 
-from __future__ import annotations
-
 import struct
 import time
 from collections import Counter, deque

@@ -1,7 +1,5 @@
 """Numbers in limbs, moduli with their constants, and threads, for ``backend``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 from itertools import accumulate

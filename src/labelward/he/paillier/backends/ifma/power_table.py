@@ -1,7 +1,5 @@
 """Powers of one base by tables, eight at a time; see ``fixed_base`` for the method."""
 
-from __future__ import annotations
-
 import gmpy2
 import numpy as np
 from gmpy2 import mpz

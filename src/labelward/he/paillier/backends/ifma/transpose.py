@@ -4,8 +4,6 @@
 limbs of eight numbers in registers.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
