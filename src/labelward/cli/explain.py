@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from labelward.cli._errors import check_output_file
-from labelward.cli._options import Force, Json
+from labelward.cli._options import Force, Json, model_parties, resolve_tables
 from labelward.cli._output import pluralize, print_json, print_table, warn
-from labelward.cli._table_options import model_parties, resolve_tables
 
 if TYPE_CHECKING:
     from labelward.protocols.secureboost.explain import Importance

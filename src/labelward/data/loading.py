@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from labelward.data import catalogue
-from labelward.data.column_partition import assign_columns, rank_by_information
+from labelward.data.column_partition import assign_columns, assigned_monotone, rank_by_information
 from labelward.data.dataset import VerticalDataset, assemble_dataset, encode_columns, read_labels
-from labelward.data.monotone import assigned_monotone
 from labelward.data.party_tables import join_tables, sort_by_id
 from labelward.data.splitting import check_split, published_split, split_rows
 from labelward.data.tables import read_ids, read_table

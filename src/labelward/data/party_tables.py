@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from labelward.data.column_partition import check_disjoint, party_columns
+from labelward.data.column_partition import check_disjoint, party_columns, party_monotone
 from labelward.data.dataset import PartyDataset, VerticalDataset, assemble_dataset, encode_columns, read_labels
-from labelward.data.monotone import party_monotone
 from labelward.data.splitting import DataSplit, split_rows
 from labelward.data.tables import check_same_ids, read_ids, read_table
 from labelward.errors import DataError, JobError

@@ -3,8 +3,8 @@
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,8 +33,9 @@ Defenses = Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Mapping[str, Any]
 _ENGINE = {"engine": "engine", "bits": "key_bits", "insecure": "insecure", "workers": "workers"}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FederatedTrees(FittedTreesMixin):
-    """A federated tree model; subclasses have parameters (they are dataclasses), targets and predictions.
+    """A federated tree model; subclasses have further parameters, targets and predictions.
 
     Attributes:
         renamed: for some keys of a job's ``[model]`` the estimator's parameter, where it is called otherwise.
@@ -43,9 +44,38 @@ class FederatedTrees(FittedTreesMixin):
     """
 
     model: ClassVar[type[TreeModel]]
-    renamed: ClassVar[Mapping[str, str]]
+    renamed: ClassVar[Mapping[str, str]] = {
+        "trees": "n_estimators",
+        "depth": "max_depth",
+        "feature_fraction": "colsample_bytree",
+        "bins": "max_bin",
+    }
     objectives: ClassVar[tuple[str, ...]]
     idle: ClassVar[tuple[str, ...]] = ()
+
+    parties: Parties | None = None
+    active: str | None = None
+    n_estimators: int = 20
+    max_depth: int = 6
+    colsample_bytree: float = 1.0
+    max_bin: int = 32
+    candidates: Literal["global", "node", "all"] = "global"
+    gamma: float = 0.0
+    min_rows: int = 1
+    min_child_weight: float = 0.0
+    max_leaves: int = 0
+    scale_pos_weight: float = 1.0
+    max_cat_to_onehot: int = 4
+    max_cat_threshold: int = 64
+    monotone_constraints: Mapping[str | int, int] | Sequence[int] | str | None = None
+    warm_start: bool = False
+    random_state: Any = None
+    engine: str | Mapping[str, Any] = "paillier"
+    key_bits: int = 2048
+    insecure: bool = False
+    workers: int = 0
+    defenses: Defenses | None = None
+    verbose: bool = False
 
     @classmethod
     def names(cls) -> dict[str, str]:

@@ -27,7 +27,7 @@ from labelward.he.base import (
     PublicKey,
     PublicMaterial,
 )
-from labelward.he.null import NullEngine
+from labelward.he.plain import NullEngine
 
 __all__ = [
     "ENGINES",
@@ -46,6 +46,7 @@ __all__ = [
     "PrivateKey",
     "PublicKey",
     "PublicMaterial",
+    "benchmark_engines",
     "check_engine",
     "engine",
     "engine_class",
@@ -104,3 +105,26 @@ def engine(
         raise InputError(f"memory_limit cannot be negative but is {memory_limit}", code="range", value=memory_limit)
     given = {"parameters": own} if fields(own) else {}
     return constructor(workers=workers, background=background, memory_limit=memory_limit, **given)
+
+
+def benchmark_engines(
+    bits: int = 2048, only: str | None = None, parameters: Mapping[str, Any] | None = None
+) -> dict[str, list[KernelBenchmark]]:
+    """Measure the implementations of each engine that has a benchmark; takes a few seconds.
+
+    Args:
+        only: name of one engine; None for all.
+
+    Raises:
+        InputError: no such engine or parameter; ``LABELWARD_KERNEL`` names no kernel.
+    """
+    found: dict[str, list[KernelBenchmark]] = {}
+    for name in ENGINES if only is None else (only,):
+        made = engine(name, parameters=parameters)
+        try:
+            results = made.benchmark(bits)
+        finally:
+            made.close()
+        if results:
+            found[name] = results
+    return found

@@ -1,6 +1,6 @@
-"""The engine that hides nothing: the same arithmetic, checks and counting, for tests and for speed.
+"""Engines that hide nothing: ``plain``, with the same arithmetic, checks and counting, for tests and speed; ``none``.
 
-It needs ``insecure=True``. Each row and each sum counts as one ciphertext of k·8 bytes, as for an engine
+The former needs ``insecure=True``. Each row and each sum counts as one ciphertext of k·8 bytes, as for an engine
 without compression.
 """
 
@@ -205,3 +205,31 @@ class PlainEngine(Engine):
     def _refuse(insecure: bool) -> None:
         if not insecure:
             raise EncryptionError("engine 'plain' encrypts nothing; it needs insecure = true", code="insecure")
+
+
+class NullEngine(Engine):
+    """Placeholder for an engine where nothing is encrypted: whoever receives a message can read all of it."""
+
+    name: ClassVar[str] = "none"
+    secure: ClassVar[bool] = False
+    bits_offered: ClassVar[tuple[int, ...]] = ()
+
+    def generate(self, bits: int, *, protection: SecureRandom, insecure: bool = False) -> PrivateKey:
+        """Refuse."""
+        raise EncryptionError("engine 'none' makes no keys", code="unsupported", value="none")
+
+    def public(self, material: PublicMaterial, *, protection: SecureRandom, insecure: bool = False) -> PublicKey:
+        """Refuse."""
+        raise EncryptionError("engine 'none' has no keys", code="unsupported", value="none")
+
+    def security_level(self, bits: int) -> int:
+        """Return 0."""
+        return 0
+
+    def insecure_reason(self, bits: int) -> str:
+        """Return nothing: the protocol hides nothing from those who receive its messages."""
+        return ""
+
+    def describe(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
