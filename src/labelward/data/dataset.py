@@ -103,18 +103,12 @@ class VerticalDataset:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LabelColumn:
-    """Label and weight columns of the active party, in the order of its rows.
-
-    Attributes:
-        classes: names of the classes; empty for regression.
-        values: class numbers, int64, or regression targets, float64 [rows].
-        weights: float64 [rows].
-    """
+    """Label and weight columns of the active party, in the order of its rows."""
 
     task: str
-    classes: tuple[str, ...]
-    values: NDArray[Any]
-    weights: Floats
+    classes: tuple[str, ...]  # names of the classes; empty for regression
+    values: NDArray[Any]  # class numbers, int64, or regression targets, float64 [rows]
+    weights: Floats  # float64 [rows]
 
 
 def read_labels(job: Job, table: pa.Table, columns: tuple[str, str | None], place: str) -> LabelColumn:

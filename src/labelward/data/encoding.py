@@ -32,16 +32,11 @@ _PER_DAY = {"s": 86_400.0, "ms": 86_400e3, "us": 86_400e6, "ns": 86_400e9}
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnEncoding:
-    """Encoding of the columns of a table.
-
-    Attributes:
-        categories: categories of each column that is encoded as codes; a code is an index.
-        dates: columns that hold dates or times; None: unknown.
-    """
+    """Encoding of the columns of a table."""
 
     names: tuple[str, ...]
-    categories: Mapping[str, tuple[str, ...]]
-    dates: frozenset[str] | None = None
+    categories: Mapping[str, tuple[str, ...]]  # categories of each column that is encoded as codes; a code is an index
+    dates: frozenset[str] | None = None  # columns that hold dates or times; None: unknown
 
 
 def fit_encoding(

@@ -20,14 +20,10 @@ from labelward.rng import PrivateSeed
 
 @dataclass(frozen=True, kw_only=True)
 class RawTables:
-    """Tables of a job, read once for all seeds.
-
-    Attributes:
-        tables: one common table, or one table per party in the order of the job.
-    """
+    """Tables of a job, read once for all seeds."""
 
     name: str
-    tables: tuple[pa.Table, ...]
+    tables: tuple[pa.Table, ...]  # one common table, or one table per party in the order of the job
 
 
 def load_tables(job: Job) -> RawTables:

@@ -23,16 +23,11 @@ from labelward.rng import PrivateSeed
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PartyTable:
-    """Table of one party.
-
-    Attributes:
-        table: rows, sorted by id as text.
-        ids: text [rows], ascending.
-    """
+    """Table of one party."""
 
     party: PartySection
-    table: pa.Table
-    ids: NDArray[np.str_]
+    table: pa.Table  # rows, sorted by id as text
+    ids: NDArray[np.str_]  # text [rows], ascending
 
     @property
     def name(self) -> str:

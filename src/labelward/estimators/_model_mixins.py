@@ -27,13 +27,9 @@ Share = TypeVar("Share")
 
 
 class FittedModelMixin(BaseEstimator, Generic[Share]):  # type: ignore[misc]
-    """A federated model with the shares of all parties.
+    """A federated model with the shares of all parties."""
 
-    Attributes:
-        shares_: each party's part of the model, the active party's first.
-    """
-
-    shares_: dict[str, Share]
+    shares_: dict[str, Share]  # each party's part of the model, the active party's first
     views_: dict[str, View]
     verbose: bool
     _places: dict[str, tuple[int, ...]]

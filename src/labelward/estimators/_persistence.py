@@ -24,21 +24,15 @@ _SHARE_NAMES = (TREE_SHARE, "share.lwn")
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of the file.
-
-    Attributes:
-        places: for each party, the active one first, the positions of its columns in X.
-        features: number of columns of X; 0 where X was given by party.
-        classes: the values of the label, if any, and their type.
-    """
+    """Content of the file."""
 
     format: int = _FORMAT
     estimator: str
     parameters: dict[str, Any]
-    places: dict[str, tuple[int, ...]]
-    features: int
+    places: dict[str, tuple[int, ...]]  # for each party, the active one first, the positions of its columns in X
+    features: int  # number of columns of X; 0 where X was given by party
     feature_names: tuple[str, ...] | None
-    classes: tuple[str, list[Any]] | None
+    classes: tuple[str, list[Any]] | None  # the values of the label, if any, and their type
     learned: dict[str, Any]
 
 

@@ -38,27 +38,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Objective(ABC):
-    """Common interface of objectives. Margins are float64 [n, outputs], targets ``y`` float64 [n].
+    """Common interface of objectives. Margins are float64 [n, outputs], targets ``y`` float64 [n]."""
 
-    Attributes:
-        name: as XGBoost calls it; ``"gini"`` or ``"variance"`` for forests.
-        outputs: margins of a row.
-        hessians: hessians of a row; 0 where it is 1 for all.
-        implied: what the gradients of a row add up to, see :class:`labelward.kernels.row_layout.RowLayout`.
-        classes: number of classes, 0 for regression.
-        bounded: whether gradients and hessians are at most 1 in size, as long as rows have no weights.
-        g_most: largest size of a gradient, where ``bounded``.
-        h_most: largest hessian, where ``bounded``.
-    """
-
-    name: str
-    outputs: int = 1
-    hessians: int = 1
-    implied: Implied = ""
-    classes: int = 0
-    bounded: bool = False
-    g_most: float = math.inf
-    h_most: float = math.inf
+    name: str  # as XGBoost calls it; ``"gini"`` or ``"variance"`` for forests
+    outputs: int = 1  # margins of a row
+    hessians: int = 1  # hessians of a row; 0 where it is 1 for all
+    implied: Implied = ""  # what the gradients of a row add up to, see :class:`labelward.kernels.row_layout.RowLayout`
+    classes: int = 0  # number of classes, 0 for regression
+    bounded: bool = False  # whether gradients and hessians are at most 1 in size, as long as rows have no weights
+    g_most: float = math.inf  # largest size of a gradient, where ``bounded``
+    h_most: float = math.inf  # largest hessian, where ``bounded``
 
     @abstractmethod
     def gradients(self, margins: Floats, y: Floats) -> tuple[Floats, Floats]:

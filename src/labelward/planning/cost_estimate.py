@@ -23,30 +23,18 @@ from labelward.runs.short_names import variant_without_defaults
 
 @dataclass(frozen=True, kw_only=True)
 class CostEstimate:
-    """The costs of one training.
+    """The costs of one training."""
 
-    Attributes:
-        dataset: name of the data; empty if all tables are remote.
-        parties: the active one first.
-        variant: slug of the run's defenses.
-        defended: whether there are any, which acted in the dry run.
-        budgeted: whether a leakage budget may end trees earlier, which is not estimated.
-        sample: rows and trees of the dry run.
-        generated: parties with synthetic columns.
-        costs: of single operations.
-        estimate: of the run.
-    """
-
-    dataset: str
-    parties: tuple[str, ...]
-    variant: str
-    defended: bool
-    budgeted: bool
+    dataset: str  # name of the data; empty if all tables are remote
+    parties: tuple[str, ...]  # the active one first
+    variant: str  # slug of the run's defenses
+    defended: bool  # whether there are any, which acted in the dry run
+    budgeted: bool  # whether a leakage budget may end trees earlier, which is not estimated
     rows: int
-    sample: tuple[int, int]
-    generated: tuple[str, ...]
-    costs: UnitCosts
-    estimate: Estimate
+    sample: tuple[int, int]  # rows and trees of the dry run
+    generated: tuple[str, ...]  # parties with synthetic columns
+    costs: UnitCosts  # of single operations
+    estimate: Estimate  # of the run
 
 
 def estimate_cost(

@@ -27,16 +27,12 @@ _GROUPED = 16_777_216
 class NetworkLink:
     """The network between two companies.
 
-    Attributes:
-        bandwidth: million bits per second, each way, at least 0.001.
-        latency: round-trip time in milliseconds.
-
     Raises:
         JobError: a value out of range.
     """
 
-    bandwidth: float
-    latency: float
+    bandwidth: float  # million bits per second, each way, at least 0.001
+    latency: float  # round-trip time in milliseconds
 
     def __post_init__(self) -> None:
         for name, value, least in (("bandwidth", self.bandwidth, 0.001), ("latency", self.latency, 0.0)):

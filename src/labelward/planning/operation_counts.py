@@ -19,31 +19,19 @@ ROW_MESSAGES = ("TreeRows", "ForestRows")
 
 @dataclass(frozen=True, kw_only=True)
 class RunShape:
-    """A run, by what its costs depend on besides the operations.
-
-    Attributes:
-        layout: of the encrypted numbers of a row.
-        format: of their ciphertexts.
-        row_bytes: of a row that is prepared for sums, in memory.
-        table_bytes: of the tables of one base.
-        rounds: of the run, per round of the dry run.
-        federated: rounds in which any passive party takes part, per such round of the dry run.
-        takes_part: by passive party, likewise.
-        waves: by passive party, groups of trees that grow side by side, likewise.
-        trees: by passive party, the trees in which it takes part.
-    """
+    """A run, by what its costs depend on besides the operations."""
 
     params: TreeModel
     data: TrainingData
-    layout: Layout
-    format: CiphertextFormat
-    row_bytes: int
-    table_bytes: int
-    rounds: float
-    federated: float
-    takes_part: Mapping[str, float]
-    waves: Mapping[str, float]
-    trees: Mapping[str, int]
+    layout: Layout  # of the encrypted numbers of a row
+    format: CiphertextFormat  # of their ciphertexts
+    row_bytes: int  # of a row that is prepared for sums, in memory
+    table_bytes: int  # of the tables of one base
+    rounds: float  # of the run, per round of the dry run
+    federated: float  # rounds in which any passive party takes part, per such round of the dry run
+    takes_part: Mapping[str, float]  # by passive party, likewise
+    waves: Mapping[str, float]  # by passive party, groups of trees that grow side by side, likewise
+    trees: Mapping[str, int]  # by passive party, the trees in which it takes part
 
     @property
     def active(self) -> str:

@@ -64,19 +64,12 @@ class UnitCosts:
 
 @dataclass(frozen=True, kw_only=True)
 class OperationShape:
-    """Numbers and shapes of the job, for the measurement.
+    """Numbers and shapes of the job, for the measurement."""
 
-    Attributes:
-        layout: of a row's numbers.
-        rows: of a tree; no more are encrypted.
-        columns: of the largest message of sums at a root.
-        bins: of each of these columns.
-    """
-
-    layout: Layout
-    rows: int
-    columns: int
-    bins: int
+    layout: Layout  # of a row's numbers
+    rows: int  # of a tree; no more are encrypted
+    columns: int  # of the largest message of sums at a root
+    bins: int  # of each of these columns
 
 
 def training_cost(counts: Counts, costs: UnitCosts) -> float:

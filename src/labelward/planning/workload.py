@@ -59,18 +59,12 @@ class RemoteShape:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Workload:
-    """The data of a run.
+    """The data of a run."""
 
-    Attributes:
-        dataset: name of the data; empty if all tables are remote.
-        generated: parties with synthetic columns.
-        policies: the defenses of the run, with the leakage meter if the labels are here.
-    """
-
-    dataset: str
+    dataset: str  # name of the data; empty if all tables are remote
     data: TrainingData
-    generated: tuple[str, ...]
-    policies: tuple[Policy, ...]
+    generated: tuple[str, ...]  # parties with synthetic columns
+    policies: tuple[Policy, ...]  # the defenses of the run, with the leakage meter if the labels are here
 
 
 def load_workload(job: Job, seed: int, remote: RemoteShape, policies: tuple[Policy, ...]) -> Workload:

@@ -50,16 +50,11 @@ class FigureKey(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceFigure:
-    """A figure to compare with.
-
-    Attributes:
-        std: standard deviation over seeds; None if unknown.
-        within: how far a mean over the study's seeds may deviate; None if that is not judged.
-    """
+    """A figure to compare with."""
 
     mean: float
-    std: float | None = None
-    within: float | None = None
+    std: float | None = None  # standard deviation over seeds; None if unknown
+    within: float | None = None  # how far a mean over the study's seeds may deviate; None if that is not judged
 
 
 class PublishedFigures(NamedTuple):

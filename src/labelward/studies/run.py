@@ -32,21 +32,15 @@ _NO_COPY = "no copy of it is known"
 
 @dataclass(frozen=True, kw_only=True)
 class StudyResult:
-    """What was requested of a study, and how it ended.
-
-    Attributes:
-        datasets: the requested datasets that are present.
-        missing: why requested datasets are absent, by title.
-        failed: why tasks failed, by path.
-    """
+    """What was requested of a study, and how it ended."""
 
     study: Study
     parts: tuple[StudyPart, ...]
-    datasets: tuple[StudyDataset, ...]
+    datasets: tuple[StudyDataset, ...]  # the requested datasets that are present
     seeds: int
     jobs: Mapping[StudyTask, Job]
-    missing: Mapping[str, str] = field(default_factory=dict)
-    failed: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)  # why requested datasets are absent, by title
+    failed: Mapping[str, str] = field(default_factory=dict)  # why tasks failed, by path
 
 
 def run_study(

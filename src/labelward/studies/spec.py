@@ -124,17 +124,11 @@ class MetricColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class DefenseSpec:
-    """A defense under the name that the paper gives it.
+    """A defense under the name that the paper gives it."""
 
-    Attributes:
-        family: name without parameter.
-        chain: configuration.
-        strength: its parameter, if it has one.
-    """
-
-    family: str
-    chain: tuple[ComponentSpec, ...]
-    strength: float | None = None
+    family: str  # name without parameter
+    chain: tuple[ComponentSpec, ...]  # configuration
+    strength: float | None = None  # its parameter, if it has one
 
     @property
     def name(self) -> str:

@@ -27,15 +27,10 @@ _PER_ROW = 8  # and more where rows are many: so many for each
 
 
 class PresentRows(NamedTuple):
-    """Rows, each of which is in a group of one column at least.
+    """Rows, each of which is in a group of one column at least."""
 
-    Attributes:
-        rows: int32 [m], which they are, ascending.
-        groups: int32 [F, m], their groups; -1 where a row is absent from a column.
-    """
-
-    rows: NDArray[np.int32]
-    groups: NDArray[np.int32]
+    rows: NDArray[np.int32]  # int32 [m], which they are, ascending
+    groups: NDArray[np.int32]  # int32 [F, m], their groups; -1 where a row is absent from a column
 
 
 class MergePlan(NamedTuple):

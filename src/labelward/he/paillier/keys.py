@@ -42,17 +42,12 @@ _USES_UNKNOWN = 1000  # where a process decrypts before it ever encrypts
 
 
 class Resources(NamedTuple):
-    """What the keys of an engine share.
-
-    Attributes:
-        allocate: memory for prepared rows.
-        zero_pools: those that the engine stops when it is closed.
-    """
+    """What the keys of an engine share."""
 
     backend: Backend
     threads: int
-    allocate: Allocator
-    zero_pools: weakref.WeakSet[ZeroPool]
+    allocate: Allocator  # memory for prepared rows
+    zero_pools: weakref.WeakSet[ZeroPool]  # those that the engine stops when it is closed
 
 
 class PaillierPublicKey(PublicKey):

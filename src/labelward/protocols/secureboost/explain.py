@@ -40,17 +40,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, order=True)
 class Feature:
-    """A column on which a model splits.
+    """A column on which a model splits."""
 
-    Attributes:
-        party: its owner.
-        number: an own column's position; for another party's column the number that the party gave it.
-        name: empty where the owner does not reveal it.
-    """
-
-    party: str
-    number: int
-    name: str = ""
+    party: str  # its owner
+    number: int  # an own column's position; for another party's column the number that the party gave it
+    name: str = ""  # empty where the owner does not reveal it
 
     @property
     def label(self) -> str:
@@ -64,16 +58,11 @@ Features = Mapping[str, tuple[Feature, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Importance:
-    """Importance of one column.
-
-    Attributes:
-        weight: number of splits.
-        total_gain: sum of their gains.
-    """
+    """Importance of one column."""
 
     feature: Feature
-    weight: int
-    total_gain: float
+    weight: int  # number of splits
+    total_gain: float  # sum of their gains
 
     @property
     def gain(self) -> float:
@@ -83,19 +72,12 @@ class Importance:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """SHAP values of some rows, in margins (a forest's are averages over its trees).
+    """SHAP values of some rows, in margins (a forest's are averages over its trees)."""
 
-    Attributes:
-        features: the columns on which the model splits, by party, then number.
-        values: float64 [rows, features, outputs]; their sum over the features is ``margins - expected``.
-        expected: float64 [outputs]: the mean margin of the background rows.
-        margins: float64 [rows, outputs].
-    """
-
-    features: tuple[Feature, ...]
-    values: Floats
-    expected: Floats
-    margins: Floats
+    features: tuple[Feature, ...]  # the columns on which the model splits, by party, then number
+    values: Floats  # float64 [rows, features, outputs]; their sum over the features is ``margins - expected``
+    expected: Floats  # float64 [outputs]: the mean margin of the background rows
+    margins: Floats  # float64 [rows, outputs]
 
 
 def columns_active(ctx: Context, share: ModelShare) -> Features:

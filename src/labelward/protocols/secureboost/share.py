@@ -196,28 +196,17 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What training returns at the active party.
-
-    Attributes:
-        owners: party names in the order of ``TreeShape.owners``.
-        own: for each block of own columns the records of its splits.
-        tally: how often policies acted: candidates refused, splits hidden, splits given up.
-        objective: name of the fitted objective.
-        base: margin of each output before any tree.
-        grown: number of trees in which the first block took part.
-        history: validation metric after each round; empty without validation rows.
-        records: see :class:`ModelShare`.
-    """
+    """What training returns at the active party."""
 
     trees: tuple[TreeShape, ...]
-    owners: tuple[str, ...]
-    own: dict[str, Records]
-    tally: dict[str, int]
-    objective: str
-    base: tuple[float, ...]
-    grown: int
-    history: tuple[float, ...]
-    records: dict[str, int]
+    owners: tuple[str, ...]  # party names in the order of ``TreeShape.owners``
+    own: dict[str, Records]  # for each block of own columns the records of its splits
+    tally: dict[str, int]  # how often policies acted: candidates refused, splits hidden, splits given up
+    objective: str  # name of the fitted objective
+    base: tuple[float, ...]  # margin of each output before any tree
+    grown: int  # number of trees in which the first block took part
+    history: tuple[float, ...]  # validation metric after each round; empty without validation rows
+    records: dict[str, int]  # see :class:`ModelShare`
 
     def share(self, kind: Kind, columns: Columns, classes: tuple[str, ...], *, model: str = "") -> ModelShare:
         """Return the active party's share.

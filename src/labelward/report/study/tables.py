@@ -14,21 +14,13 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True, kw_only=True)
 class FigureCell:
-    """One figure as text, and what it is compared with.
+    """One figure as text, and what it is compared with."""
 
-    Attributes:
-        ours: mean and standard deviation over the seeds.
-        paper: as printed; empty if the paper prints none.
-        reference: of the independent implementation; empty if there is none.
-        within: the condition that ours must meet, in words; empty if it is not judged.
-        met: whether it is met; None if that cannot be decided.
-    """
-
-    ours: str
-    paper: str = ""
-    reference: str = ""
-    within: str = ""
-    met: bool | None = None
+    ours: str  # mean and standard deviation over the seeds
+    paper: str = ""  # as printed; empty if the paper prints none
+    reference: str = ""  # of the independent implementation; empty if there is none
+    within: str = ""  # the condition that ours must meet, in words; empty if it is not judged
+    met: bool | None = None  # whether it is met; None if that cannot be decided
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,18 +39,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """What a party shows, and whom it believes; all PEM.
-
-    Attributes:
-        chain: its own certificate first, then what leads to the authority.
-        key: its private key, without a passphrase; never shown nor stored anywhere else.
-        authority: the certificates that it trusts, one or several.
-    """
+    """What a party shows, and whom it believes; all PEM."""
 
     party: str
-    chain: bytes
-    key: bytes = field(repr=False)
-    authority: bytes
+    chain: bytes  # its own certificate first, then what leads to the authority
+    key: bytes = field(repr=False)  # its private key, without a passphrase; never shown nor stored anywhere else
+    authority: bytes  # the certificates that it trusts, one or several
 
     @classmethod
     def load(cls, folder: Path, party: str, *, now: datetime | None = None) -> Credentials:
@@ -80,15 +74,11 @@ class Credentials:
 
 @dataclass(frozen=True)
 class CredentialFinding:
-    """One thing that was looked at: ``"right"``, ``"wrong"``, or a ``"note"`` that may or may not matter.
-
-    Attributes:
-        error: what is wrong, as data.
-    """
+    """One thing that was looked at: ``"right"``, ``"wrong"``, or a ``"note"`` that may or may not matter."""
 
     kind: Literal["right", "wrong", "note"]
     text: str
-    error: CertificateError | None = None
+    error: CertificateError | None = None  # what is wrong, as data
 
 
 def examine_credentials(

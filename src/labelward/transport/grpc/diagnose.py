@@ -22,18 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ListenerDiagnosis:
-    """Result of one connection to a listener.
+    """Result of one connection to a listener."""
 
-    Attributes:
-        reason: why no connection can be made; None: it can. What follows may be known all the same.
-        cipher: the cipher that OpenSSL and the listener agreed on.
-        fingerprint: SHA-256 of the listener's certificate.
-    """
-
-    reason: str | None = None
+    reason: str | None = None  # why no connection can be made; None: it can. What follows may be known all the same.
     tls: str | None = None
-    cipher: str | None = None
-    fingerprint: str | None = None
+    cipher: str | None = None  # the cipher that OpenSSL and the listener agreed on
+    fingerprint: str | None = None  # SHA-256 of the listener's certificate
 
 
 def diagnose_listener(

@@ -29,28 +29,17 @@ def silence_limit(heartbeat: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Place of one party in the network.
-
-    Attributes:
-        parties: all parties of the run, the active one first.
-        listener: the party that listens, or, if no party has this name, a relay.
-        address: ``host:port`` at which the others reach the listener.
-        listen: ``host:port`` at which the listening party listens; None at the others.
-        timeout: seconds that a peer may be away before the run ends.
-        message_limit: bytes of one message.
-        heartbeat: seconds between two heartbeats.
-        silence: seconds that a connected peer may make no progress before the run ends.
-    """
+    """Place of one party in the network."""
 
     party: str
-    parties: tuple[str, ...]
-    listener: str
-    address: str
-    listen: str | None = None
-    timeout: float = 600.0
-    message_limit: int = 1 << 30
-    heartbeat: float = 5.0
-    silence: float = 21600.0
+    parties: tuple[str, ...]  # all parties of the run, the active one first
+    listener: str  # the party that listens, or, if no party has this name, a relay
+    address: str  # ``host:port`` at which the others reach the listener
+    listen: str | None = None  # ``host:port`` at which the listening party listens; None at the others
+    timeout: float = 600.0  # seconds that a peer may be away before the run ends
+    message_limit: int = 1 << 30  # bytes of one message
+    heartbeat: float = 5.0  # seconds between two heartbeats
+    silence: float = 21600.0  # seconds that a connected peer may make no progress before the run ends
 
     def __post_init__(self) -> None:
         if self.party not in self.parties or len(self.parties) < 2 or len(set(self.parties)) != len(self.parties):
@@ -83,19 +72,12 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class PeerInfo:
-    """Connection and identity of a peer.
-
-    Attributes:
-        identity: subject of its certificate.
-        fingerprint: SHA-256 of its certificate, in hexadecimal.
-        tls: TLS version of the connection; None before the first one.
-        sealed: whether a session, sealed end to end, exists.
-    """
+    """Connection and identity of a peer."""
 
     party: str
-    identity: str
-    fingerprint: str
-    tls: str | None
+    identity: str  # subject of its certificate
+    fingerprint: str  # SHA-256 of its certificate, in hexadecimal
+    tls: str | None  # TLS version of the connection; None before the first one
     cipher: str | None
     address: str
-    sealed: bool
+    sealed: bool  # whether a session, sealed end to end, exists

@@ -41,30 +41,18 @@ _RETIRED: Final = 1000
 
 @dataclass
 class PeerProgress:
-    """Progress of the run between two parties in the present session.
-
-    Attributes:
-        begun: number of attempts that the active party has begun.
-        called: the active party has announced the next attempt.
-        ready: the passive party waits for an attempt.
-        saved: the passive party's share is on disk.
-        finished: the active party has announced the end of the run.
-        acknowledged: the passive party has acknowledged the end.
-        told: last note of the passive party: "", "ready" or "saved".
-        failed: failure that the peer reported between attempts.
-        held: records of attempts that have not begun here.
-    """
+    """Progress of the run between two parties in the present session."""
 
     assembler: Assembler
-    begun: int = 0
-    called: bool = False
-    ready: bool = False
-    saved: bool = False
-    finished: bool = False
-    acknowledged: bool = False
-    told: str = ""
-    failed: RunFailed | None = None
-    held: list[tuple[bytes, Any]] = field(default_factory=list)
+    begun: int = 0  # number of attempts that the active party has begun
+    called: bool = False  # the active party has announced the next attempt
+    ready: bool = False  # the passive party waits for an attempt
+    saved: bool = False  # the passive party's share is on disk
+    finished: bool = False  # the active party has announced the end of the run
+    acknowledged: bool = False  # the passive party has acknowledged the end
+    told: str = ""  # last note of the passive party: "", "ready" or "saved"
+    failed: RunFailed | None = None  # failure that the peer reported between attempts
+    held: list[tuple[bytes, Any]] = field(default_factory=list)  # records of attempts that have not begun here
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -113,19 +113,12 @@ def table_power_lanes(
 
 
 class CrtFactors(NamedTuple):
-    """What one prime's powers are multiplied by, each with the radix that a product divides by; N is the prime.
+    """What one prime's powers are multiplied by, each with the radix that a product divides by; N is the prime."""
 
-    Attributes:
-        by_total: N modulo N².
-        by_plaintext: n modulo N².
-        constant: 1 - n·s modulo N² [k], where s was added to the plaintexts.
-        crt: what is 1 modulo N² and 0 modulo the other prime's square.
-    """
-
-    by_total: Limbs
-    by_plaintext: Limbs
-    constant: Limbs
-    crt: Limbs
+    by_total: Limbs  # N modulo N²
+    by_plaintext: Limbs  # n modulo N²
+    constant: Limbs  # 1 - n·s modulo N² [k], where s was added to the plaintexts
+    crt: Limbs  # what is 1 modulo N² and 0 modulo the other prime's square
 
 
 @jit

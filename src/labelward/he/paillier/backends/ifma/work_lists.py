@@ -22,17 +22,11 @@ _MOST = 3  # columns of a set
 
 
 class ItemLists(NamedTuple):
-    """Which numbers make each product.
+    """Which numbers make each product."""
 
-    Attributes:
-        starts: int64 [c]; the i-th list is ``items[starts[i]:stops[i]]``, and has one item at least.
-        stops: int64 [c].
-        items: int32.
-    """
-
-    starts: Integers
-    stops: Integers
-    items: Int32s
+    starts: Integers  # int64 [c]; the i-th list is ``items[starts[i]:stops[i]]``, and has one item at least
+    stops: Integers  # int64 [c]
+    items: Int32s  # int32
 
     @property
     def length(self) -> int:
@@ -41,29 +35,18 @@ class ItemLists(NamedTuple):
 
 
 class ListParts(NamedTuple):
-    """Stretches of lists, the longest first, so that the eight that are made together are about equally long.
+    """Stretches of lists, the longest first, so that the eight that are made together are about equally long."""
 
-    Attributes:
-        starts: int64, as many as parts, made a multiple of eight.
-        stops: int64, the same; parts beyond the last are empty.
-        owners: int32 [parts], the list that each is of.
-    """
-
-    starts: Integers
-    stops: Integers
-    owners: Int32s
+    starts: Integers  # int64, as many as parts, made a multiple of eight
+    stops: Integers  # int64, the same; parts beyond the last are empty
+    owners: Int32s  # int32 [parts], the list that each is of
 
 
 class JointCells(NamedTuple):
-    """The rows of each joint cell of one or more sets of columns.
+    """The rows of each joint cell of one or more sets of columns."""
 
-    Attributes:
-        rows: their lists.
-        targets: int64 [J, 3], the flat cells (column, group) that a joint cell is part of; -1 for none.
-    """
-
-    rows: ItemLists
-    targets: Integers
+    rows: ItemLists  # their lists
+    targets: Integers  # int64 [J, 3], the flat cells (column, group) that a joint cell is part of; -1 for none
 
     def members(self, owners: Int32s, size: int) -> tuple[Integers, ItemLists]:
         """Return which of ``size`` flat cells have any pieces, and the lists of these; ``owners`` are joint cells."""
