@@ -37,28 +37,21 @@ class CatalogueEntry:
     """One data set.
 
     Attributes:
-        name: name in job files; the file is ``NAME.parquet``.
-        title: name in print and origin.
-        features: number of columns without the label.
         classes: number of rows of each class, by label as text; empty for regression.
-        times: text columns that are read as points in time.
-        sha256: checksum of the file; empty for data sets of scikit-learn and of images.
         files: of images, instead of one file: checksums of IDX files below the folder, each file of images followed by
             that of its labels.
-        source: a faithful copy on OpenML, if one is known.
-        note: differences from the published data set, and the license.
     """
 
-    name: str
-    title: str
+    name: str  # name in job files; the file is ``NAME.parquet``
+    title: str  # name in print and origin
     rows: int
-    features: int
+    features: int  # number of columns without the label
     classes: Mapping[str, int] = field(default_factory=dict)
-    times: tuple[str, ...] = ()
-    sha256: str = ""
+    times: tuple[str, ...] = ()  # text columns that are read as points in time
+    sha256: str = ""  # checksum of the file; empty for data sets of scikit-learn and of images
     files: Mapping[str, str] = field(default_factory=dict)
-    source: Download | None = None
-    note: str = ""
+    source: Download | None = None  # a faithful copy on OpenML, if one is known
+    note: str = ""  # differences from the published data set, and the license
 
     @property
     def task(self) -> str:

@@ -24,25 +24,20 @@ class PartyDataset:
     """Columns of one party: n training, v validation and m test rows of F columns, float64 in C order, NaN if missing.
 
     Attributes:
-        columns: names of the encoded columns (F).
-        train: [n, F].
-        validation: [v, F].
-        test: [m, F].
         categories: categories of each categorical column, by position of the column; a code is an index. Only training
             and validation rows define categories: another category of a test row has the code -1.
         monotone: 1 or -1 by position of a column: predictions may only rise, or only fall, with it.
-        dates: names of the columns that hold dates or times.
         private: seed of draws that no other party may repeat.
     """
 
     name: str
-    columns: tuple[str, ...]
-    train: Floats
-    validation: Floats
-    test: Floats
+    columns: tuple[str, ...]  # names of the encoded columns (F)
+    train: Floats  # [n, F]
+    validation: Floats  # [v, F]
+    test: Floats  # [m, F]
     categories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     monotone: Mapping[int, int] = field(default_factory=dict)
-    dates: frozenset[str] = frozenset()
+    dates: frozenset[str] = frozenset()  # names of the columns that hold dates or times
     private: PrivateSeed = field(default_factory=PrivateSeed.drawn, repr=False)
 
 
@@ -53,45 +48,30 @@ class VerticalDataset:
     Rows follow the order of the table; rows with ids are sorted by id, as text.
 
     Attributes:
-        label: table and label column, for messages.
-        task: ``"classification"`` or ``"regression"``.
-        classes: values of the label as text, sorted (C); empty for regression.
-        parties: the active party first.
-        train_values: float64 [n], training targets: positions in ``classes``, or regression targets.
-        validation_values: float64 [v].
-        test_values: float64 [m].
-        train_weights: float64 [n], at least 0; 1 without a weight column.
-        validation_weights: float64 [v].
-        test_weights: float64 [m].
         train_labels: int64 [n], targets of attacks: positions in ``classes``; for regression bins of equal numbers of
             training rows (:func:`~labelward.data.labels.quantile_edges`).
-        test_labels: int64 [m].
         train_ids: text [n]: ids, or row numbers of the table from 0; of the published split row numbers of the cut
             tables, training rows first.
-        validation_ids: text [v].
-        test_ids: text [m].
-        split: positions of these rows among all rows, in the order that all parties share.
-        table_rows: positions of these rows in the common table, or among the active party's rows sorted by id.
     """
 
     name: str
-    label: str
-    task: str
-    classes: tuple[str, ...]
-    parties: tuple[PartyDataset, ...]
-    train_values: Floats
-    validation_values: Floats
-    test_values: Floats
-    train_weights: Floats
-    validation_weights: Floats
-    test_weights: Floats
+    label: str  # table and label column, for messages
+    task: str  # ``"classification"`` or ``"regression"``
+    classes: tuple[str, ...]  # values of the label as text, sorted (C); empty for regression
+    parties: tuple[PartyDataset, ...]  # the active party first
+    train_values: Floats  # float64 [n], training targets: positions in ``classes``, or regression targets
+    validation_values: Floats  # float64 [v]
+    test_values: Floats  # float64 [m]
+    train_weights: Floats  # float64 [n], at least 0; 1 without a weight column
+    validation_weights: Floats  # float64 [v]
+    test_weights: Floats  # float64 [m]
     train_labels: NDArray[np.int64]
-    test_labels: NDArray[np.int64]
+    test_labels: NDArray[np.int64]  # int64 [m]
     train_ids: NDArray[np.str_]
-    validation_ids: NDArray[np.str_]
-    test_ids: NDArray[np.str_]
-    split: DataSplit
-    table_rows: DataSplit
+    validation_ids: NDArray[np.str_]  # text [v]
+    test_ids: NDArray[np.str_]  # text [m]
+    split: DataSplit  # positions of these rows among all rows, in the order that all parties share
+    table_rows: DataSplit  # positions of these rows in the common table, or among the active party's rows sorted by id
 
     @property
     def ids(self) -> NDArray[np.str_]:

@@ -32,21 +32,18 @@ class RowLayout:
     4. flags of class 1, 2, …, where class counts are needed.
 
     Attributes:
-        outputs: margins of a row, K; at least 1.
-        hessians: 0 (the count replaces it), 1, or ``outputs``.
         implied: what the gradients of all outputs add up to, where that is known: ``"zero"``, or minus the
             ``"count"`` (the gradients' unit is then 1), or minus the ``"weight"``, which is the one hessian (both then
             have one unit). The last gradient is not stored then. ``""``: all are stored.
-        classes: number of classes C, of which all but the first have flags; 0: no flags.
 
     Raises:
         ValueError: the values contradict each other.
     """
 
-    outputs: int
-    hessians: int
+    outputs: int  # margins of a row, K; at least 1
+    hessians: int  # 0 (the count replaces it), 1, or ``outputs``
     implied: Implied = ""
-    classes: int = 0
+    classes: int = 0  # number of classes C, of which all but the first have flags; 0: no flags
 
     def __post_init__(self) -> None:
         if self.outputs < 1 or (self.implied and self.outputs < 2):

@@ -188,21 +188,16 @@ class DryRun:
     """A dry run.
 
     Attributes:
-        scale: training rows of the job per row of the sample.
-        encrypted: rows that were encrypted; each as often as it was.
-        schedule: who takes part in each round that was run.
-        whole: who takes part in each round of the job.
-        parties: what each did, the active one first.
         leaves: by passive party int32 [trees, rows], the finest node that it knows of each row; empty without a meter.
     """
 
     sample: TrainingData
-    scale: float
+    scale: float  # training rows of the job per row of the sample
     trees: int
-    encrypted: int
-    schedule: tuple[frozenset[str], ...]
-    whole: tuple[frozenset[str], ...]
-    parties: Mapping[str, PartyTrace]
+    encrypted: int  # rows that were encrypted; each as often as it was
+    schedule: tuple[frozenset[str], ...]  # who takes part in each round that was run
+    whole: tuple[frozenset[str], ...]  # who takes part in each round of the job
+    parties: Mapping[str, PartyTrace]  # what each did, the active one first
     leaves: Mapping[str, NDArray[np.int32]]
 
 

@@ -57,24 +57,19 @@ class OperationCounts:
     """Operations of one party in a run; ciphertexts in all cases.
 
     Attributes:
-        encryptions: made from numbers.
-        prepared: received rows that were made ready for sums.
-        additions: as the engine counts them; ``effort``: in sums of a row and a cell.
-        seals: messages of sums; ``sums`` sums and ``sealed`` ciphertexts in all of them.
-        opened: ciphertexts decrypted, in ``openings`` messages.
         turns: of a passive party: how often the active party waits for it; at trees that grow side by side once for all
             of them.
         flows: what it sends, by receiver and type.
     """
 
-    encryptions: float = 0.0
-    prepared: float = 0.0
-    additions: float = 0.0
+    encryptions: float = 0.0  # made from numbers
+    prepared: float = 0.0  # received rows that were made ready for sums
+    additions: float = 0.0  # as the engine counts them; ``effort``: in sums of a row and a cell
     effort: float = 0.0
-    seals: float = 0.0
+    seals: float = 0.0  # messages of sums; ``sums`` sums and ``sealed`` ciphertexts in all of them
     sums: float = 0.0
     sealed: float = 0.0
-    opened: float = 0.0
+    opened: float = 0.0  # ciphertexts decrypted, in ``openings`` messages
     openings: float = 0.0
     turns: float = 0.0
     flows: dict[tuple[str, str], MessageFlow] = field(default_factory=lambda: defaultdict(MessageFlow))

@@ -43,15 +43,12 @@ class SplitFactors(NamedTuple):
     Attributes:
         numbers: [n, width]: a product below 2·N² in the first ``limbs``, then a total, in words below 2^56 where it is
             multiplied further, and below 2^60 where it is only closed.
-        exponents: int64 [n], of R; none where each is 1, as of rows.
-        limbs: of a product; even, and t for rows.
-        power: of R, by which one divides who multiplies by such a product: ``limbs`` over t.
     """
 
     numbers: Limbs
-    exponents: NDArray[np.int64]
-    limbs: int
-    power: int
+    exponents: NDArray[np.int64]  # int64 [n], of R; none where each is 1, as of rows
+    limbs: int  # of a product; even, and t for rows
+    power: int  # of R, by which one divides who multiplies by such a product: ``limbs`` over t
 
 
 @jit
