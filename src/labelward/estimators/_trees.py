@@ -12,12 +12,17 @@ from sklearn.utils import check_consistent_length, check_random_state
 
 from labelward.data import PartyDataset
 from labelward.errors import unknown_name
-from labelward.estimators._columns import EncodedColumns, assign_positions, fit_columns, transform_columns
+from labelward.estimators._columns import (
+    EncodedColumns,
+    assign_positions,
+    fit_columns,
+    parse_monotone,
+    transform_columns,
+)
 from labelward.estimators._columns import read_columns as read
 from labelward.estimators._errors import InvalidInputError, value_errors
 from labelward.estimators._federation import TrainingPlan, resolve_policies
 from labelward.estimators._fitted_trees import FittedTreesMixin
-from labelward.estimators._monotone import parse_monotone
 from labelward.estimators._weights import check_class_weight, resolve_weights
 from labelward.federation.tree_adapter import TreeAdapter
 from labelward.he import ENGINES, check_engine
@@ -232,9 +237,10 @@ class FederatedTrees(FittedTreesMixin):
             return None
         table = read(self, pair[0], reset=False)
         check_consistent_length(table, pair[1])
-        blocks = {
-            own.name: transform_columns(own.columns, places[own.name], _category_names(own), table) for own in datasets
-        }
+        blocks = {}
+        for own in datasets:
+            coded = {own.columns[at]: names for at, names in own.categories.items()}
+            blocks[own.name] = transform_columns(own.columns, places[own.name], coded, table)
         values, weights = self._targets(pair[1]), resolve_weights(pair[2], len(table), "eval_sample_weight")
         self._check_validation(values[weights > 0])
         return blocks, values, weights
@@ -291,10 +297,6 @@ def _party_data(
         categories={at: columns.categories[name] for at, name in enumerate(names) if name in columns.categories},
         monotone={at: directions[place] for at, place in enumerate(places) if place in directions},
     )
-
-
-def _category_names(party: PartyDataset) -> dict[str, tuple[str, ...]]:
-    return {party.columns[at]: names for at, names in party.categories.items()}
 
 
 def to_python_scalar(value: Any) -> Any:

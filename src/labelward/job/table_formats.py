@@ -14,7 +14,10 @@ Reader = Callable[[Path, Sequence[str]], Any]
 """Returns the Arrow table of a file; the named columns stay text, even if all their values look like numbers."""
 
 #: File suffix, in lower case → "module:function", a :data:`Reader`.
-READERS: dict[str, str] = {".csv": "labelward.data.tables:read_csv", ".parquet": "labelward.data.tables:read_parquet"}
+READERS: dict[str, str] = {
+    ".csv": "labelward.data.tables:read_csv",
+    ".parquet": "labelward.data.tables:read_parquet",
+}
 
 
 def has_table_suffix(path: str) -> bool:

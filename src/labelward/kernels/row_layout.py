@@ -2,7 +2,8 @@
 
 Not all of it needs to be stored. Where the gradients of all outputs are known to add up to nothing (softmax), or to
 minus one (class shares), the last of them follows from the others; where the hessian is 1 for all rows, the count
-stands for it. What is not stored is neither encrypted nor sent.
+stands for it. What is not stored is neither encrypted nor sent. Real numbers become integers with a fixed binary point,
+so that sums are exact, and the same under every engine.
 """
 
 import math
@@ -13,13 +14,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import DataError
-from labelward.kernels.fixed_point import to_fixed_point
+from labelward.jit import jit
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Implied = Literal["", "zero", "count", "weight"]
 
+_LIMIT = 2.0**63
 _MOST_SHIFT = 1000  # a scale stays a finite float64
+
+
+def to_fixed_point(values: NDArray[np.float64], scale: float) -> NDArray[np.int64]:
+    """Return ``values * scale`` rounded half to even; int64 of the same shape.
+
+    Args:
+        values: float64 of any shape.
+        scale: what stands for 1: a power of two, so that nothing is rounded but the last step. The error of one
+            value is at most ``1 / (2 scale)``.
+
+    Raises:
+        ValueError: the scale is not a power of two, or a value is not finite or does not fit 63 bits and a
+            sign; the message says where the value stands, not what it is, since it may be private.
+    """
+    if not (math.isfinite(scale) and scale > 0 and math.frexp(scale)[0] == 0.5):
+        raise ValueError(f"scale must be a power of two but got {scale}")
+    values = np.ascontiguousarray(values, dtype=np.float64)
+    out = np.empty(values.shape, dtype=np.int64)
+    bad = _encode(values.reshape(-1), float(scale), out.reshape(-1))
+    if bad >= 0:
+        problem = "does not fit 64 bits" if np.isfinite(values.reshape(-1)[bad]) else "is not finite (NaN or infinite)"
+        raise ValueError(f"value at position {bad} {problem} at scale {scale:g}")
+    return out
+
+
+@jit
+def _encode(values: NDArray[np.float64], scale: float, out: NDArray[np.int64]) -> int:
+    """Fill ``out``; return the first position that cannot be encoded, or -1."""
+    for i in range(values.size):
+        scaled = np.rint(values[i] * scale)
+        if not abs(scaled) < _LIMIT:  # also true of NaN
+            return i
+        out[i] = np.int64(scaled)
+    return -1
 
 
 @dataclass(frozen=True, kw_only=True)

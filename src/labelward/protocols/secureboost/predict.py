@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.errors import InputError, PeerError, PolicyError, unknown_name
-from labelward.kernels.node_rows import depth_of
+from labelward.kernels.node_rows import depth_of, route_rows
 from labelward.kernels.objectives import objective
-from labelward.kernels.tree_routing import route_rows
 from labelward.messages.base import RowMask, wire_name
 from labelward.messages.explain import PathAnswers, PathRequest
 from labelward.messages.tree import PredictAnswers, PredictRequest

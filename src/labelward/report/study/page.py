@@ -11,16 +11,18 @@ from labelward.errors import DependencyError
 from labelward.report.formatting import count, decimals
 from labelward.report.metrics import metric_name
 from labelward.report.plots import DefenseMark, curves, defense_plot
-from labelward.report.study.tables import (
+from labelward.report.study.verdicts import (
     NOT_RUN,
     FigureCell,
     FigureTable,
     StudySection,
+    ablation_verdict,
+    judge_claim,
+    ranking_verdict,
     signed,
     signed_spread,
     spread_figure,
 )
-from labelward.report.study.verdicts import ablation_verdict, judge_claim, ranking_verdict
 from labelward.report.summary import Spread
 from labelward.runs.secure_files import atomic_write
 from labelward.studies.references import NO_DEFENSE, SUMS, UTILITY, FigureKey, ReferenceFigure

@@ -51,7 +51,7 @@ def new_authority(*, name: str | None = None, days: int = AUTHORITY_DAYS, now: d
     end = now + timedelta(days=_checked(days))
     builder = _builder(_called(name), _called(name), key.public_key(), now - _SKEW, end)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    builder = builder.add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
+    builder = builder.add_extension(_usage("key_cert_sign", "crl_sign"), critical=True)
     return Issued(certificate=_pem(builder.sign(key, SHA256())), key=_key_pem(key))
 
 
@@ -77,7 +77,7 @@ def new_request(party: str, *, addresses: Sequence[str] = ()) -> Issued:
     names, key = _names(party, addresses), ec.generate_private_key(ec.SECP256R1())
     builder = x509.CertificateSigningRequestBuilder().subject_name(_called(party))
     builder = builder.add_extension(names, critical=False)
-    builder = builder.add_extension(_usage(digital_signature=True), critical=True)
+    builder = builder.add_extension(_usage("digital_signature"), critical=True)
     builder = builder.add_extension(_both_uses(), critical=False)
     return Issued(certificate=_pem(builder.sign(key, SHA256())), key=_key_pem(key))
 
@@ -131,7 +131,7 @@ def _signed(
     builder = _builder(_called(party), signer.subject, key, begin, end)
     builder = builder.add_extension(names, critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_usage(digital_signature=True), critical=True)
+    builder = builder.add_extension(_usage("digital_signature"), critical=True)
     builder = builder.add_extension(_both_uses(), critical=False)
     above = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())  # type: ignore[arg-type]
     return _pem(builder.add_extension(above, critical=False).sign(private, SHA256()))
@@ -184,18 +184,10 @@ def _called(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=digital_signature,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=key_cert_sign,
-        crl_sign=crl_sign,
-        encipher_only=False,
-        decipher_only=False,
-    )
+def _usage(*uses: str) -> x509.KeyUsage:
+    others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+    known = (*others, "digital_signature", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only")
+    return x509.KeyUsage(**{use: use in uses for use in known})
 
 
 def _both_uses() -> x509.ExtendedKeyUsage:

@@ -31,23 +31,12 @@ from typing import Final
 
 from labelward.errors import CodecError, PeerError, PeerRestartedError
 from labelward.transport.base import Failure
+from labelward.transport.grpc import session_records as records
 from labelward.transport.grpc.attempt import Attempt, from_record, to_record
 from labelward.transport.grpc.envelope import sanitize
 from labelward.transport.grpc.node import Node
 from labelward.transport.grpc.peer import Peer
 from labelward.transport.grpc.session_handshake import INCARNATION
-from labelward.transport.grpc.session_records import (
-    ATTEMPT,
-    AttemptBegin,
-    AttemptCall,
-    AttemptReady,
-    EndAcknowledged,
-    Note,
-    RunFailed,
-    RunFinished,
-    ShareSaved,
-    note_record,
-)
 
 _WAIT: Final = 1.0
 _LOG_INTERVAL: Final = 10.0  # seconds between two entries in the log about the same wait
@@ -70,9 +59,9 @@ class _Coordinator:
             attempt.stop(PeerRestartedError(peer.name, "came back as a new process", code="peer-restarted"))
         self.node.lock.notify_all()
 
-    def on_note(self, peer: Peer, content: Note) -> None:
+    def on_note(self, peer: Peer, content: records.Note) -> None:
         """Process a note of a peer."""
-        if isinstance(content, RunFailed):
+        if isinstance(content, records.RunFailed):
             peer.progress.failed = content
 
     def fail(self, reason: str) -> None:
@@ -139,17 +128,17 @@ class ActiveCoordinator(_Coordinator):
         if self.over:
             self._announce_end_to(peer)
 
-    def on_note(self, peer: Peer, content: Note) -> None:
+    def on_note(self, peer: Peer, content: records.Note) -> None:
         """See the module."""
         super().on_note(peer, content)
         progress, attempt = peer.progress, self.node.attempt
-        if isinstance(content, AttemptReady) and content.begun == progress.begun:
+        if isinstance(content, records.AttemptReady) and content.begun == progress.begun:
             progress.ready, progress.saved, progress.failed = True, content.saved, None
             if attempt is not None and attempt.running:
                 attempt.stop(PeerRestartedError(peer.name, "asks for a new attempt", code="peer-restarted"))
-        elif isinstance(content, ShareSaved):
+        elif isinstance(content, records.ShareSaved):
             progress.saved = True
-        elif isinstance(content, EndAcknowledged):
+        elif isinstance(content, records.EndAcknowledged):
             progress.acknowledged = True
 
     def await_parties(self, finished: bool) -> Attempt | None:
@@ -209,7 +198,7 @@ class ActiveCoordinator(_Coordinator):
             failure = self.node.attempt.failure if self.node.attempt else None
             party = failure.peer if failure else self.node.endpoint.party
             reason = failure.reason if failure else "came back as a new process"
-            peer.session.push(note_record(AttemptCall(party, reason)))
+            peer.session.push(records.note_record(records.AttemptCall(party, reason)))
             peer.progress.called = True
 
     def _begin_attempt(self) -> Attempt:
@@ -223,13 +212,13 @@ class ActiveCoordinator(_Coordinator):
             progress = peer.progress
             progress.begun += 1
             progress.ready = progress.saved = progress.called = False
-            sessions[peer.name].push(note_record(AttemptBegin(name, incarnations)))
+            sessions[peer.name].push(records.note_record(records.AttemptBegin(name, incarnations)))
         node.log("attempt", {"number": self._number})
         return node.begin(name, incarnations)
 
     def _announce_end_to(self, peer: Peer) -> None:
         if peer.session is not None and not peer.progress.finished:
-            peer.session.push(note_record(RunFinished()))
+            peer.session.push(records.note_record(records.RunFinished()))
             peer.progress.finished = True
 
 
@@ -239,8 +228,8 @@ class PassiveCoordinator(_Coordinator):
     def __init__(self, node: Node) -> None:
         super().__init__(node)
         self.active = self.peers[node.endpoint.active]
-        self._next: AttemptBegin | None = None
-        self._called: AttemptCall | None = None
+        self._next: records.AttemptBegin | None = None
+        self._called: records.AttemptCall | None = None
         self._known = False
 
     def on_session(self, peer: Peer) -> None:
@@ -250,25 +239,29 @@ class PassiveCoordinator(_Coordinator):
             self._next = self._called = None
             self._known = False
 
-    def on_note(self, peer: Peer, content: Note) -> None:
+    def on_note(self, peer: Peer, content: records.Note) -> None:
         """See the module."""
         super().on_note(peer, content)
         if peer is not self.active:
             return
         attempt = self.node.attempt
-        if isinstance(content, AttemptCall):
+        if isinstance(content, records.AttemptCall):
             self._called, self._next = content, None
             if attempt is not None and attempt.running:
                 attempt.stop(
                     PeerRestartedError(sanitize(content.party), sanitize(content.reason), code="peer-restarted")
                 )
-        elif isinstance(content, AttemptBegin):
+        elif isinstance(content, records.AttemptBegin):
             names, sizes = set(content.incarnations), {len(each) for each in content.incarnations.values()}
-            if len(content.attempt) != ATTEMPT or names != set(self.node.endpoint.parties) or sizes != {INCARNATION}:
+            if (
+                len(content.attempt) != records.ATTEMPT
+                or names != set(self.node.endpoint.parties)
+                or sizes != {INCARNATION}
+            ):
                 raise CodecError("an attempt that is not of the parties of this run", code="peer-message")
             self._next, self._called = content, None
             peer.progress.begun += 1
-        elif isinstance(content, RunFinished):
+        elif isinstance(content, records.RunFinished):
             self.over = True
 
     def await_parties(self, saved: bool) -> Attempt | None:
@@ -284,7 +277,7 @@ class PassiveCoordinator(_Coordinator):
                 if begin is not None:
                     node.log("attempt", {"number": int.from_bytes(begin.attempt[-4:], "big")})
                     return node.begin(begin.attempt, begin.incarnations)
-                self._notify("ready", AttemptReady(self.active.progress.begun, saved))
+                self._notify("ready", records.AttemptReady(self.active.progress.begun, saved))
                 self._wait([self.active], began)
 
     def finish(self, mark: Callable[[], None]) -> None:
@@ -298,7 +291,7 @@ class PassiveCoordinator(_Coordinator):
                     raise PeerRestartedError(
                         sanitize(self._called.party), sanitize(self._called.reason), code="peer-restarted"
                     )
-                self._notify("saved", ShareSaved())
+                self._notify("saved", records.ShareSaved())
                 self._wait([self.active], began)
             self._known = True  # blocks the acknowledgement until the run is marked; it stays blocked if marking fails
         mark()
@@ -311,10 +304,10 @@ class PassiveCoordinator(_Coordinator):
         with self.node.lock:
             if self.over and not self._known and self.active.session is not None:
                 self._known = True
-                self.active.session.push(note_record(EndAcknowledged()))
+                self.active.session.push(records.note_record(records.EndAcknowledged()))
 
-    def _notify(self, what: str, content: Note) -> None:
+    def _notify(self, what: str, content: records.Note) -> None:
         progress = self.active.progress
         if self.active.session is not None and progress.told != what:
             progress.told = what
-            self.active.session.push(note_record(content))
+            self.active.session.push(records.note_record(content))

@@ -16,7 +16,7 @@ from labelward.errors import CertificateError, PeerError
 from labelward.transport.grpc import envelope
 from labelward.transport.grpc.diagnose import ListenerDiagnosis, diagnose_listener
 from labelward.transport.grpc.endpoint import Endpoint, silence_limit
-from labelward.transport.grpc.outbox import Outbox
+from labelward.transport.grpc.hub import Outbox
 from labelward.transport.grpc.rpc import METHOD, REGISTER, channel_options, load_grpc
 from labelward.transport.grpc.session import WINDOW
 

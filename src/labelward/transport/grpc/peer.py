@@ -16,17 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from labelward.errors import CertificateError, CodecError, HandshakeError
 from labelward.transport.grpc import envelope
+from labelward.transport.grpc import session_handshake as handshake
 from labelward.transport.grpc.session import Session
-from labelward.transport.grpc.session_handshake import (
-    VERSION,
-    Greeting,
-    ProcessIdentity,
-    decode_greeting,
-    derive_keys,
-    encode_greeting,
-    identity_digest,
-    signed_statement,
-)
 from labelward.transport.grpc.session_records import Assembler, RunFailed
 
 if TYPE_CHECKING:
@@ -59,7 +50,7 @@ class PeerProgress:
 class CandidateSession:
     """Identity of a peer's process whose certificate is valid."""
 
-    core: ProcessIdentity
+    core: handshake.ProcessIdentity
     digest: bytes
     certificate: x509.Certificate
 
@@ -83,10 +74,12 @@ class Peer:
         self.retired: dict[bytes, None] = {}
         self._private = X25519PrivateKey.generate()
         public = self._private.public_key().public_bytes_raw()
-        self._core = encode_greeting(
-            ProcessIdentity(VERSION, node.run, self.me, name, node.incarnation, public, node.credentials.chain)
+        self._core = handshake.encode_greeting(
+            handshake.ProcessIdentity(
+                handshake.VERSION, node.run, self.me, name, node.incarnation, public, node.credentials.chain
+            )
         )
-        self._digest = identity_digest(self._core)
+        self._digest = handshake.identity_digest(self._core)
         self._candidate: CandidateSession | None = None
         self._agreed: CandidateSession | None = None
         self._greeted, self._complaint = 0.0, ("", -_SAME)
@@ -118,7 +111,7 @@ class Peer:
     def take_hello(self, payload: memoryview) -> bool:
         """Process a greeting; return whether it established a new session."""
         try:
-            return self._take_hello(decode_greeting(payload, Greeting))
+            return self._take_hello(handshake.decode_greeting(payload, handshake.Greeting))
         except (CertificateError, CodecError, HandshakeError) as error:
             self._refuse(str(error))
             return False
@@ -143,12 +136,14 @@ class Peer:
         seen = signature = b""
         if self._candidate is not None:
             seen = self._candidate.digest
-            signature = sign_bytes(self._node.credentials.key, signed_statement(self.me, self._digest, seen))
-        hello = Greeting(self._core, seen, signature, self._candidate is not None and self._candidate is self._agreed)
-        self._node.post(envelope.pack_envelope(envelope.HELLO, self.me, self.name, encode_greeting(hello)))
+            signature = sign_bytes(self._node.credentials.key, handshake.signed_statement(self.me, self._digest, seen))
+        hello = handshake.Greeting(
+            self._core, seen, signature, self._candidate is not None and self._candidate is self._agreed
+        )
+        self._node.post(envelope.pack_envelope(envelope.HELLO, self.me, self.name, handshake.encode_greeting(hello)))
 
-    def _take_hello(self, hello: Greeting) -> bool:
-        known = identity_digest(hello.core)
+    def _take_hello(self, hello: handshake.Greeting) -> bool:
+        known = handshake.identity_digest(hello.core)
         candidate = next((each for each in (self._agreed, self._candidate) if each and each.digest == known), None)
         candidate = self._candidate = candidate or self._examine(hello.core, known)
         new = False
@@ -162,7 +157,7 @@ class Peer:
     def _examine(self, raw: bytes, known: bytes) -> CandidateSession:
         from labelward.transport.certificates import verify_peer
 
-        core = decode_greeting(raw, ProcessIdentity)
+        core = handshake.decode_greeting(raw, handshake.ProcessIdentity)
         core.check(run=self._node.run, source=self.name, target=self.me)
         if core.incarnation in self.retired:
             raise HandshakeError(f"a newer process of {self.name!r} has taken this one's place", code="peer-restarted")
@@ -171,14 +166,16 @@ class Peer:
         certificate = verify_peer(core.chain, self._node.credentials.authority, self.name)
         return CandidateSession(core=core, digest=known, certificate=certificate)
 
-    def _agree(self, candidate: CandidateSession, hello: Greeting) -> None:
+    def _agree(self, candidate: CandidateSession, hello: handshake.Greeting) -> None:
         from labelward.transport.certificates import fingerprint, verify_signature
 
         verify_signature(
-            candidate.certificate, hello.signature, signed_statement(self.name, candidate.digest, self._digest)
+            candidate.certificate,
+            hello.signature,
+            handshake.signed_statement(self.name, candidate.digest, self._digest),
         )
         core = candidate.core
-        keys = derive_keys(
+        keys = handshake.derive_keys(
             self._private, core.ephemeral, me=self.me, them=self.name, mine=self._digest, theirs=candidate.digest
         )
         if self.session is not None:

@@ -18,6 +18,7 @@ from labelward.he.paillier.backends.ifma import loops
 from labelward.he.paillier.backends.ifma.arithmetic import (
     LaneArithmetic,
     MontgomeryModulus,
+    PowerTable,
     aligned,
     broadcast,
     from_rows,
@@ -30,7 +31,6 @@ from labelward.he.paillier.backends.ifma.arithmetic import (
 )
 from labelward.he.paillier.backends.ifma.limbs import Limbs, carry_rows, pack_rows
 from labelward.he.paillier.backends.ifma.montgomery_ir import LANES, LIMB_BITS
-from labelward.he.paillier.backends.ifma.power_table import PowerTable
 from labelward.he.paillier.backends.ifma.rows import IfmaRows, RowsKey
 from labelward.he.paillier.int_bytes import byte_length, read_ints, to_offset, write_ints
 from labelward.he.paillier.scheme import PublicEncryptor, plaintexts_of

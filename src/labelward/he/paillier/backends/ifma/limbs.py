@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.he.paillier.backends.ifma.montgomery_ir import LANES, LIMB_BITS
-from labelward.he.paillier.backends.ifma.transpose import read_word, write_word
+from labelward.he.paillier.backends.ifma.montgomery_ir import LANES, LIMB_BITS, read_word, write_word
 from labelward.jit import compiled as jit
 
 Limbs = NDArray[np.uint64]

@@ -19,9 +19,8 @@ from labelward.he.paillier.backends.ifma.limbs import (
     reduce_below,
     zero_lanes,
 )
-from labelward.he.paillier.backends.ifma.montgomery_ir import LANES, multiply
+from labelward.he.paillier.backends.ifma.montgomery_ir import LANES, gather, multiply, prefetch_words
 from labelward.he.paillier.backends.ifma.montgomery_ir import square as square_of
-from labelward.he.paillier.backends.ifma.transpose import gather, prefetch_words
 from labelward.jit import compiled as jit
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)

@@ -23,8 +23,15 @@ from labelward.he.paillier.backends.ifma.limbs import (
     reduce_below,
     zero_lanes,
 )
-from labelward.he.paillier.backends.ifma.montgomery_ir import LANES, LINE, multiply, multiply_ahead, reduce
-from labelward.he.paillier.backends.ifma.transpose import gather, scatter
+from labelward.he.paillier.backends.ifma.montgomery_ir import (
+    LANES,
+    LINE,
+    gather,
+    multiply,
+    multiply_ahead,
+    reduce,
+    scatter,
+)
 from labelward.he.paillier.backends.ifma.work_lists import ListParts
 from labelward.jit import compiled as jit
 
