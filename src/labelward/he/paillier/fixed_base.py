@@ -32,6 +32,15 @@ def digit_width(bits: int, uses: int, *, widest: int, making: int = 1, most: int
     return min(fitting, key=lambda width: -(-bits // width) * ((making << width) + uses), default=2)
 
 
+def split_digits(rows: NDArray[np.uint8], tables: int, width: int) -> NDArray[np.uint16]:
+    """Split little-endian byte rows [n, size] into digits of ``width`` bits: [tables, n]."""
+    bits = np.unpackbits(rows, axis=1, bitorder="little")[:, : tables * width]
+    bits = np.pad(bits, ((0, 0), (0, tables * width - bits.shape[1]))).reshape(-1, tables, width)
+    weights = np.uint16(1) << np.arange(width, dtype=np.uint16)
+    digits: NDArray[np.uint16] = np.ascontiguousarray((bits * weights).sum(axis=2, dtype=np.uint16).T)
+    return digits
+
+
 class FixedBase:
     """Tables for exponents of at most ``bits`` bits.
 
@@ -64,7 +73,7 @@ class FixedBase:
         for start in range(0, len(rows), _CHUNK):
             products, totals = [mpz(1)] * len(rows[start : start + _CHUNK]), shifts[start : start + _CHUNK]
             # table by table, so that each stays in the cache while a chunk of exponents uses it
-            digits = self._digits(rows[start : start + _CHUNK])
+            digits = split_digits(rows[start : start + _CHUNK], len(self._factors), self._window).tolist()
             for column, factors, shifted in zip(digits, self._factors, self._shifts, strict=True):
                 products = [x * factors[i] % square for x, i in zip(products, column, strict=True)]
                 totals = [x + shifted[i] for x, i in zip(totals, column, strict=True)]
@@ -76,11 +85,3 @@ class FixedBase:
         quotient, factor = divmod(x[0] * y[0], self._root)
         inverse = x[2] * y[2] % self._root
         return factor, (x[1] + y[1] + quotient * inverse) % self._root, inverse
-
-    def _digits(self, rows: NDArray[np.uint8]) -> list[list[int]]:
-        """Split little-endian byte rows into digits: for each table, that of each row."""
-        tables, wanted = len(self._factors), len(self._factors) * self._window
-        bits = np.unpackbits(rows, axis=1, bitorder="little")[:, :wanted]
-        bits = np.pad(bits, ((0, 0), (0, wanted - bits.shape[1]))).reshape(-1, tables, self._window)
-        digits: list[list[int]] = (bits.astype(np.int32) @ (1 << np.arange(self._window))).T.tolist()
-        return digits

@@ -11,7 +11,7 @@ from labelward.errors import EncryptionError
 from labelward.he.paillier.backends.gmp import loops
 from labelward.he.paillier.backends.gmp.digits import CellModulus, Limbs, scratch_for
 from labelward.he.paillier.backends.gmp.load import mpn_functions
-from labelward.he.paillier.fixed_base import digit_width
+from labelward.he.paillier.fixed_base import digit_width, split_digits
 from labelward.he.paillier.threads import run_in_threads
 
 _BLOCK = 512  # rows that share an inversion, and whose cells stay in the second-level cache
@@ -156,15 +156,6 @@ class CellPowerTable:
     def powers(self, exponents: NDArray[np.uint8], start: Limbs) -> Limbs:
         """Raise to big-endian ``exponents`` [n, size]; returns cells, each times the cell ``start``."""
         cells = np.empty((len(exponents), 3 * self._root.limbs + 1), dtype=np.uint64)
-        digits = self._digits(exponents[:, ::-1])
+        digits = split_digits(exponents[:, ::-1], len(self._table), self._digit)
         loops.table_power_cells(self._root.mpn, self._root.odd, self._root.work(), self._table, digits, start, cells)
         return cells
-
-    def _digits(self, rows: NDArray[np.uint8]) -> NDArray[np.uint16]:
-        """Split little-endian byte rows into digits [tables, n]."""
-        tables, width = len(self._table), self._digit
-        bits = np.unpackbits(rows, axis=1, bitorder="little")[:, : tables * width]
-        bits = np.pad(bits, ((0, 0), (0, tables * width - bits.shape[1]))).reshape(-1, tables, width)
-        weights = np.uint16(1) << np.arange(width, dtype=np.uint16)
-        digits: NDArray[np.uint16] = np.ascontiguousarray((bits * weights).sum(axis=2, dtype=np.uint16).T)
-        return digits
