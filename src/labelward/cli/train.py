@@ -13,7 +13,7 @@ from labelward.cli._output import pluralize, warn, warn_insecure
 from labelward.cli._progress import ProgressDisplay
 
 if TYPE_CHECKING:
-    from labelward.federation.adapter import ValidationHistory
+    from labelward.protocols.family import ValidationHistory
 
 
 def train_command(
