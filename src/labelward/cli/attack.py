@@ -1,7 +1,5 @@
 """``labelward attack`` and ``labelward score``: attack a stored view, and score the guess against the true labels."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,12 +59,8 @@ def attack_command(
     parameters = _parse_parameters(param or [])
     view = View.load(view_dir)
     if classes > view.rows:
-        raise InputError(
-            f"must be at most the number of rows in the view ({view.rows} rows) but got {classes}",
-            code="range",
-            field="--classes",
-            value=classes,
-        )
+        reason = f"must be at most the number of rows in the view ({view.rows} rows) but got {classes}"
+        raise InputError(reason, code="range", field="--classes", value=classes)
     warn_insecure(view.header.insecure)
     ids, guess = attack_view(
         view_dir,

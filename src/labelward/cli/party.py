@@ -34,8 +34,7 @@ def party_command(
         typer.Option(min=0, max=MAX_SEED, help="The same for all parties. Default: the first seed of the job."),
     ] = None,
     defense: Annotated[
-        str | None,
-        typer.Option(help="Variant of which this party's defenses apply, if the job has several."),
+        str | None, typer.Option(help="Variant of which this party's defenses apply, if the job has several.")
     ] = None,
     repeat: Repeat = None,
     force: Annotated[bool, typer.Option("--force", help="Delete an earlier run in the folder.")] = False,
@@ -47,8 +46,7 @@ def party_command(
         Path | None, typer.Option("--to", help="With --predict, active party only: output file (.parquet).")
     ] = None,
     mode: Annotated[
-        Literal["one-round", "levels"],
-        typer.Option(help="With --predict, active party only: as in labelward predict."),
+        Literal["one-round", "levels"], typer.Option(help="With --predict, active party only: as in labelward predict.")
     ] = "one-round",
     json_log: Annotated[
         bool, typer.Option("--json", help="Print JSON lines on stderr, as in log.jsonl, instead of sentences.")
@@ -67,11 +65,7 @@ def party_command(
     reasons = insecure_settings(job) if rows is None else []
     if reasons and not json_log:  # the first JSON line says so, too
         typer.echo(f"INSECURE: {', '.join(reasons)}; do not use this setting between companies", err=True)
-    with (
-        RunLog(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as log,
-        _log_end(log),
-        prefix_job_file(job_file),
-    ):
+    with RunLog(folder / PARTY_LOG, json_lines=json_log, quiet=quiet) as log, _log_end(log), prefix_job_file(job_file):
         if rows is not None:
             _predict(job, name, folder, (rows, predictions), mode, log)
             return

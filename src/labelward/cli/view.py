@@ -24,8 +24,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a stored 
 
 @view.command("show")
 def show_command(
-    folder: Folder,
-    messages: Annotated[int, typer.Option(min=0, help="Also print this number of records.")] = 0,
+    folder: Folder, messages: Annotated[int, typer.Option(min=0, help="Also print this number of records.")] = 0
 ) -> None:
     """Print the header of a view, and its records by type."""
     from labelward.party.view import View
@@ -65,11 +64,8 @@ def verify_command(folder: Folder) -> None:
     readable = sum(1 for _ in opened.content())
     records = sum(number for number, _ in opened.counts().values())
     if opened.ended == "cut off":
-        raise FileFormatError(
-            "truncated: no closing record; the run was killed, or the file was cut",
-            code="incomplete",
-            field=str(folder),
-        )
+        reason = "truncated: no closing record; the run was killed, or the file was cut"
+        raise FileFormatError(reason, code="incomplete", field=str(folder))
     if sides_depend_on_labels(opened):
         warn(
             f"version {opened.header.version} drew test rows by label from a seed that all parties know. If the labels "

@@ -63,21 +63,15 @@ class Layout(msgspec.Struct, frozen=True):
     def check(self, values: Integers) -> None:
         """Raise :class:`EncryptionError` unless ``values[n, k]`` fits; called before encrypting."""
         if values.ndim != 2 or values.shape[1] != len(self.bounds):
-            raise EncryptionError(
-                f"values of shape {values.shape} for a layout of {len(self.bounds)} columns",
-                code="type",
-                value=values.shape,
-            )
+            reason = f"values of shape {values.shape} for a layout of {len(self.bounds)} columns"
+            raise EncryptionError(reason, code="type", value=values.shape)
         if len(values) > self.rows:
             raise EncryptionError(
                 f"{len(values)} rows exceed the layout's {self.rows}", code="capacity", value=len(values)
             )
         if max(self.widths()) > 63:
-            raise EncryptionError(
-                f"sums of {self.rows} rows with bounds {self.bounds} do not fit 63 bits",
-                code="capacity",
-                value=max(self.widths()),
-            )
+            reason = f"sums of {self.rows} rows with bounds {self.bounds} do not fit 63 bits"
+            raise EncryptionError(reason, code="capacity", value=max(self.widths()))
         if len(values) == 0:
             return
         for column, bound in enumerate(self.bounds):
@@ -100,11 +94,9 @@ class CipherBlock(msgspec.Struct, frozen=True, tag=True):
     """Ciphertexts as they travel: fresh encrypted rows, or re-randomized sums.
 
     Attributes:
-        engine: the engine's name.
         key: fingerprint of the public key.
         kind: ``"rows"`` (shape ``(n,)``) or ``"sums"`` (shape ``(F, n_groups)``).
         shape: see ``kind``; each entry holds k numbers.
-        layout: bounds of the numbers.
         count: number of ciphertexts in ``data``.
         data: the ciphertexts, in the engine's own encoding.
     """
@@ -171,7 +163,6 @@ class EncryptedRows(ABC):
     """Encrypted rows of k numbers.
 
     Attributes:
-        n: number of rows.
         have: how many of them have arrived.
     """
 
@@ -335,8 +326,6 @@ class KernelBenchmark:
     """Availability and speed of one implementation of an engine, for ``labelward doctor``.
 
     Attributes:
-        kernel: name of the implementation.
-        available: whether it runs on this machine.
         chosen: whether an engine that is created now uses it.
         why: why it cannot run, or why it is or is not chosen.
         microseconds: processor time of one core for one operation, by the operation's name; empty where the
@@ -440,7 +429,6 @@ class Engine(ABC):
 
         Args:
             groups: int32 [m, F], -1 for absent rows, as :meth:`EncryptedRows.group_sums` takes it.
-            n_groups: groups are ``range(n_groups)``.
         """
         present = int(np.count_nonzero(groups >= 0))
         filled = (np.bincount(groups[:, column] + 1, minlength=1)[1:] for column in range(groups.shape[1]))

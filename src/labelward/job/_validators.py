@@ -1,7 +1,5 @@
 """Checks of texts in a job file: names, addresses, tables, byte counts and lists of columns."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
@@ -127,15 +125,13 @@ def split_address(field: str, value: object) -> tuple[str, int]:
             reason = f"must be an IPv6 address in brackets, not {host!r} (in {value!r})"
     elif ":" in host and _is_address(host, ipaddress.IPv6Address):
         reason = f'an IPv6 address needs brackets: write "[{host}]:{port}", not {value!r}'
-    elif not _HOST.fullmatch(host) or (_looks_like_ipv4(host) and not _is_address(host, ipaddress.IPv4Address)):
+    elif not _HOST.fullmatch(host) or (
+        host.replace(".", "").isdigit() and not _is_address(host, ipaddress.IPv4Address)
+    ):
         reason = f"must be a host name or an IP address, not {host!r} (in {value!r})"
     if reason:
         raise JobError(reason, code="type", field=field, value=value)
     return host, int(port)
-
-
-def _looks_like_ipv4(host: str) -> bool:
-    return host.replace(".", "").isdigit()
 
 
 def _is_address(host: str, kind: type[ipaddress.IPv4Address] | type[ipaddress.IPv6Address]) -> bool:

@@ -5,8 +5,6 @@ A section is checked on construction, from a file or from Python, and raises
 :class:`~labelward.errors.JobError` with a message such as ``[data] test_size: must be a number > 0 and < 1, not 1.5``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal
@@ -41,8 +39,7 @@ class DataSection(Parameters):
     section: ClassVar[str] = "[data]"
 
     table: Annotated[
-        Text | None,
-        Meta(description="Catalogue name, or path of a table file; left out where parties have tables."),
+        Text | None, Meta(description="Catalogue name, or path of a table file; left out where parties have tables.")
     ] = None
     label: Annotated[Text | None, Meta(description="Label column; required for a path, 'label' for the catalogue.")] = (
         None
@@ -94,8 +91,7 @@ class DataSection(Parameters):
         ),
     ] = "native"
     monotone: Annotated[
-        Mapping[str, int],
-        Meta(description="Monotone constraints: 1 (increasing) or -1 (decreasing) by column."),
+        Mapping[str, int], Meta(description="Monotone constraints: 1 (increasing) or -1 (decreasing) by column.")
     ] = FrozenDict[int]({})
 
     def check_parameters(self) -> None:
@@ -177,11 +173,8 @@ class PartySection(Parameters):
         elif self.roles() or self.monotone:
             raise self.error("table", "required with id, label, weight and monotone", code="missing")
         elif self.share is not None and self.columns is not None:
-            raise JobError(
-                "needs either a share of the columns or a list of them",
-                code="conflict",
-                field=self.field_path("columns"),
-            )
+            reason = "needs either a share of the columns or a list of them"
+            raise JobError(reason, code="conflict", field=self.field_path("columns"))
 
     @property
     def elsewhere(self) -> bool:
@@ -215,12 +208,8 @@ class PartySection(Parameters):
     def _check_own_table(self) -> None:
         section = f"[parties.{self.name}]"
         if self.share is not None:
-            raise JobError(
-                "is for a common table; list the columns of the party's own table",
-                code="conflict",
-                field=f"{section} share",
-                value=self.share,
-            )
+            reason = "is for a common table; list the columns of the party's own table"
+            raise JobError(reason, code="conflict", field=f"{section} share", value=self.share)
         check_table(f"{section} table", self.table, catalogue=False)
         if self.id is None:
             raise self.error("id", "required, since rows of different tables are matched by it", code="missing")
@@ -358,8 +347,7 @@ class NetworkSection(Parameters):
         str | None, Meta(description="Address to bind; left out: all interfaces, at the port of address.")
     ] = None
     listener: Annotated[
-        str | None,
-        Meta(description="Name of the listener; left out: the active party. A name of no party is a relay."),
+        str | None, Meta(description="Name of the listener; left out: the active party. A name of no party is a relay.")
     ] = None
     certificates: Annotated[Text, Meta(description="Folder with NAME.crt, NAME.key and authority.crt.")] = "certs"
     timeout: Annotated[

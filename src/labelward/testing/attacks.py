@@ -3,8 +3,6 @@
 Usage: subclass :class:`AttackContract` in a test module and give it ``attack``.
 """
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import FrozenInstanceError, fields
 

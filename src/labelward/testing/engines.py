@@ -12,8 +12,6 @@
 Needs pytest and hypothesis. One key is made for each class; inputs are generated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,16 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labelward.errors import EncryptionError
-from labelward.he.base import (
-    CipherBlock,
-    Counts,
-    Engine,
-    Integers,
-    Layout,
-    PrivateKey,
-    PublicKey,
-    PublicMaterial,
-)
+from labelward.he.base import CipherBlock, Counts, Engine, Integers, Layout, PrivateKey, PublicKey, PublicMaterial
 from labelward.rng import SecureRandom
 from labelward.testing.strategies import SumCase, expected_sums, sum_cases
 

@@ -25,9 +25,6 @@ class PaillierRows(EncryptedRows):
     """A ciphertext for each part of each row.
 
     Args:
-        key: of the ciphertexts.
-        layout: of the rows.
-        n: number of rows.
         fresh: the ciphertexts of each part, one after the other, of rows that this party encrypted; None for rows to
             come from a peer.
     """
@@ -109,11 +106,8 @@ class PaillierSums(EncryptedSums):
         if not isinstance(other, PaillierSums) or other._key.fingerprint != self._key.fingerprint:
             raise EncryptionError("sums of different keys cannot be added", code="key")
         if (other.shape, other.layout, other.packed) != (self.shape, self.layout, self.packed):
-            raise EncryptionError(
-                f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added",
-                code="ciphertext",
-                value=other.shape,
-            )
+            reason = f"sums of shapes {self.shape} and {other.shape} or of two layouts cannot be added"
+            raise EncryptionError(reason, code="ciphertext", value=other.shape)
         pairs = zip(self._parts, other._parts, strict=True)
         results = [multiply_sums(mine, theirs, self._key.n2) for mine, theirs in pairs]
         self._key.counts.additions += sum(products for _, products in results)

@@ -1,7 +1,5 @@
 """Public and private keys of Paillier, over a backend."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import weakref
@@ -45,19 +43,12 @@ _USES_UNKNOWN = 1000  # where a process decrypts before it ever encrypts
 
 
 class Resources(NamedTuple):
-    """What the keys of an engine share.
-
-    Attributes:
-        backend: of the arithmetic.
-        threads: that share heavy work.
-        allocate: memory for prepared rows.
-        zero_pools: those that the engine stops when it is closed.
-    """
+    """What the keys of an engine share."""
 
     backend: Backend
     threads: int
-    allocate: Allocator
-    zero_pools: weakref.WeakSet[ZeroPool]
+    allocate: Allocator  # memory for prepared rows
+    zero_pools: weakref.WeakSet[ZeroPool]  # those that the engine stops when it is closed
 
 
 class PaillierPublicKey(PublicKey):
@@ -167,12 +158,11 @@ class PaillierPublicKey(PublicKey):
         packing = Packing.of(block.layout, self.bits)
         counts = [-(-entries // (part.fit if block.kind == "sums" else 1)) for part in packing.parts]
         if block.count != sum(counts) or len(block.data) != block.count * size:
-            raise EncryptionError(
+            reason = (
                 f"{block.count} ciphertexts in {len(block.data)} bytes; "
-                f"{entries} entries need {sum(counts)} of {size} bytes each",
-                code="ciphertext",
-                value=block.count,
+                f"{entries} entries need {sum(counts)} of {size} bytes each"
             )
+            raise EncryptionError(reason, code="ciphertext", value=block.count)
         if not in_range(block.data, size, write_ints([self.n2], size)):
             raise EncryptionError("a ciphertext is zero or not below n²", code="ciphertext")
         ends = np.cumsum(counts).tolist()

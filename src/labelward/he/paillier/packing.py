@@ -23,17 +23,11 @@ _OUTSIDE = "a decrypted plaintext holds digits outside its slots"
 
 @dataclass(frozen=True, kw_only=True)
 class PackedPart:
-    """Consecutive slots that share a ciphertext.
+    """Consecutive slots that share a ciphertext."""
 
-    Attributes:
-        start: the first of its numbers; it holds as many as there are ``widths``.
-        widths: bits of each slot, lowest first.
-        fit: how many rows or sums one plaintext can hold, one beside the other.
-    """
-
-    start: int
-    widths: tuple[int, ...]
-    fit: int
+    start: int  # the first of its numbers; it holds as many as there are ``widths``
+    widths: tuple[int, ...]  # bits of each slot, lowest first
+    fit: int  # how many rows or sums one plaintext can hold, one beside the other
 
     @property
     def width(self) -> int:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from labelward.data import PartyDataset
 from labelward.kernels.histogram import goes_left
-from labelward.kernels.node_rows import NodeRows, children
-from labelward.kernels.tree_routing import route_rows
+from labelward.kernels.node_rows import NodeRows, children, route_rows
 from labelward.protocols.pivodl.params import Pivodl
 from labelward.protocols.pivodl.share import OwnRecord, SharedTree
 from labelward.protocols.pivodl.training import PUBLIC, Fixed, OwnColumns, SourceColumns, best_candidates

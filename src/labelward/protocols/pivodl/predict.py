@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from labelward.errors import DataError, PeerError
-from labelward.kernels.tree_routing import route_rows
+from labelward.kernels.node_rows import route_rows
 from labelward.messages.base import Array
 from labelward.messages.pivodl import MaskedMargins, PartyKeys, ReachedLeaves, SplitSides
 from labelward.party.context import Context
