@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.attacks.base import AttackerData
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
@@ -35,8 +38,9 @@ from labelward.policy.chain import check_hooks
 from labelward.protocols.secureboost.active import train_active
 from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import TreeModel
-from labelward.protocols.secureboost.policy_hooks import VISITED
+from labelward.protocols.secureboost.policy_hooks import VISITED, VISITED_PASSIVE
 from labelward.protocols.secureboost.predict import predict_active, predict_passive
+from labelward.protocols.secureboost.replay import replayed_rows
 from labelward.protocols.secureboost.session import run_active, run_passive, setup_of
 from labelward.protocols.secureboost.share import ModelShare
 from labelward.protocols.secureboost.targets import check_model, fitted_objective
@@ -48,7 +52,7 @@ Floats = NDArray[np.float64]
 class TreeAdapter(ModelAdapter[ModelShare]):
     """SecureBoost and the federated forest."""
 
-    points: ClassVar[Mapping[str, frozenset[str]]] = {"active": VISITED, "passive": frozenset()}
+    points: ClassVar[Mapping[str, frozenset[str]]] = {"active": VISITED, "passive": VISITED_PASSIVE}
 
     params: TreeModel
 
@@ -210,6 +214,15 @@ class TreeAdapter(ModelAdapter[ModelShare]):
             joint_bound=bounds.joint_bound,
             label_entropy=bounds.label_entropy,
         )
+
+    def own(self, view: View, own: AttackerData, model: Path) -> AttackerData:
+        """See :meth:`ModelAdapter.own`: at the active party the integers that it encrypted."""
+        if own.labels is None:
+            return own
+        share = self.load(model)
+        weights = np.ones(len(own.labels)) if own.weights is None else own.weights
+        rows = partial(replayed_rows, share=share, params=self.params, labels=own.labels, weights=weights)
+        return replace(own, encrypted_rows=rows)
 
     def load(self, folder: Path) -> ModelShare:
         """See :meth:`ModelAdapter.load`."""

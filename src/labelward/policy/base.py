@@ -32,8 +32,9 @@ TREE_POINTS = (
     "after_tree",
     "after_rows",
 )
+PASSIVE_TREE_POINTS = ("before_histograms",)
 NET_POINTS = ("before_embedding", "on_returned_gradient")
-POINTS = TREE_POINTS + NET_POINTS
+POINTS = TREE_POINTS + PASSIVE_TREE_POINTS + NET_POINTS
 READS_CLASSES = frozenset({"split_candidates", "before_instance_space", "before_rows", "before_leaf_weights"})
 """The points at which a policy reads true classes and changes what others see, or what later trees are fitted to."""
 
@@ -55,6 +56,7 @@ class PolicyContext:
         batches: of an epoch: how many gradients it returns to each passive party.
         separate: whether a row's gradient follows from no label but its own, given all that was returned before: so it
             is without a top model, a bottom model of the active party, class weights and quantities.
+        candidates: how a tree's split candidates are chosen: ``"global"``, ``"node"`` or ``"all"``.
         chain: all policies of the run, in order.
     """
 
@@ -71,6 +73,7 @@ class PolicyContext:
     epochs: int = 0
     batches: int = 0
     separate: bool = False
+    candidates: str = ""
     chain: tuple[Policy, ...] = ()
 
 
@@ -204,6 +207,24 @@ class SplitReveal:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BinCounts:
+    """The rows of a passive party's bins in the nodes of a level that it is about to sum.
+
+    All arrays end in an entry for rows without a value. Bins of narrower columns do not exist, and have no rows.
+
+    Attributes:
+        rows: int64 [nodes, columns, bins + 1].
+        sibling: the same of each node's sibling, whose sums the active party derives; of the root, ``rows``.
+        cells: int32 [nodes, columns, bins + 1]: the bins that were summed together in the node's parent, each named by
+            the lowest of them; ``bins`` for rows without a value that are a cell of their own.
+    """
+
+    rows: Counts
+    sibling: Counts
+    cells: NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True)
 class LeafWeights:
     """Leaf weights of a finished tree, with the class counts of each leaf.
 
@@ -319,6 +340,13 @@ class Policy(Parameters):
 
         Where a run goes on from a checkpoint, what it was told last is told again.
         """
+
+    def before_histograms(self, counts: BinCounts) -> NDArray[np.int32]:
+        """Return which bins are summed together, as ``counts.cells``: unions of these, of adjacent bins.
+
+        Asked at a passive party, but for columns by whose own split a node came to be: these keep the parent's cells.
+        """
+        return counts.cells
 
     def before_embedding(self, outgoing: OutgoingEmbedding) -> Values:
         """Return what leaves in place of ``values``: the same shape and dtype."""

@@ -15,6 +15,7 @@ from labelward.messages.base import Released, Releaser, RowMask
 from labelward.messages.tree import NodeSplit, WinningSplit
 from labelward.policy.base import (
     NET_POINTS,
+    BinCounts,
     CandidateSplits,
     FinishedTree,
     KnownInstanceSpaces,
@@ -271,6 +272,12 @@ class PolicyChain(Releaser):
             code="cannot-act",
             value=peer,
         )
+
+    def before_histograms(self, counts: BinCounts) -> NDArray[np.int32]:
+        """See :meth:`Policy.before_histograms`; each policy is asked about what the one before it answered."""
+        for position in self._acting("before_histograms"):
+            counts = replace(counts, cells=self.policies[position].before_histograms(counts))
+        return counts.cells
 
     def before_embedding(self, outgoing: OutgoingEmbedding) -> Released[Values]:
         """See :meth:`Policy.before_embedding`; each policy is asked about what the one before it answered."""
