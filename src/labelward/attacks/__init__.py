@@ -14,6 +14,7 @@ ATTACKS: Registry[Attack] = Registry(
     __name__,
     [
         "active_completion:ActiveCompletion",
+        "bin_reconstruction:BinReconstruction",
         "clustering:Clustering",
         "gradient_sign:GradientSign",
         "id2graph:ID2Graph",

@@ -6,7 +6,7 @@ An attack infers labels (of a party without them) or columns of other parties (o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -38,6 +38,8 @@ class AttackerData:
         labels: float64 [rows], of a label holder: class numbers, or regression targets; NaN where another party holds
             the label; None: it holds none.
         weights: float64 [rows]: its row weights; None: all are 1.
+        encrypted_rows: at the active party of a tree model, returns for each tree the integers that it encrypted,
+            int64 [rows, k], each row as often as it was drawn, and which of the k counts rows; None: no such model.
     """
 
     features: NDArray[Any]
@@ -49,6 +51,7 @@ class AttackerData:
     other_runs: Sequence[View] = ()
     labels: NDArray[np.float64] | None = None
     weights: NDArray[np.float64] | None = None
+    encrypted_rows: Callable[[View], Iterator[tuple[NDArray[np.int64], int]]] | None = None
 
     def numbers(self) -> NDArray[np.float64]:
         """Return float64 [rows, wide] without gaps, for attacks that measure distances.

@@ -3,7 +3,7 @@
 The root is node 0; the children of node i are 2i + 1 (left) and 2i + 2 (right).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,13 @@ def parent(node: int) -> int:
 def sibling(node: int) -> int:
     """Return the other child of a node's parent."""
     return node + 1 if node % 2 else node - 1
+
+
+def ancestors(node: int) -> Iterator[int]:
+    """Yield the nodes above a node, from its parent to the root."""
+    while node:
+        node = parent(node)
+        yield node
 
 
 def is_below(node: int, other: int) -> bool:

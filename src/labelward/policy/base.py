@@ -33,9 +33,10 @@ TREE_POINTS = (
     "after_tree",
     "after_rows",
 )
+PASSIVE_TREE_POINTS = ("before_histograms",)
 NET_POINTS = ("before_embedding", "on_returned_gradient")
 HOLDER_POINTS = ("on_own_sums", "on_leaf_release")
-POINTS = TREE_POINTS + NET_POINTS + HOLDER_POINTS
+POINTS = TREE_POINTS + PASSIVE_TREE_POINTS + NET_POINTS + HOLDER_POINTS
 READS_CLASSES = frozenset({"split_candidates", "before_instance_space", "before_rows", "before_leaf_weights"})
 """The points at which a policy reads true classes and changes what others see, or what later trees are fitted to."""
 
@@ -60,6 +61,7 @@ class PolicyContext:
         columns: all parties' columns that may split, where labels lie on several parties.
         depth: of a tree.
         holders: parties that hold labels; 0 where one does.
+        candidates: how a tree's split candidates are chosen: ``"global"``, ``"node"`` or ``"all"``.
         chain: all policies of the run, in order.
     """
 
@@ -79,6 +81,7 @@ class PolicyContext:
     columns: int = 0
     depth: int = 0
     holders: int = 0
+    candidates: str = ""
     chain: tuple[Policy, ...] = ()
 
 
@@ -212,6 +215,24 @@ class SplitReveal:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BinCounts:
+    """The rows of a passive party's bins in the nodes of a level that it is about to sum.
+
+    All arrays end in an entry for rows without a value. Bins of narrower columns do not exist, and have no rows.
+
+    Attributes:
+        rows: int64 [nodes, columns, bins + 1].
+        sibling: the same of each node's sibling, whose sums the active party derives; of the root, ``rows``.
+        cells: int32 [nodes, columns, bins + 1]: the bins that were summed together in the node's parent, each named by
+            the lowest of them; ``bins`` for rows without a value that are a cell of their own.
+    """
+
+    rows: Counts
+    sibling: Counts
+    cells: NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True)
 class LeafWeights:
     """Leaf weights of a finished tree, with the class counts of each leaf.
 
@@ -327,6 +348,13 @@ class Policy(Parameters):
 
         Where a run goes on from a checkpoint, what it was told last is told again.
         """
+
+    def before_histograms(self, counts: BinCounts) -> NDArray[np.int32]:
+        """Return which bins are summed together, as ``counts.cells``: unions of these, of adjacent bins.
+
+        Asked at a passive party, but for columns by whose own split a node came to be: these keep the parent's cells.
+        """
+        return counts.cells
 
     def before_embedding(self, outgoing: OutgoingEmbedding) -> Values:
         """Return what leaves in place of ``values``: the same shape and dtype."""

@@ -16,6 +16,7 @@ from labelward.messages.tree import NodeSplit, WinningSplit
 from labelward.policy.base import (
     HOLDER_POINTS,
     NET_POINTS,
+    BinCounts,
     CandidateSplits,
     FinishedTree,
     KnownInstanceSpaces,
@@ -273,6 +274,12 @@ class PolicyChain(Releaser):
             code="cannot-act",
             value=peer,
         )
+
+    def before_histograms(self, counts: BinCounts) -> NDArray[np.int32]:
+        """See :meth:`Policy.before_histograms`; each policy is asked about what the one before it answered."""
+        for position in self._acting("before_histograms"):
+            counts = replace(counts, cells=self.policies[position].before_histograms(counts))
+        return counts.cells
 
     def before_embedding(self, outgoing: OutgoingEmbedding) -> Released[Values]:
         """See :meth:`Policy.before_embedding`; each policy is asked about what the one before it answered."""

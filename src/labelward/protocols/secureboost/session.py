@@ -72,6 +72,7 @@ def setup_of(params: TreeModel, *, classes: int, active_columns: int, passive: t
         replace=params.replace,
         sampling=params.sampling,
         stops_early=params.early_stopping_rounds > 0,
+        candidates=params.candidates,
     )
 
 
