@@ -15,6 +15,7 @@ ATTACKS: Registry[Attack] = Registry(
     [
         "active_completion:ActiveCompletion",
         "clustering:Clustering",
+        "gradient_directions:GradientDirections",
         "gradient_sign:GradientSign",
         "id2graph:ID2Graph",
         "instance_clustering:InstanceClustering",

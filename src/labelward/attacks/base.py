@@ -17,6 +17,25 @@ from labelward.party.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
+class SharedStart:
+    """The initial weights of a split network, if they were drawn from the seed that all parties share.
+
+    Up to version 0.1.0 they were. Later versions draw them from each owner's private seed; these weights then have
+    nothing to do with the run.
+
+    Attributes:
+        tops: takes the number of classes; returns, for each set of parties that may have columns, float64 [classes,
+            numbers]: the derivative of the logits by the embedding of the view's party. Nothing without a linear top
+            model.
+        bottom: takes a peer, its number of columns and the size of its embedding; returns its bottom model (a
+            ``torch.nn.Module``) for columns that are numbers and are scaled already. None: no such preset.
+    """
+
+    tops: Callable[[int], Sequence[NDArray[np.float64]]]
+    bottom: Callable[[str, int, int], Any] | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttackerData:
     """The attacker's own data and models.
 
@@ -30,6 +49,7 @@ class AttackerData:
             ``features``; None for other models. Where it is a ``Sequential`` whose first part has ``categories``, that
             part encodes the columns.
         untrained: returns a fresh copy of the same bottom model before training.
+        shared_start: returns the initial weights that a version up to 0.1.0 would have drawn; None for other models.
         outside: the same columns of the party's other rows, which the model was not trained on; None: no such rows.
         other_runs: views of the same party in other runs over the same rows, such as those of other seeds.
     """
@@ -39,6 +59,7 @@ class AttackerData:
     categories: Mapping[str, int] = field(default_factory=dict)
     bottom: Callable[[], Any] | None = None
     untrained: Callable[[], Any] | None = None
+    shared_start: Callable[[], SharedStart] | None = None
     outside: NDArray[Any] | None = None
     other_runs: Sequence[View] = ()
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.attacks.base import AttackerData
+from labelward.attacks.base import AttackerData, SharedStart
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError, unknown_name
 from labelward.federation.adapter import (
@@ -26,6 +26,7 @@ from labelward.federation.adapter import (
     check_weights,
     label_vector,
 )
+from labelward.federation.shared_start import shared_start
 from labelward.he import Counts, Engine
 from labelward.messages.splitnn import BatchEmbeddings, BatchGradients, EpochOrder
 from labelward.party.context import Context
@@ -213,6 +214,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
                 field=str(model),
                 value=share.party,
             )
+        own = replace(own, shared_start=partial(shared_start, view))
         if share.bottom is None:
             return own
         bottom, params = share.bottom, share.settings
@@ -225,6 +227,10 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
             bottom=partial(bottom.module, params),
             untrained=lambda: bottom.untrained(params, torch_generator(seed, view.party, "bottom")),
         )
+
+    def shared_start(self, view: View) -> SharedStart:
+        """See :meth:`ModelAdapter.shared_start`."""
+        return shared_start(view)
 
     def embeddings(
         self, share: NetShare, columns: PartyDataset, rows: NDArray[np.int64], *, seed: int

@@ -94,6 +94,7 @@ def score_values(
     *,
     known_per_cluster: int = 0,
     attack: Attack | None = None,
+    numbers: NDArray[np.int64] | None = None,
 ) -> dict[str, Any]:
     """Return the metrics of guessed clusters, and their ``chance`` level.
 
@@ -104,12 +105,14 @@ def score_values(
         targets: float64 [rows], regression targets; None for classes.
         known_per_cluster: as in the guess.
         attack: adds its own metrics.
+        numbers: int64 [rows], class numbers as the attack counts them; None: in the order of the labels' text.
     """
     truth = np.unique(np.asarray(labels, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
     known = known_per_cluster
     found = score_clusters(values, truth, targets, known_per_cluster=known)
     chance = cluster_chance(values, truth, targets, known_per_cluster=known)
-    _add_own_metrics(attack, LabelGuess(values=values, known_per_cluster=known), truth, found, chance)
+    guess = LabelGuess(values=values, known_per_cluster=known)
+    _add_own_metrics(attack, guess, truth if numbers is None else numbers, found, chance)
     return {**found, "chance": chance}
 
 
@@ -278,6 +281,6 @@ def _score(attack: Attack, guess: LabelGuess, data: VerticalDataset, aux: Auxili
     known = guess.known_per_cluster
     if data.classes:
         names = np.asarray(data.classes)[data.train_labels].tolist()
-        return score_values(guess.values, names, known_per_cluster=known, attack=attack)
+        return score_values(guess.values, names, known_per_cluster=known, attack=attack, numbers=data.train_labels)
     bins = data.train_labels.astype(np.str_).tolist()
     return score_values(guess.values, bins, data.train_values, known_per_cluster=known, attack=attack)

@@ -153,6 +153,7 @@ def attack_view(
         outside=None if outside is None else transform(outside, columns, categories, place),
         bottom=bottom,
         untrained=untrained,
+        shared_start=lambda: model_adapter(ComponentSpec(view.parameter("model.kind"))).shared_start(view),
         other_runs=tuple(_other_run(view, folder) for folder in knowledge.other_runs),
     )
     aux = AuxiliaryKnowledge(classes=classes)
@@ -365,9 +366,8 @@ def score_guess(
             numbers, classes = np.searchsorted(quantile_edges(targets[rows], bins), targets), ()
         return _score_labels(stored, numbers[rows], classes, place, attack)
     if bins is None:
-        return score_values(
-            stored.values, np.asarray(classes)[numbers[rows]].tolist(), known_per_cluster=known, attack=attack
-        )
+        names, found = np.asarray(classes)[numbers[rows]].tolist(), numbers[rows]
+        return score_values(stored.values, names, known_per_cluster=known, attack=attack, numbers=found)
     values = targets[rows]
     if np.ptp(values) == 0:
         raise DataError(
