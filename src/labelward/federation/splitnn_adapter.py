@@ -191,7 +191,8 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
             return np.tile(_prior(data), (len(data.test_values), 1))
         parts = {party.name: _party_inputs(party) for party in parties}
         with share_threads(1):
-            outputs = train_centralized(self.params, parts, labels, seed=seed)
+            private = {party.name: party.private for party in parties}
+            outputs = train_centralized(self.params, parts, labels, seed=seed, private=private)
         return _scaled(objective_of(self.params, labels, len(data.train_values)), outputs)
 
     def seen_by_active(self, view: View) -> VisibilityCounts:
