@@ -13,7 +13,7 @@ from sklearn.metrics import v_measure_score
 from labelward.attacks.base import AttackerData, AuxiliaryKnowledge, LabelGuess
 from labelward.attacks.gradient_directions import GradientDirections
 from labelward.errors import DataError
-from labelward.federation.shared_start import shared_start
+from labelward.federation.net_knowledge import shared_start
 from labelward.leakage.run_attack import score_values
 from labelward.messages.handshake import RowSplit
 from labelward.party.view import View

@@ -15,6 +15,7 @@ ATTACKS: Registry[Attack] = Registry(
     [
         "active_completion:ActiveCompletion",
         "clustering:Clustering",
+        "embedding_inversion:EmbeddingInversion",
         "gradient_directions:GradientDirections",
         "gradient_sign:GradientSign",
         "id2graph:ID2Graph",

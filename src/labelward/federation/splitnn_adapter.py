@@ -26,7 +26,7 @@ from labelward.federation.adapter import (
     check_weights,
     label_vector,
 )
-from labelward.federation.shared_start import shared_start
+from labelward.federation.net_knowledge import returned_gradients, shared_start
 from labelward.he import Counts, Engine
 from labelward.messages.splitnn import BatchEmbeddings, BatchGradients, EpochOrder
 from labelward.party.context import Context
@@ -215,10 +215,12 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
                 field=str(model),
                 value=share.party,
             )
-        own = replace(own, shared_start=partial(shared_start, view))
+        own, params = replace(own, shared_start=partial(shared_start, view)), share.settings
+        if own.labels is not None and share.objective is not None and MODULE not in (params.bottom, params.top_model):
+            own = replace(own, returned=partial(returned_gradients, share, view, own))
         if share.bottom is None:
             return own
-        bottom, params = share.bottom, share.settings
+        bottom = share.bottom
         if params.bottom in _TEXTS:
             outside = None if own.outside is None else own.outside.astype(np.int64)
             own = replace(own, features=own.features.astype(np.int64), outside=outside)
