@@ -42,7 +42,7 @@ def shared_start(view: View) -> SharedStart:
     )
 
 
-def returned_gradients(share: NetShare, view: View, own: AttackerData) -> Iterator[Mapping[str, Floats]]:
+def replayed_gradients(share: NetShare, view: View, own: AttackerData) -> Iterator[Mapping[str, Floats]]:
     """Yield the gradients that the active party returned in the first epoch, batch by batch, by peer.
 
     It computes them again from its share, its columns and labels and the embeddings that it received. They are those

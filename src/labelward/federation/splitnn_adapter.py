@@ -26,7 +26,7 @@ from labelward.federation.adapter import (
     check_weights,
     label_vector,
 )
-from labelward.federation.net_knowledge import returned_gradients, shared_start
+from labelward.federation.net_knowledge import replayed_gradients, shared_start
 from labelward.he import Counts, Engine
 from labelward.messages.splitnn import BatchEmbeddings, BatchGradients, EpochOrder
 from labelward.party.context import Context
@@ -217,7 +217,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
             )
         own, params = replace(own, shared_start=partial(shared_start, view)), share.settings
         if own.labels is not None and share.objective is not None and MODULE not in (params.bottom, params.top_model):
-            own = replace(own, returned=partial(returned_gradients, share, view, own))
+            own = replace(own, returned=partial(replayed_gradients, share, view, own))
         if share.bottom is None:
             return own
         bottom = share.bottom
