@@ -21,7 +21,7 @@ from labelward.federation.progress import Watch, no_log
 from labelward.federation.simulation import SimulationResult, simulate_job
 from labelward.federation.train import TrainedModel, defense_variant, train_variant
 from labelward.job import Job
-from labelward.leakage.stored_views import AttackerKnowledge, attack_view, load_bottom_models
+from labelward.leakage.stored_views import AttackerKnowledge, attack_view, load_models
 from labelward.party.context import no_progress
 from labelward.planning.cost_model import forecast
 from labelward.protocols.family import PredictMode
@@ -179,7 +179,7 @@ def attack(
         labels=labels,
         label=label,
         other_runs=tuple(other_views),
-        bottoms=load_bottom_models(view),
+        models=load_models(view),
     )
     return attack_view(
         view, features, kind, parameters or {}, classes=classes, seed=seed, id_column=id_column, knowledge=knowledge

@@ -16,6 +16,8 @@ ATTACKS: Registry[Attack] = Registry(
         "active_completion:ActiveCompletion",
         "bin_reconstruction:BinReconstruction",
         "clustering:Clustering",
+        "embedding_inversion:EmbeddingInversion",
+        "gradient_directions:GradientDirections",
         "gradient_sign:GradientSign",
         "id2graph:ID2Graph",
         "instance_clustering:InstanceClustering",

@@ -6,7 +6,7 @@ An attack infers labels (of a party without them) or columns of other parties (o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -17,6 +17,25 @@ from labelward.errors import JobError
 from labelward.metrics.registry import Metric
 from labelward.parameters import Parameters
 from labelward.party.view import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedStart:
+    """The initial weights of a split network, if they were drawn from the seed that all parties share.
+
+    Up to version 0.1.0 they were. Later versions draw them from each owner's private seed; these weights then have
+    nothing to do with the run.
+
+    Attributes:
+        tops: takes the number of classes; returns, for each set of parties that may have columns, float64 [classes,
+            numbers]: the derivative of the logits by the embedding of the view's party. Nothing without a linear top
+            model.
+        bottom: takes a peer, its number of columns and the size of its embedding; returns its bottom model (a
+            ``torch.nn.Module``) for columns that are numbers and are scaled already. None: no such preset.
+    """
+
+    tops: Callable[[int], Sequence[NDArray[np.float64]]]
+    bottom: Callable[[str, int, int], Any] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +52,9 @@ class AttackerData:
             ``features``; None for other models. Where it is a ``Sequential`` whose first part has ``categories``, that
             part encodes the columns.
         untrained: returns a fresh copy of the same bottom model before training.
+        returned: yields the gradients that the active party returned in the first epoch, batch by batch, by peer, as it
+            computes them again: float64 [rows of the batch, numbers]. None: other parties and models.
+        shared_start: returns the initial weights that a version up to 0.1.0 would have drawn; None for other models.
         outside: the same columns of the party's other rows, which the model was not trained on; None: no such rows.
         other_runs: views of the same party in other runs over the same rows, such as those of other seeds.
         labels: float64 [rows], of a label holder: class numbers, or regression targets; NaN where another party holds
@@ -47,6 +69,8 @@ class AttackerData:
     categories: Mapping[str, int] = field(default_factory=dict)
     bottom: Callable[[], Any] | None = None
     untrained: Callable[[], Any] | None = None
+    returned: Callable[[], Iterable[Mapping[str, NDArray[np.float64]]]] | None = None
+    shared_start: Callable[[], SharedStart] | None = None
     outside: NDArray[Any] | None = None
     other_runs: Sequence[View] = ()
     labels: NDArray[np.float64] | None = None
@@ -125,14 +149,16 @@ class ColumnGuess:
         cells: by party float64 [rows, columns]: the bin or value of each cell, in the order of the party's encoded
             columns; NaN: no answer. A party without an answer may be left out.
         kind: what ``cells`` contains: ``"bins"``, numbered from 0 in the order of the column's values over all training
-            rows, or the codes of categories (-1: the value is missing); or ``"values"`` of the encoded columns.
+            rows, or the codes of categories (-1: the value is missing); ``"values"`` of the encoded columns; or
+            ``"standardized"``: values less their mean, divided by their standard deviation over all training rows
+            (codes of categories as they are).
         scores: by party and name of a column, float64 [rows, values]: the score of each value of the column, in
             ascending order, on any scale that orders the rows of a value.
         notes: as :attr:`LabelGuess.notes`.
     """
 
     cells: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    kind: Literal["bins", "values"] = "bins"
+    kind: Literal["bins", "values", "standardized"] = "bins"
     scores: Mapping[tuple[str, str], NDArray[np.float64]] = field(default_factory=dict)
     notes: dict[str, float] = field(default_factory=dict)
 

@@ -49,7 +49,7 @@ def attack_command(
     from labelward.leakage.stored_views import (
         AttackerKnowledge,
         attack_view,
-        load_bottom_models,
+        load_models,
         read_known,
         write_guess,
     )
@@ -76,7 +76,7 @@ def attack_command(
             labels=labels,
             label=label,
             other_runs=tuple(other_view or ()),
-            bottoms=load_bottom_models(view_dir, model),
+            models=load_models(view_dir, model),
         ),
     )
     about = {"attack": {"kind": attack} | parameters, "party": view.party, "seed": seed, "classes": classes}

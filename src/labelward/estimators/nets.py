@@ -1,5 +1,6 @@
 """Split networks with scikit-learn's interface. Fitting needs torch (``labelward[nets]``)."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
@@ -28,6 +29,7 @@ from labelward.estimators._trees import (
 from labelward.estimators._weights import resolve_weights
 from labelward.protocols.common import LabelVector
 from labelward.protocols.splitnn.params import MODULE, SplitNet
+from labelward.rng import PrivateSeed
 
 Floats = NDArray[np.float64]
 Blocks = dict[str, NDArray[Any]]
@@ -197,6 +199,7 @@ class _SplitNets(FittedNetsMixin):
                 validation=validation[party],
                 test=own[:0],
                 categories={names[party].index(name): each for name, each in coded[party].items()},
+                private=_private_seed(self.random_state, plan.seed, party),
             )
             for party, own in blocks.items()
         ]
@@ -205,6 +208,13 @@ class _SplitNets(FittedNetsMixin):
         self.__dict__.pop("evals_result_", None)
         if ended.watched is not None:
             self.evals_result_ = {"validation_0": {"loss": list(ended.watched.values)}}
+
+
+def _private_seed(random_state: Any, seed: int, party: str) -> PrivateSeed:
+    """Return a party's private seed: a new one without ``random_state``, which otherwise fixes all draws."""
+    if random_state is None:
+        return PrivateSeed.drawn()
+    return PrivateSeed(hashlib.sha256(f"estimator\x1f{seed}\x1f{party}".encode()).digest())
 
 
 class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ignore[misc]
@@ -241,7 +251,8 @@ class SplitNetClassifier(ClassifierMixin, ClassTargets, _SplitNets):  # type: ig
         wire_dtype: ``"same"``, or ``"float16"`` for embeddings and gradients on their way.
         patience: how many epochs the loss of ``eval_set`` may fail to improve; the best epoch's weights are kept.
         device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
-        random_state: seed of all learning draws.
+        random_state: seed of all learning draws. If given, it fixes the parties' private draws, too, such as initial
+            weights: whoever knows it can repeat them.
         defenses: what decides what leaves the active party: dictionaries with ``kind`` and parameters; or such a list
             for each party that has one, by its name, which then acts in predictions, too.
         behaviors: how passive parties train, where not as agreed: by party a dictionary with ``kind``

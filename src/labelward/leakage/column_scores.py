@@ -29,6 +29,11 @@ def true_cells(party: PartyDataset, kind: str, model: Mapping[str, Any]) -> Floa
     """
     if kind == "values":
         return party.train
+    if kind == "standardized":
+        numbers = [column not in party.categories for column in range(party.train.shape[1])]
+        spread = np.where(numbers, np.nanstd(party.train, axis=0), 1.0)
+        center = np.where(numbers, np.nanmean(party.train, axis=0), 0.0)
+        return (party.train - center) / np.where(spread > 0, spread, 1.0)
     bins = None if model.get("candidates") == "all" else model.get("bins")
     categories = {column: len(names) for column, names in party.categories.items()}
     codes = bin_columns(party.train, bins, categories).codes
@@ -65,7 +70,7 @@ def score_columns(guess: ColumnGuess, parties: Sequence[PartyDataset], model: Ma
             answered = np.isfinite(column) & np.isfinite(own)
             found, expected = _matches(column, own, answered, guess.kind)
             right, wrong, by_chance = right + found, wrong + int(answered.sum()) - found, by_chance + expected
-            if guess.kind == "values" and answered.any():
+            if guess.kind != "bins" and answered.any():
                 correlations.append(_correlation(column[answered], own[answered]))
     found_metrics: dict[str, float] = {}
     chance: dict[str, float] = {}
@@ -73,7 +78,7 @@ def score_columns(guess: ColumnGuess, parties: Sequence[PartyDataset], model: Ma
         shares = {"recovered": right / total, "wrong": wrong / total}
         found_metrics |= shares
         chance |= {"recovered": by_chance / total, "wrong": sum(shares.values()) - by_chance / total}
-        if guess.kind == "values":
+        if guess.kind != "bins":
             found_metrics["correlation"] = float(np.mean(correlations)) if correlations else 0.0
             chance["correlation"] = 0.0
     areas = [_area(scores, _column(parties, *name)) for name, scores in guess.scores.items()]

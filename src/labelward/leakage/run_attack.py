@@ -95,6 +95,7 @@ def score_values(
     *,
     known_per_cluster: int = 0,
     attack: Attack | None = None,
+    numbers: NDArray[np.int64] | None = None,
 ) -> dict[str, Any]:
     """Return the metrics of guessed clusters, and their ``chance`` level.
 
@@ -105,12 +106,14 @@ def score_values(
         targets: float64 [rows], regression targets; None for classes.
         known_per_cluster: as in the guess.
         attack: adds its own metrics.
+        numbers: int64 [rows], class numbers as the attack counts them; None: in the order of the labels' text.
     """
     truth = np.unique(np.asarray(labels, dtype=np.str_), return_inverse=True)[1].astype(np.int64)
     known = known_per_cluster
     found = score_clusters(values, truth, targets, known_per_cluster=known)
     chance = cluster_chance(values, truth, targets, known_per_cluster=known)
-    _add_own_metrics(attack, LabelGuess(values=values, known_per_cluster=known), truth, found, chance)
+    guess = LabelGuess(values=values, known_per_cluster=known)
+    _add_own_metrics(attack, guess, truth if numbers is None else numbers, found, chance)
     return {**found, "chance": chance}
 
 
@@ -291,7 +294,15 @@ def _score(attack: Attack, guess: Guess, data: VerticalDataset, aux: AuxiliaryKn
     known, scored = guess.known_per_cluster, np.setdiff1d(np.arange(len(guess.values)), _held(data, view.party))
     names = np.asarray(data.classes)[data.train_labels] if data.classes else data.train_labels.astype(np.str_)
     targets = None if data.classes else data.train_values[scored]
-    return score_values(guess.values[scored], names[scored].tolist(), targets, known_per_cluster=known, attack=attack)
+    numbers = data.train_labels[scored] if data.classes else None
+    return score_values(
+        guess.values[scored],
+        names[scored].tolist(),
+        targets,
+        known_per_cluster=known,
+        attack=attack,
+        numbers=numbers,
+    )
 
 
 def _held(data: VerticalDataset, party: str) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,14 +71,14 @@ class AttackerKnowledge:
         labels: table of row ids and labels of all training rows, for the view of the party that holds them.
         label: the label column of these tables.
         other_runs: folders of the same party's views in other runs on the same rows.
-        bottoms: return the trained and the untrained bottom model of the view's party; None: it has none.
+        models: adds what the party knows of its part of the model (:func:`load_models`); None: nothing.
     """
 
     known: Path | None = None
     labels: Path | None = None
     label: str = "label"
     other_runs: tuple[Path, ...] = ()
-    bottoms: tuple[Callable[[], Any], Callable[[], Any]] | None = None
+    models: Callable[[AttackerData], AttackerData] | None = None
 
 
 def attack_view(
@@ -152,20 +153,20 @@ def attack_view(
     _check_columns(view, [name for name in table.column_names if name != (id_column or "id")], place)
     columns, categories = view.header.columns, view.header.categories
     own_features = transform(table, columns, categories, place)
-    bottom, untrained = knowledge.bottoms or (None, None)
     category_counts = {name: len(each) for name, each in categories.items()}
     own = AttackerData(
         features=own_features,
         columns=columns,
         categories=category_counts,
         outside=None if outside is None else transform(outside, columns, categories, place),
-        bottom=bottom,
-        untrained=untrained,
+        shared_start=lambda: model_family(ComponentSpec(view.parameter("model.kind"))).shared_start(view),
         other_runs=tuple(_other_run(view, folder) for folder in knowledge.other_runs),
         labels=None
         if knowledge.labels is None
         else _own_labels(knowledge.labels, ids, knowledge.label, id_column, classes),
     )
+    if knowledge.models is not None:
+        own = knowledge.models(own)
     aux = AuxiliaryKnowledge(classes=classes)
     if knowledge.known is not None:
         rows, labels, _ = read_known(knowledge.known, ids, knowledge.label, id_column)
@@ -207,16 +208,16 @@ def _other_run(view: View, folder: Path) -> View:
     return other
 
 
-def load_bottom_models(view_dir: Path, model: Path | None = None) -> tuple[Callable[[], Any], Callable[[], Any]] | None:
-    """Return functions that give the trained and the untrained bottom model of a view's party; None: it has none.
+def load_models(view_dir: Path, model: Path | None = None) -> Callable[[AttackerData], AttackerData] | None:
+    """Return what adds the knowledge of a view's party about its part of the model; None: it has none.
 
     Args:
         view_dir: folder of the view.
         model: folder of the party's share; None: the one next to the view, if there is one.
 
     Raises:
-        FileFormatError: the view or the share is damaged.
-        DataError: the share belongs to another party.
+        FileFormatError: the view is damaged or, when called, the share.
+        DataError: when called: the share belongs to another party.
         DependencyError: the share is of a split network, and torch is not installed.
     """
     view = View.load(view_dir)
@@ -231,8 +232,7 @@ def load_bottom_models(view_dir: Path, model: Path | None = None) -> tuple[Calla
         )
     if not folder.exists() and model is None:
         return None
-    own = model_family(ComponentSpec(kind)).own(view, AttackerData(features=np.empty((0, 0)), columns=()), folder)
-    return None if own.bottom is None or own.untrained is None else (own.bottom, own.untrained)
+    return partial(model_family(ComponentSpec(kind)).own, view, model=folder)
 
 
 def read_known(
@@ -395,9 +395,8 @@ def score_guess(
             numbers, classes = np.searchsorted(quantile_edges(targets[rows], bins), targets), ()
         return _score_labels(stored, numbers[rows], classes, place, attack)
     if bins is None:
-        return score_values(
-            stored.values, np.asarray(classes)[numbers[rows]].tolist(), known_per_cluster=known, attack=attack
-        )
+        names, found = np.asarray(classes)[numbers[rows]].tolist(), numbers[rows]
+        return score_values(stored.values, names, known_per_cluster=known, attack=attack, numbers=found)
     values = targets[rows]
     if np.ptp(values) == 0:
         raise DataError(

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.attacks.base import AttackerData
+from labelward.attacks.base import AttackerData, SharedStart
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
 from labelward.he import Counts, Engine
@@ -263,6 +263,10 @@ class ModelFamily(ABC, Generic[S]):
             FileFormatError: the share is missing or damaged.
         """
         return own
+
+    def shared_start(self, view: View) -> SharedStart:
+        """Return the initial weights of the run's networks as the shared seed would give them (up to version 0.1.0)."""
+        return SharedStart(tops=lambda classes: (), bottom=None)
 
     def embeddings(self, share: S, inputs: PartyDataset, rows: Labels, *, seed: int) -> tuple[Floats, Floats] | None:
         """Return a party's embeddings of its columns by the trained and by the untrained bottom model.

@@ -230,7 +230,7 @@ class TreeFamily(ModelFamily[ModelShare]):
         return _seen_by_active(view) if view.header.role == ACTIVE else _seen_by_passive(view, inputs, labels)
 
     def own(self, view: View, own: AttackerData, model: Path) -> AttackerData:
-        """See :meth:`ModelAdapter.own`: at the active party the integers that it encrypted."""
+        """See :meth:`ModelFamily.own`: at the active party the integers that it encrypted."""
         if own.labels is None:
             return own
         share = self.load(model)

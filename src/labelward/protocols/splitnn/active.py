@@ -44,7 +44,6 @@ from labelward.protocols.splitnn.inputs import NetLabels
 from labelward.protocols.splitnn.losses import EpochRecord, EpochScore, NetObjective
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.tensors import as_array, diverged, is_finite, pack_tensor, unpack_array
-from labelward.rng import learning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,7 +271,7 @@ class _Server:
             values=values,
             targets=self.values[rows],
             classes=self.objective.classes,
-            draw=lambda what: learning(self.ctx.seed, self.ctx.party, step[0], what),
+            draw=lambda what: self.ctx.private.learning(self.ctx.seed, step[0], what),
             protection=self.ctx.protection,
         )
         return self.ctx.policies.on_returned_gradient(outgoing).map(lambda values: pack_tensor(values, self.params))

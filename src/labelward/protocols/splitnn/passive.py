@@ -33,7 +33,6 @@ from labelward.protocols.splitnn.checkpointing import PassiveState, restore, sna
 from labelward.protocols.splitnn.inputs import Rows
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.tensors import as_array, as_tensor, diverged, is_finite, pack_tensor, unpack_array
-from labelward.rng import learning
 
 Purpose = Literal["training", "validation", "prediction"]
 
@@ -125,7 +124,7 @@ def protected_embedding(
         epoch=step[0],
         piece=step[1],
         values=numbers,
-        draw=lambda what: learning(ctx.seed, ctx.party, step[0], what),
+        draw=lambda what: ctx.private.learning(ctx.seed, step[0], what),
         protection=ctx.protection,
     )
     return ctx.policies.before_embedding(outgoing).map(lambda numbers: pack_tensor(numbers, params))
