@@ -19,6 +19,7 @@ ATTACKS: Registry[Attack] = Registry(
         "id2graph:ID2Graph",
         "instance_clustering:InstanceClustering",
         "passive_completion:PassiveCompletion",
+        "pure_leaves:PureLeaves",
         "split_posterior:SplitPosterior",
         "union:Union",
         "union:UnionClustering",
