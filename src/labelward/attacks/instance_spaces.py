@@ -37,8 +37,9 @@ def observed_leaves(view: View, own: AttackerData | None = None) -> NDArray[np.i
 
     Reference: Section 3 of the ID2Graph paper, "from the viewpoint of the attacker".
     """
-    leaves = np.full((sum(1 for _ in view.received(TreeStart)), view.rows), -1, dtype=np.int32)
-    for leaf, tree in zip(leaves, observed_trees(view), strict=False):
+    trees = len({received.message.tree for received in view.received(TreeStart)})
+    leaves = np.full((trees, view.rows), -1, dtype=np.int32)
+    for leaf, tree in zip(leaves, observed_trees(view), strict=True):
         for node in sorted(tree.nodes):  # a child's number is larger than its parent's
             leaf[tree.nodes[node]] = node
         if own is not None:
