@@ -15,9 +15,9 @@ may see a node's children before the owner of its split is informed, since an ow
 the owner may not see them, the active party takes the best of its own columns.
 
 Which nodes a passive party sums follows from what it knows already: every node whose rows it knows, above the maximum
-depth and with rows enough for two leaves. A node of one class is summed like any other, and its sums are not used. A
-split of another party is disclosed only if one of its children can be split: so a node that seems to be a leaf may
-as well have been split into leaves.
+depth and with rows enough for two leaves. A node of one class is summed like any other, and so is one in a tree that
+has all its leaves; these sums are not used. A split of another party is disclosed only if one of its children can be
+split: so a node that seems to be a leaf may as well have been split into leaves.
 
 Reference: Cheng et al., SecureBoost (2021); Algorithms 2, 5 and 6 of the ID2Graph paper. Differences: level-wise, one
 message per party and level; the larger of two siblings follows by subtraction after decryption, and so does one bin of
@@ -471,7 +471,7 @@ class TreeGrower:
         self.requests, self.listening = requests, tuple(requests)
 
     def _wanted(self, owner: str) -> list[int]:
-        """Return the nodes of the level whose sums a party gives: of a peer all that it knows, pure ones included.
+        """Return the nodes of the level whose sums a party gives: of a peer all that it knows, leaves included.
 
         A peer would otherwise learn which nodes are pure: those that it is not asked for.
         """
@@ -479,7 +479,7 @@ class TreeGrower:
             return []
         if owner in self.ctx.peers:
             return [node for node in self.level if owner in self.viewers[node]]
-        return [node for node in self.level if not self._pure(node)]
+        return [node for node in self.level if not self._ends(node)]
 
     def _nodes_to_sum(self, owner: str, wanted: Sequence[int]) -> tuple[int, ...]:
         above = {parent(node) for node in wanted if node != self.root}
@@ -578,7 +578,7 @@ class TreeGrower:
 
     def _find_best(self, parties: Mapping[str, PartyCandidates], allowed: Allowed) -> dict[int, BestSplit]:
         best = self.plan.finder.best(parties, allowed, self.totals, self.bounds if self.bounded else None)
-        return {node: split for node, split in best.items() if not self._pure(node)}
+        return {node: split for node, split in best.items() if not self._ends(node)}
 
     def _viewers(self, split: BestSplit) -> frozenset[str]:
         node = split.node
@@ -662,14 +662,14 @@ class TreeGrower:
         """Go down one level, and decide which splits of others each peer may be told, of those that it must know.
 
         It must know those above the nodes that its columns may split. Where it may not, it has no part in these nodes;
-        nor where both children are pure, which cannot be split.
+        nor where both children are leaves.
         """
         self.depth += 1
         self.level = self._splittable_of([child for node in sorted(self.best) for child in children(node)])
         self.admitted, withheld = {}, False
         for peer in self.listening:
             wanted = self._wanted(peer)
-            needed = {parent(node) for node in wanted if not self._pure(node)}
+            needed = {parent(node) for node in wanted if not self._ends(node)}
             self.admitted[peer] = []
             for node in sorted({parent(node) for node in wanted}):
                 if self.splits[node].owner == peer:
@@ -684,9 +684,7 @@ class TreeGrower:
             self.level = [node for node in self.level if self._splittable(node)]
 
     def _splittable_of(self, nodes: Sequence[int]) -> list[int]:
-        if self.depth >= self.params.depth or self._remaining_splits() == 0:
-            return []
-        return [node for node in nodes if self._splittable(node)]
+        return [node for node in nodes if self._splittable(node)] if self.depth < self.params.depth else []
 
     def _splittable(self, node: int) -> bool:
         plan, depth = self.plan, self.depth
@@ -695,10 +693,12 @@ class TreeGrower:
         if any(plan.may_own(peer, depth) for peer in self.viewers[node]):
             return True
         own = any(len(each.sample) and plan.may_own(name, depth) for name, each in plan.binners.items())
-        return own and not self._pure(node)
+        return own and not self._ends(node)
 
-    def _pure(self, node: int) -> bool:
-        """Return whether all rows of a node are of one class: it is a leaf, which only the active party knows."""
+    def _ends(self, node: int) -> bool:
+        """Return whether a node is a leaf for a reason that no peer knows: all one class, or no split remains."""
+        if self._remaining_splits() == 0:
+            return True
         if self.plan.classes is None:
             return False
         classes = self.plan.classes[self.rows.rows(node)]
