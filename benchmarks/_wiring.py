@@ -22,6 +22,7 @@ from labelward.he.paillier.backends.base import select_backend
 from labelward.party.context import Context, Meter
 from labelward.party.handshake import Agreement, RowMasks
 from labelward.protocols.common import LabelVector
+from labelward.protocols.secureboost.family import TreeFamily
 from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.session import ActiveOutcome, PassiveOutcome, run_active, run_passive
@@ -53,7 +54,7 @@ def train(
     names, rows = tuple(train_columns), (len(labels.values), len(next(iter(test_columns.values()))))
     insecure = not engine.secure
     session = FederationSession(
-        parties=names,
+        topology=TreeFamily.topology(names, names[:1]),
         ids=[str(i) for i in range(sum(rows))],
         masks=RowMasks.in_order(rows[0], 0, rows[1]),
         engine=engine.name,
@@ -67,14 +68,14 @@ def train(
 
     def program(ctx: Context, agreed: Agreement) -> ActiveOutcome | PassiveOutcome:
         task = TrainingTask(params=params, agreed=agreed)
-        if ctx.party == session.active:
+        if ctx.party == session.coordinator:
             return run_active(ctx, task, held[ctx.party], labels, engine)
         return run_passive(ctx, task, held[ctx.party], engine)
 
     start = time.perf_counter()
     outcomes = run_session(session, {name: Participant(program=program) for name in names})
     seconds = time.perf_counter() - start
-    first = outcomes[session.active].result
+    first = outcomes[session.coordinator].result
     assert isinstance(first, ActiveOutcome)
     passive = {name: each.result for name, each in outcomes.items() if isinstance(each.result, PassiveOutcome)}
     return Run(seconds, first, passive, {name: each.meter for name, each in outcomes.items()})

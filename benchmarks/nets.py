@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from labelward.federation.session import FederationSession, Participant, run_session
 from labelward.party.context import Context, no_progress
 from labelward.party.handshake import Agreement, RowMasks
+from labelward.party.roles import Topology
 from labelward.protocols.splitnn.active import combine_outputs
 from labelward.protocols.splitnn.bottom_model import batches, epoch_order, make_bottom, torch_generator
 from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
@@ -61,7 +62,9 @@ class Clock:
 def split(params: SplitNet, parts: Mapping[str, Rows], labels: NetLabels, losses: list[float]) -> float:
     """Train with two parties, views on disk; return the seconds of the epochs after the first."""
     clock, rows = Clock(), len(labels.values)
-    session = FederationSession(parties=PARTIES, masks=RowMasks.in_order(rows, 0, 1), seed=SEED, compared=False)
+    session = FederationSession(
+        topology=Topology.star(*PARTIES), masks=RowMasks.in_order(rows, 0, 1), seed=SEED, compared=False
+    )
     held = {party: NetInputs(train=x, test=x[:1]) for party, x in parts.items()}
 
     def program(ctx: Context, agreed: Agreement) -> Any:

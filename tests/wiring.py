@@ -18,11 +18,13 @@ from labelward.he import engine as make_engine
 from labelward.messages.base import CipherDigest
 from labelward.party.context import Context, Meter
 from labelward.party.handshake import Agreement, RowMasks
+from labelward.party.roles import Topology
 from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
 from labelward.policy.base import Policy
 from labelward.protocols.common import LabelVector
 from labelward.protocols.secureboost.active import train_active
+from labelward.protocols.secureboost.family import TreeFamily
 from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import SecureBoost, TreeModel
 from labelward.protocols.secureboost.session import ActiveOutcome, PassiveOutcome, run_active, run_passive
@@ -170,7 +172,7 @@ def shared_job(setting: Setting) -> dict[str, str]:
 def session(setting: Setting) -> FederationSession:
     """Return what the parties agree on."""
     return FederationSession(
-        parties=tuple(setting.parts),
+        topology=TreeFamily.topology(tuple(setting.parts), (setting.active,)),
         job=shared_job(setting),
         ids=[str(row) for row in range(sum(setting.rows))],
         masks=RowMasks.in_order(*setting.rows),
@@ -246,7 +248,7 @@ def joined(setting: Setting) -> TrainingResult:
     blocks = {party: setting.columns(party) for party in setting.parts}
     alone = connect_in_process([setting.active])[setting.active]
     transcript = Transcript(header(setting, setting.active))
-    ctx = Context(alone, active=setting.active, peers=(), transcript=transcript, seed=setting.seed)
+    ctx = Context(alone, topology=Topology.star(setting.active), transcript=transcript, seed=setting.seed)
     return train_active(ctx, setting.params, blocks, setting.targets(), None, validation=setting.rows[1])
 
 

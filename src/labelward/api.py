@@ -12,8 +12,7 @@ from typing import Any
 
 from labelward.attacks.base import LabelGuess
 from labelward.data import load_dataset, load_tables
-from labelward.federation.adapter import PredictMode
-from labelward.federation.components import check_job, make_engine, model_adapter, with_defaults
+from labelward.federation.components import check_job, make_engine, model_family, with_defaults
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.model import FederatedModel
 from labelward.federation.model_shares import default_seed
@@ -25,6 +24,7 @@ from labelward.job import Job
 from labelward.leakage.stored_views import AttackerKnowledge, attack_view, load_bottom_models
 from labelward.party.context import no_progress
 from labelward.planning.cost_model import forecast
+from labelward.protocols.family import PredictMode
 from labelward.runs.private_seeds import resolve_seeds
 
 
@@ -52,7 +52,7 @@ def simulate(job: Job, *, seed: int | None = None, defense: str | None = None) -
     variant = defense_variant(job, defense)
     private = resolve_seeds([party.name for party in job.parties])
     data = load_dataset(job, seed, load_tables(job), private=private)
-    model_adapter(job.model).check(data, monitored_chains(job, data, variant, seed=seed))
+    model_family(job.model).check(data, monitored_chains(job, data, variant, seed=seed))
     engine = make_engine(job.encryption)
     try:
         return simulate_job(job, data, variant, engine, None, seed=seed, progress=no_progress)

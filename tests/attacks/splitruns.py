@@ -24,6 +24,7 @@ from labelward.party.view import View
 from labelward.policy.base import Policy
 from labelward.protocols.splitnn.behavior import Behavior
 from labelward.protocols.splitnn.bottom_model import make_bottom
+from labelward.protocols.splitnn.family import SplitNetFamily
 from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.session import NetTask, run_active_net, run_passive_net
@@ -67,7 +68,7 @@ def trained(
     active, attacker, *_ = parts
     told = NetLabels(values=labels[train].astype(np.float64), weights=np.ones(len(train)), classes=classes)
     session = FederationSession(
-        parties=tuple(parts),
+        topology=SplitNetFamily.topology(tuple(parts), tuple(parts)[:1]),
         job={f"model.{name}": json.dumps(value) for name, value in params.parameters().items()},
         ids=[str(row) for row in range(len(labels))],
         masks=RowMasks.in_order(len(train), 0, len(outside)),

@@ -12,7 +12,7 @@ from labelward.auditing.audit import audit
 from labelward.data import load_active, load_party_table
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import JobError, PolicyError
-from labelward.federation.components import model_adapter
+from labelward.federation.components import model_family
 from labelward.federation.train import train_variant
 from labelward.job import Job, parse_job
 from labelward.rng import PrivateSeed
@@ -47,7 +47,7 @@ def test_the_active_party_checks_for_peers_whose_data_it_has_not(job: Job) -> No
     """Without columns of its own it can grow no local tree; with the names of its peers the rest passes."""
     data, programs = (
         load_active(job, load_party_table(job, "bank"), 1, PrivateSeed(bytes(32))),
-        model_adapter(job.model),
+        model_family(job.model),
     )
     programs.check(data, {}, passive=["telco"])
     with refused(PolicyError, "inapplicable", field="defense 'local-trees'"):

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from labelward.errors import EncryptionError, JobError
+from labelward.families import FAMILIES
 from labelward.federation.components import MODELS as MODEL_KINDS
 from labelward.federation.components import (
-    PROGRAMS,
     check_job,
     list_components,
     make_engine,
-    model_adapter,
+    model_family,
     with_defaults,
 )
 from labelward.job import ComponentSpec, EncryptionSection, Job, load_job
@@ -44,9 +44,9 @@ def test_every_kind_is_described_with_its_parameters() -> None:
 
 
 def test_every_model_has_its_programs() -> None:
-    assert set(PROGRAMS) == set(MODEL_KINDS.classes())
-    for kind in PROGRAMS:
-        model_adapter(ComponentSpec(kind))
+    assert {kind for entry in FAMILIES for kind in entry.models} == set(MODEL_KINDS.classes())
+    for kind in MODEL_KINDS.classes():
+        model_family(ComponentSpec(kind))
 
 
 def test_completion_is_idempotent_and_leaves_what_was_given(job: Callable[..., Job]) -> None:

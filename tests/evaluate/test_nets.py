@@ -19,7 +19,7 @@ import torch
 
 from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.errors import Code, DataError, JobError, PolicyError
-from labelward.federation.components import check_job, model_adapter, with_defaults
+from labelward.federation.components import check_job, model_family, with_defaults
 from labelward.federation.leakage_monitor import with_monitor
 from labelward.federation.model import FederatedModel
 from labelward.federation.predict import predict_table
@@ -115,7 +115,7 @@ def test_data_and_parameters_are_compared_before_anything_starts(
 ) -> None:
     made = with_defaults(net(model=model))
     with refused(JobError, code, field=field, value=value) as caught:
-        model_adapter(made.model).check(data_of(made), {})
+        model_family(made.model).check(data_of(made), {})
     assert about in caught.value.reason
 
 
@@ -140,7 +140,7 @@ def test_joined_is_what_the_federated_training_gives(net: Callable[..., Job], tm
     """The same draws and the same arithmetic: in float64 the figures agree to rounding."""
     made = with_defaults(net(model={"top": top}))
     found = train_variant(made, tmp_path / "out", seed=1)
-    data, programs = data_of(made), model_adapter(made.model)
+    data, programs = data_of(made), model_family(made.model)
     from labelward.metrics.utility import utility_scores
 
     joined = programs.pooled(data, data.parties, seed=1, precision=30)
@@ -153,7 +153,7 @@ def test_joined_is_what_the_federated_training_gives(net: Callable[..., Job], tm
 
 def test_a_party_without_columns_knows_the_shares_of_the_classes(net: Callable[..., Job]) -> None:
     made = with_defaults(net(parties={"active": 0.0, "telco": 1.0}))
-    data, programs = data_of(made), model_adapter(made.model)
+    data, programs = data_of(made), model_family(made.model)
     margins = programs.pooled(data, data.parties[:1], seed=1, precision=30)
     shares = np.bincount(data.train_labels) / len(data.train_labels)
     np.testing.assert_allclose(programs.predicted(margins, data.classes), np.tile(shares, (len(margins), 1)))

@@ -14,7 +14,7 @@ import torch
 from labelward.auditing.audit import audit
 from labelward.data import load_dataset
 from labelward.errors import DataError, JobError
-from labelward.federation.components import model_adapter
+from labelward.federation.components import model_family
 from labelward.job import ComponentSpec, DataSection, Job, LeakageSection, PartySection, RunSection
 from labelward.protocols.splitnn.models.presets import ModelSpec, build
 from refusals import refused
@@ -82,7 +82,7 @@ def test_what_does_not_fit_is_refused_before_training(tmp_path_factory: pytest.T
 
     def check(model: dict[str, object]) -> None:
         job = _job(path, model, 2)
-        model_adapter(job.model).check(load_dataset(job, 1), {})
+        model_family(job.model).check(load_dataset(job, 1), {})
 
     with refused(JobError, "missing", field="[model] height"):
         check({"bottom": "resnet-20"})

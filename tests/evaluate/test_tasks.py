@@ -17,7 +17,7 @@ import pytest
 from labelward.auditing.audit import audit
 from labelward.data import load_dataset
 from labelward.errors import Code, DataError, FileFormatError, JobError, LabelwardError
-from labelward.federation.components import model_adapter, with_defaults
+from labelward.federation.components import model_family, with_defaults
 from labelward.federation.predict import predict_table
 from labelward.federation.train import train_variant
 from labelward.job import ComponentSpec, Job
@@ -319,7 +319,7 @@ def test_utility_is_that_of_margins_of_any_shape(make: Make) -> None:
     """A margin for each class, and for quantities one that is the prediction."""
     for label, metric in (("three", "auc"), ("value", "rmse")):
         chosen = with_defaults(make(label, kind="forest"))
-        programs, data = model_adapter(chosen.model), load_dataset(chosen, 1)
+        programs, data = model_family(chosen.model), load_dataset(chosen, 1)
         margins = programs.pooled(data, data.parties, seed=1, precision=30)
         assert margins.shape == (len(data.test_values), 3 if label == "three" else 1)
         assert next(iter(utility_scores(programs, margins, data))) == metric

@@ -20,7 +20,7 @@ import pytest
 
 from labelward.data import load_dataset
 from labelward.errors import DataError, FileFormatError, JobError, OutputError
-from labelward.federation.components import model_adapter, with_defaults
+from labelward.federation.components import model_family, with_defaults
 from labelward.federation.predict import predict_table
 from labelward.federation.train import TrainedModel, train_variant
 from labelward.job import Job
@@ -126,7 +126,7 @@ def test_a_new_process_predicts_as_the_joined_model_does(
     margin = dict(zip(found["id"].to_pylist(), found["margin"].to_pylist(), strict=True))
     chosen = with_defaults(own_tables)
     data = load_dataset(chosen, 5)
-    programs = model_adapter(chosen.model)
+    programs = model_family(chosen.model)
     pooled = programs.pooled(data, data.parties, seed=5, precision=30)
     assert [[margin[name]] for name in data.test_ids.tolist()] == pooled.tolist()
     assert utility_scores(programs, pooled, data) == model.utility

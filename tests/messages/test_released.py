@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from labelward.errors import CodecError, PolicyError, ProtocolError
+from labelward.he.base import CipherBlock, Layout
 from labelward.messages.base import Array, Message, Released, Releaser, RowMask, exempt
 from labelward.messages.codec import decode, encode, require_released
 from labelward.messages.splitnn import BatchGradients
@@ -39,6 +40,10 @@ class BareBytes(Message, frozen=True):
     bits: bytes
 
 
+class BareCiphertext(Message, frozen=True):
+    sums: CipherBlock
+
+
 class HalfDeclared(Message, frozen=True):
     values: Annotated[Array, exempt("drawn at random")] | Array | None = None
 
@@ -57,6 +62,7 @@ class Declared(Message, frozen=True):
         (BareNumbers((0, 1, 1, 0)), "classes"),
         (BareFloat(0.5), "loss"),
         (BareBytes(b"\x06"), "bits"),
+        (BareCiphertext(CipherBlock("plain", b"", "sums", (1,), Layout((1,), 1, 1), 0, b"")), "sums"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Message) else "",
 )

@@ -113,10 +113,6 @@ def grow(order: dict[str, Any]) -> NoReturn:
 
 
 def main() -> None:
-    import labelward.cli.app
-    import labelward.federation.party_training
-    import labelward.federation.tree_adapter
-    import labelward.metrics.utility  # noqa: F401
 
     assert threading.active_count() == 1, "it must be able to fork"
     assert "grpc" not in sys.modules, "it does not outlive a fork"

@@ -18,6 +18,7 @@ from labelward.errors import FileFormatError, InputError, OutputError
 from labelward.party import checkpoint
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
+from labelward.party.roles import Topology
 from labelward.party.transcript import Header, Transcript
 from labelward.transport.in_process import connect_in_process
 from refusals import refused
@@ -303,8 +304,7 @@ def test_what_was_recorded_is_on_the_disk_before_the_checkpoint_is(
     monkeypatch.setattr(os, "fsync", note)
     ctx = Context(
         connect_in_process(["a"])["a"],
-        active="a",
-        peers=(),
+        topology=Topology.star("a"),
         transcript=transcript,
         seed=1,
         checkpoints=Checkpoints(tmp_path / "checkpoint"),

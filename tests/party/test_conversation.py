@@ -38,6 +38,7 @@ from labelward.party import handshake
 from labelward.party.context import Context
 from labelward.party.handshake import Proposal, RowMasks
 from labelward.party.in_process import run_parties
+from labelward.party.roles import Topology
 from labelward.party.transcript import Header, Transcript
 from labelward.party.view import View
 from labelward.rng import SecureRandom
@@ -55,7 +56,7 @@ def context(end: Transport, names: tuple[str, ...] = NAMES, timeout: float = 30.
     others = tuple(name for name in names if name != end.party)
     role = "active" if end.party == names[0] else "passive"
     header = Header(1, "test", end.party, role, others, (3, 0), "plain", 0, ("test",), {})
-    return Context(end, active=names[0], peers=others, transcript=Transcript(header), seed=1, timeout=timeout)
+    return Context(end, topology=Topology.star(*names), transcript=Transcript(header), seed=1, timeout=timeout)
 
 
 def live(programs: dict[str, Program], timeout: float = 30.0) -> dict[str, Any]:
@@ -364,8 +365,8 @@ def test_large_arrays_may_be_kept_as_digests_only() -> None:
 
     ends = connect_in_process(["active", "left"])
     parts = {
-        name: Context(end, active="active", peers=(other,), transcript=Transcript(None), seed=1, digests=True)
-        for (name, end), other in zip(ends.items(), ("left", "active"), strict=True)
+        name: Context(end, topology=Topology.star("active", "left"), transcript=Transcript(None), seed=1, digests=True)
+        for name, end in ends.items()
     }
     follow(parts["left"])
     lead(parts["active"])

@@ -13,6 +13,7 @@ from labelward.federation.session import FederationSession, Participant, run_ses
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement, RowMasks
 from labelward.party.view import View
+from labelward.protocols.secureboost.family import TreeFamily
 from labelward.protocols.secureboost.share import EVERYTHING, ModelShare, Records, TreeShape
 
 Floats = NDArray[np.float64]
@@ -170,10 +171,11 @@ def converse(
     model: Model, lead: Callable[[Context], Any], follow: Callable[[Context], Any]
 ) -> tuple[dict[str, Any], dict[str, View]]:
     """Run the active party's program against the passive parties'; returns what each returned, and the views."""
-    session = FederationSession(parties=model.parties, masks=RowMasks.in_order(0, 0, 0), engine="plain", compared=False)
+    topology = TreeFamily.topology(model.parties, model.parties[:1])
+    session = FederationSession(topology=topology, masks=RowMasks.in_order(0, 0, 0), engine="plain", compared=False)
 
     def program(ctx: Context, agreed: Agreement) -> Any:
-        return (lead if ctx.party == session.active else follow)(ctx)
+        return (lead if ctx.party == session.coordinator else follow)(ctx)
 
     sides = {party: Participant(program=program, timeout=30.0) for party in model.parties}
     out = run_session(session, sides)

@@ -23,6 +23,7 @@ from labelward.messages.base import wire_name
 from labelward.messages.codec import decode, encode
 from labelward.messages.tree import DecryptedSums, EncryptedForestRows, EncryptedTreeRows, LevelRequest, TreeStart
 from labelward.party.context import Context
+from labelward.party.roles import Topology
 from labelward.party.transcript import Transcript
 from labelward.policy.base import Policy, Schedule
 from labelward.protocols.secureboost import row_blocks, row_encoding
@@ -292,8 +293,7 @@ def test_chunks_have_arrived_when_they_are_yielded(n: int, expected: list[tuple[
     contexts = {
         party: Context(
             ends[party],
-            active="active",
-            peers=tuple({"active", "left"} - {party}),
+            topology=Topology.star("active", "left"),
             transcript=Transcript(wiring.header(setting, party)),
             seed=1,
             timeout=10.0,

@@ -112,6 +112,7 @@ from pathlib import Path
 import numpy as np
 from labelward.party.context import Context
 from labelward.party.in_process import run_parties
+from labelward.party.roles import Topology
 from labelward.party.transcript import Header, Transcript
 from labelward.protocols.secureboost.predict import predict_active, predict_passive
 from labelward.protocols.secureboost.share import ModelShare
@@ -135,7 +136,7 @@ def make(end):
         insecure=(),
         job={},
     )
-    return Context(end, active="active", peers=peers, transcript=Transcript(header), seed=0, timeout=30.0)
+    return Context(end, topology=Topology.star(*shares), transcript=Transcript(header), seed=0, timeout=30.0)
 
 def lead(ctx):
     own = {"active": (shares["active"].own, x["active"])}

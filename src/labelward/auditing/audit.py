@@ -23,13 +23,12 @@ from labelward.auditing.traffic import wire_flows
 from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables
 from labelward.defenses.leakage_meter import LeakageMeter
 from labelward.errors import DataError, JobError, OutputError, PolicyError
-from labelward.federation.adapter import ModelAdapter, attacker_data
 from labelward.federation.components import (
     attack_with_defaults,
     check_job,
     make_attack,
     make_engine,
-    model_adapter,
+    model_family,
     with_defaults,
 )
 from labelward.federation.leakage_monitor import monitored_chains, readings_of
@@ -51,6 +50,7 @@ from labelward.metrics.utility import Baselines, baselines, utility
 from labelward.party.transcript import FILE_NAME
 from labelward.party.view import View
 from labelward.planning.cost_model import CostModel, cost_model, estimate_or_none
+from labelward.protocols.family import ModelFamily, attacker_data
 from labelward.rng import SecureRandom
 from labelward.runs.directory import check_output, locked_output, store_data
 from labelward.runs.estimate import Estimate
@@ -150,7 +150,7 @@ def _check_begun(out: Path) -> None:
 
 
 def _check_data(job: Job, data: VerticalDataset) -> None:
-    programs = model_adapter(job.model)
+    programs = model_family(job.model)
     for variant in job.variants():
         programs.check(data, monitored_chains(job, data, variant, seed=job.run.seeds[0]))
     for number, attack in enumerate(job.attacks, 1):
@@ -272,9 +272,9 @@ class _Audit:
         )
 
     @cached_property
-    def programs(self) -> ModelAdapter[Any]:
+    def programs(self) -> ModelFamily[Any]:
         """How the model is run."""
-        return model_adapter(self.job.model)
+        return model_family(self.job.model)
 
     @property
     def _attacking(self) -> tuple[str, ...]:
@@ -440,10 +440,7 @@ class _Audit:
         found = {}
         for party in at.data.parties:
             view = views[party.name]
-            if view.header.role == "active":
-                seen = self.programs.seen_by_active(view)
-            else:
-                seen = self.programs.seen_by_passive(view, party, at.data.train_labels)
+            seen = self.programs.visibility(view, party, at.data.train_labels)
             found[party.name] = replace(seen, columns=len(party.columns))
         return found
 

@@ -14,7 +14,7 @@ from labelward.cli._progress import ProgressDisplay
 from labelward.cli._table_options import model_parties, resolve_tables
 
 if TYPE_CHECKING:
-    from labelward.federation.adapter import ValidationHistory
+    from labelward.protocols.family import ValidationHistory
 
 
 def train_command(

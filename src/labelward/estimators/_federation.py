@@ -10,7 +10,6 @@ from labelward.data import PartyDataset
 from labelward.defenses import DEFENSES
 from labelward.errors import unknown_name
 from labelward.estimators._errors import InvalidInputError
-from labelward.federation.adapter import ModelAdapter
 from labelward.federation.components import make_engine
 from labelward.federation.simulation import SimulationResult, make_session, party_inputs, run_simulation
 from labelward.job import EncryptionSection
@@ -18,6 +17,7 @@ from labelward.party.context import Progress
 from labelward.party.handshake import RowMasks
 from labelward.policy.base import Policy
 from labelward.protocols.common import LabelVector
+from labelward.protocols.family import ModelFamily
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class TrainingPlan:
         behaviors: by passive party, how it trains where not as agreed.
     """
 
-    programs: ModelAdapter[Any]
+    programs: ModelFamily[Any]
     seed: int
     defenses: Any = None
     encryption: EncryptionSection = field(default_factory=lambda: EncryptionSection(engine="none"))
@@ -70,7 +70,7 @@ def train_parties(
     engine = make_engine(plan.encryption)
     try:
         session = make_session(
-            names,
+            plan.programs.topology(names, names[:1]),
             plan.shared(names),
             plan.encryption,
             [str(row) for row in range(rows)],

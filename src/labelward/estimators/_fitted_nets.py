@@ -131,10 +131,10 @@ class FittedNetsMixin(FittedModelMixin["NetShare"]):
     @property
     def _model(self) -> FederatedModel:
         from labelward.federation.model import FederatedModel
-        from labelward.federation.splitnn_adapter import SplitNetAdapter
+        from labelward.protocols.splitnn.family import SplitNetFamily
 
         return FederatedModel(
-            programs=SplitNetAdapter(modules=self._modules()),
+            programs=SplitNetFamily(modules=self._modules()),
             shares=self.shares_,
             policies=lambda: resolve_policies(self.defenses, tuple(self.shares_)),
         )

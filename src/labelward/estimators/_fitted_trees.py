@@ -16,8 +16,8 @@ from labelward.estimators._columns import transform_columns
 from labelward.estimators._errors import InvalidInputError, value_errors
 from labelward.estimators._model_mixins import FittedModelMixin
 from labelward.federation.model import AlignedRows, FederatedModel
-from labelward.federation.tree_adapter import TreeAdapter
 from labelward.protocols.secureboost.explain import Explanation
+from labelward.protocols.secureboost.family import TreeFamily
 from labelward.protocols.secureboost.share import ModelShare
 
 Floats = NDArray[np.float64]
@@ -162,7 +162,7 @@ class FittedTreesMixin(FittedModelMixin[ModelShare]):
 
     @property
     def _model(self) -> FederatedModel:
-        return FederatedModel(programs=TreeAdapter(), shares=self.shares_)
+        return FederatedModel(programs=TreeFamily(), shares=self.shares_)
 
     def _ask(self, X: Any) -> Floats:
         check_is_fitted(self)

@@ -22,10 +22,10 @@ from labelward.estimators._fitted_trees import FittedTreesMixin
 from labelward.estimators._monotone import parse_monotone
 from labelward.estimators._progress import progress_bar
 from labelward.estimators._weights import check_class_weight, resolve_weights
-from labelward.federation.tree_adapter import TreeAdapter
 from labelward.he import ENGINES, check_engine
 from labelward.job import EncryptionSection
 from labelward.protocols.common import LabelVector
+from labelward.protocols.secureboost.family import TreeFamily
 from labelward.protocols.secureboost.params import TreeModel
 from labelward.protocols.secureboost.share import ModelShare
 
@@ -172,7 +172,7 @@ class FederatedTrees(FittedTreesMixin):
                 )
         resolve_policies(self.defenses)
         return TrainingPlan(
-            programs=TreeAdapter(params),
+            programs=TreeFamily(params),
             encryption=section,
             defenses=self.defenses,
             seed=resolve_seed(self.random_state),
@@ -187,7 +187,7 @@ class FederatedTrees(FittedTreesMixin):
         if wanted <= done:
             reason = f"counts all trees with warm_start, so it must exceed the {done} of the model but got {wanted}"
             raise InvalidInputError(reason, code="range", field="n_estimators", value=wanted)
-        return replace(plan, programs=TreeAdapter(replace(params, trees=wanted - done))), self.shares_
+        return replace(plan, programs=TreeFamily(replace(params, trees=wanted - done))), self.shares_
 
     def _check_directions(
         self, directions: Mapping[int, int], places: Mapping[str, Sequence[int]], plan: TrainingPlan

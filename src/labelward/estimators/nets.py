@@ -146,8 +146,8 @@ class _SplitNets(FittedNetsMixin):
         return ()
 
     def _plan(self, rows: int, seed: int) -> TrainingPlan:
-        from labelward.federation.splitnn_adapter import SplitNetAdapter
         from labelward.protocols.splitnn.behavior import MaliciousOptimizer
+        from labelward.protocols.splitnn.family import SplitNetFamily
 
         batch = to_python_scalar(self.batch_size)
         if isinstance(batch, int):
@@ -162,7 +162,7 @@ class _SplitNets(FittedNetsMixin):
             class_weights=tuple(self.class_weights or ()),
             **{name: to_python_scalar(getattr(self, name)) for name in sorted(same)},
         )
-        programs = SplitNetAdapter(params, self._modules())
+        programs = SplitNetFamily(params, self._modules())
         for party, behavior in (self.behaviors or {}).items():
             if party not in list(self._places)[1:]:
                 raise InvalidInputError(

@@ -13,30 +13,18 @@ from typing import Any, TypeVar
 from labelward.attacks.base import Attack
 from labelward.data.splitting import check_split
 from labelward.errors import EncryptionError, InputError, JobError, unknown_name
-from labelward.federation.adapter import ModelAdapter
+from labelward.families import FAMILIES
 from labelward.he import ENGINES, Engine, NullEngine, check_engine, engine, engine_class
 from labelward.job import ComponentSpec, EncryptionSection, Job, Variant
 from labelward.parameters import documented_fields
 from labelward.policy.base import Policy
+from labelward.protocols.family import ModelFamily
 from labelward.registry import Registry
 from labelward.rng import SecureRandom
 
 MODELS: Registry[Any] = Registry(
-    "model",
-    "labelward.protocols",
-    [
-        "secureboost.params:SecureBoost",
-        "secureboost.params:FederatedForest",
-        "splitnn.params:SplitNet",
-    ],
+    "model", "labelward", [params for entry in FAMILIES for params in entry.models.values()]
 )
-
-PROGRAMS = {
-    "secureboost": "labelward.federation.tree_adapter:TreeAdapter",
-    "forest": "labelward.federation.tree_adapter:TreeAdapter",
-    "splitnn": "labelward.federation.splitnn_adapter:SplitNetAdapter",
-}
-"""The adapter that runs a kind of model: ``"module:class"``, constructed with the model's parameters."""
 
 T = TypeVar("T")
 
@@ -100,7 +88,7 @@ def check_job(job: Job) -> None:
         EncryptionError: the engine does not support the key length.
     """
     check_split(job.data)
-    programs = model_adapter(job.model)
+    programs = model_family(job.model)
     if job.run.record != "full" and not programs.bulky:
         raise JobError(
             f"{job.run.record!r} is not supported for {job.model.kind!r}; remove it",
@@ -125,12 +113,12 @@ def check_job(job: Job) -> None:
         built.close()
 
 
-def model_adapter(model: ComponentSpec) -> ModelAdapter[Any]:
-    """Return the adapter of a model, with its parameters."""
+def model_family(model: ComponentSpec) -> ModelFamily[Any]:
+    """Return the family of a model, with its parameters."""
     params = _placed("[model]:", partial(MODELS.make, model.kind, model.params))
-    module, _, name = PROGRAMS[model.kind].partition(":")
-    programs: ModelAdapter[Any] = getattr(import_module(module), name)(params)
-    return programs
+    module, _, name = next(entry.family for entry in FAMILIES if model.kind in entry.models).partition(":")
+    family: ModelFamily[Any] = getattr(import_module(f"labelward.{module}"), name)(params)
+    return family
 
 
 def make_policies(variant: Variant, party: str | None = None) -> tuple[Policy, ...]:
@@ -239,7 +227,7 @@ def _complete_defense(job: Job, kind: ComponentSpec, place: str) -> ComponentSpe
 def _encryption(section: EncryptionSection, model: ComponentSpec) -> EncryptionSection:
     """Return the section with an engine that fits the model."""
     none = EncryptionSection(engine=NullEngine.name)
-    if model_adapter(model).encrypts:
+    if model_family(model).encrypts:
         if section == none:
             raise JobError(
                 f"'none' is not supported for {model.kind!r}, which encrypts; remove it",
@@ -275,7 +263,7 @@ def _check_engine_name(section: EncryptionSection) -> None:
         )
 
 
-def _check_attack(attack: Attack, job: Job, programs: ModelAdapter[Any]) -> None:
+def _check_attack(attack: Attack, job: Job, programs: ModelFamily[Any]) -> None:
     """Refuse an attack that cannot read the views of the job, or whose behavior no party of it supports."""
     attack.check_model(job.model.as_dict())
     if attack.reads_arrays and job.run.record != "full":

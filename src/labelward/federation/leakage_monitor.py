@@ -18,7 +18,7 @@ from labelward.defenses.leakage_meter import (
     measure_leakage,
 )
 from labelward.errors import JobError
-from labelward.federation.components import model_adapter, policy_chains
+from labelward.federation.components import model_family, policy_chains
 from labelward.job import Job, Variant
 from labelward.party.context import Progress, no_progress
 from labelward.party.view import View
@@ -39,7 +39,7 @@ def with_monitor(
     Raises:
         JobError: a budget for a model whose leakage the meter cannot read.
     """
-    read = model_adapter(job.model).metered
+    read = model_family(job.model).metered
     if not read and job.leakage.budget is not None:
         raise JobError(
             f"means nothing for {job.model.kind!r}, whose leakage the meter cannot read",

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from labelward.data import check_same_ids, read_ids, read_table, source_column, transform
 from labelward.errors import DataError, unknown_name
-from labelward.federation.adapter import ModelAdapter, PartyShare, PredictMode
-from labelward.federation.components import make_policies, model_adapter
+from labelward.federation.components import make_policies, model_family
 from labelward.federation.model_shares import load_shares, trained_job, trained_variant
 from labelward.federation.session import FederationSession, Participant, run_session
 from labelward.job import Job, PartySection
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement, Proposal, RowMasks
 from labelward.policy.base import Policy
+from labelward.protocols.family import ModelFamily, PartyShare, PredictMode
 from labelward.protocols.secureboost.explain import (
     Explanation,
     Features,
@@ -93,7 +93,7 @@ class FederatedModel:
         dates: by party the columns that hold dates or times.
     """
 
-    programs: ModelAdapter[Any]
+    programs: ModelFamily[Any]
     shares: Mapping[str, PartyShare]
     policies: Callable[[], Mapping[str, Sequence[Policy]]] = dict
     job: Job | None = None
@@ -107,7 +107,7 @@ class FederatedModel:
             FileFormatError: it is none, or a share is missing, damaged, of another party, kind or model.
         """
         job = trained_job(run)
-        programs = model_adapter(job.model)
+        programs = model_family(job.model)
         shares, record = load_shares(programs, run, job), read_record(run)
         variant = trained_variant(run, job, record.defense)
 
@@ -174,11 +174,11 @@ class FederatedModel:
             HandshakeError: the shares are of different models.
             JobError: ``"levels"`` for a model without levels.
         """
-        return self.converse(
-            rows,
-            lambda ctx: self.programs.predict_active(ctx, self.shares[ctx.party], rows.columns[ctx.party], mode),
-            lambda ctx: self.programs.predict_passive(ctx, self.shares[ctx.party], rows.columns[ctx.party]),
-        )
+
+        def program(ctx: Context) -> Floats:
+            return self.programs.predict(ctx, self.shares[ctx.party], rows.columns[ctx.party], mode)
+
+        return self.converse(rows, program, program)
 
     def leaves(self, rows: AlignedRows) -> NDArray[np.int32]:
         """Return the positions among its leaves that each row reaches in each tree: int32 [rows, trees]."""
@@ -298,7 +298,7 @@ class FederatedModel:
 
         with self.programs.together(len(self.shares)):
             outcomes = run_session(
-                InferenceSession.of(self.shares, ids, compared=self.job is not None),
+                InferenceSession.of(self.programs, self.shares, ids, compared=self.job is not None),
                 {party: Participant(program=program, policies=policies.get(party, ())) for party in self.parties},
             )
         return cast("T", outcomes[self.active].result)
@@ -317,16 +317,20 @@ class InferenceSession(FederationSession):
     """An inference session; its transcripts are not stored."""
 
     @classmethod
-    def of(cls, shares: Mapping[str, PartyShare], ids: Sequence[str], *, compared: bool = True) -> InferenceSession:
+    def of(
+        cls, programs: ModelFamily[Any], shares: Mapping[str, PartyShare], ids: Sequence[str], *, compared: bool = True
+    ) -> InferenceSession:
         """Return the session.
 
         Args:
+            programs: family of the model.
             shares: of the parties that are here.
             ids: of the rows, all of which are used.
             compared: whether the parties compare model and rows first.
         """
-        parties, masks = next(iter(shares.values())).parties, RowMasks.in_order(0, 0, len(ids))
-        return cls(parties=parties, ids=ids, masks=masks, shares=shares, compared=compared)
+        parties = next(iter(shares.values())).parties
+        topology, masks = programs.topology(parties, parties[:1]), RowMasks.in_order(0, 0, len(ids))
+        return cls(topology=topology, ids=ids, masks=masks, shares=shares, compared=compared)
 
     def proposal(self, party: str) -> Proposal:
         """Return a party's proposal in the handshake: the model of its share."""

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from labelward.errors import FileFormatError, JobError
-from labelward.federation.adapter import ModelAdapter, PartyShare
 from labelward.federation.simulation import MODEL
 from labelward.job import Job, Variant, load_job
+from labelward.protocols.family import ModelFamily, PartyShare
 from labelward.runs.directory import JOB_FILE
 from labelward.runs.short_names import variant_without_defaults
 
@@ -45,7 +45,7 @@ def trained_variant(run: Path, job: Job, slug: str) -> Variant:
     return variants.get(slug, Variant())
 
 
-def load_shares(programs: ModelAdapter[Any], run: Path, job: Job) -> dict[str, PartyShare]:
+def load_shares(programs: ModelFamily[Any], run: Path, job: Job) -> dict[str, PartyShare]:
     """Return every party's share of the model from a training of this job.
 
     Raises:
@@ -79,7 +79,7 @@ def default_seed(job: Job, earlier: Path | None) -> int:
     return (job if earlier is None else trained_job(earlier)).run.seeds[0]
 
 
-def _share(programs: ModelAdapter[Any], folder: Path, party: str, parties: tuple[str, ...], kind: str) -> PartyShare:
+def _share(programs: ModelFamily[Any], folder: Path, party: str, parties: tuple[str, ...], kind: str) -> PartyShare:
     share: PartyShare = programs.load(folder)
     if share.party != party:
         raise FileFormatError(

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from labelward.errors import FileFormatError, JobError
-from labelward.federation.adapter import ModelAdapter, PartyShare, PredictMode
-from labelward.federation.components import make_policies, model_adapter, with_defaults
+from labelward.federation.components import make_policies, model_family, with_defaults
 from labelward.federation.model import InferenceSession, Warn, ignore_warning, load_rows
 from labelward.federation.party_run import Join, Log, require_party, run_until_complete
 from labelward.federation.party_training import party_variant
@@ -17,6 +16,7 @@ from labelward.job import Job, Variant
 from labelward.party.context import Context
 from labelward.party.transcript import Transcript
 from labelward.policy.chain import PolicyChain
+from labelward.protocols.family import ModelFamily, PartyShare, PredictMode
 from labelward.runs.party_record import PARTY_FILE, PartyRecord, read_party_record
 from labelward.transport.base import Transport
 
@@ -62,10 +62,10 @@ def predict_as_party(
             code="conflict",
             value=party,
         )
-    programs = model_adapter(job.model)
+    programs = model_family(job.model)
     share, record = _share(programs, run, party)
     ids, x = load_rows(job, share, table, record.dates, True, warn)
-    session = InferenceSession.of({party: share}, ids.tolist())
+    session = InferenceSession.of(programs, {party: share}, ids.tolist())
     defended = party_variant(job, party, record.defense) if record.defense else Variant()
 
     def context(transport: Transport) -> Context:
@@ -78,10 +78,9 @@ def predict_as_party(
 
     def live(ctx: Context) -> None:
         session.handshake(ctx)
-        if out is None:
-            programs.predict_passive(ctx, share, x)
-        else:
-            write_predictions(out, programs, share, session.ids, programs.predict_active(ctx, share, x, mode))
+        margins = programs.predict(ctx, share, x, mode)
+        if out is not None:
+            write_predictions(out, programs, share, session.ids, margins)
 
     network, _ = join(job, party, "predict", log)
     try:
@@ -92,7 +91,7 @@ def predict_as_party(
     return len(ids)
 
 
-def _share(programs: ModelAdapter[Any], run: Path, party: str) -> tuple[PartyShare, PartyRecord]:
+def _share(programs: ModelFamily[Any], run: Path, party: str) -> tuple[PartyShare, PartyRecord]:
     """Return a party's share, and the record of its run."""
     record = read_party_record(run)
     if record is None or record.party != party:

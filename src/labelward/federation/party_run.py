@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from labelward.errors import JobError, OutputError, PeerError, PeerRestartedError, unknown_name
-from labelward.federation.adapter import RoleResult
-from labelward.federation.components import model_adapter
+from labelward.federation.components import model_family
 from labelward.federation.session import FederationSession
 from labelward.federation.simulation import (
     CHECKPOINT,
@@ -31,6 +30,7 @@ from labelward.party.context import Context, Progress
 from labelward.party.handshake import RowMasks
 from labelward.party.transcript import Transcript, ids_digest
 from labelward.policy.chain import PolicyChain
+from labelward.protocols.family import RoleResult
 from labelward.rng import PrivateSeed, SecureRandom
 from labelward.runs.party_record import PartyRecord, PeerRecord, write_party_record
 from labelward.runs.provenance import library_versions
@@ -188,7 +188,7 @@ class PartyRun:
             defense=self.side.defense,
             own=fingerprint,
             key=key_info(self.engine, self.job.encryption, ""),
-            versions=library_versions(model_adapter(self.job.model).libraries),
+            versions=library_versions(model_family(self.job.model).libraries),
         )
 
     def to_its_end(self, record: PartyRecord) -> PartyRecord:

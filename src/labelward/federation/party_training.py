@@ -15,8 +15,7 @@ from typing import Any
 
 from labelward.data import DataSplit, PartyTable, encode_party, load_active, load_party_table
 from labelward.errors import JobError, OutputError, unknown_name
-from labelward.federation.adapter import PartyInputs, label_vector
-from labelward.federation.components import check_job, make_engine, make_policies, model_adapter, with_defaults
+from labelward.federation.components import check_job, make_engine, make_policies, model_family, with_defaults
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.party_run import AttemptResult, Join, Log, PartyProgram, PartyRun, require_party
 from labelward.federation.simulation import key_info
@@ -27,6 +26,8 @@ from labelward.party.context import Context, Progress, no_progress
 from labelward.party.handshake import Agreement, RowMasks
 from labelward.policy.base import Policy
 from labelward.policy.chain import PolicyChain
+from labelward.protocols.common import PartyInputs
+from labelward.protocols.family import label_vector
 from labelward.rng import PrivateSeed
 from labelward.runs.directory import locked_output
 from labelward.runs.party_record import PartyRecord, read_party_record
@@ -130,7 +131,7 @@ def _active(
     job: Job, own: PartyTable, seed: int, defended: Variant, private: PrivateSeed, progress: Progress
 ) -> PartyProgram:
     party = job.active.name
-    data, programs = load_active(job, own, seed, private), model_adapter(job.model)
+    data, programs = load_active(job, own, seed, private), model_family(job.model)
 
     def policies(progress: Progress = progress) -> tuple[Policy, ...]:
         return monitored_chains(job, data, defended, seed=seed, progress=progress)[party]
@@ -159,7 +160,7 @@ def _active(
 
 
 def _passive(job: Job, party: str, own: PartyTable, defended: Variant, private: PrivateSeed) -> PartyProgram:
-    programs = model_adapter(job.model)
+    programs = model_family(job.model)
 
     def live(run: PartyRun, ctx: Context) -> AttemptResult:
         agreed = _handshake(run, ctx)

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from labelward.federation.adapter import ModelAdapter, PartyShare, PredictMode
 from labelward.federation.model import FederatedModel, Warn, ignore_warning
+from labelward.protocols.family import ModelFamily, PartyShare, PredictMode
 from labelward.runs.secure_files import atomic_write
 
 Floats = NDArray[np.float64]
@@ -49,7 +49,7 @@ def predict_table(
 
 
 def write_predictions(
-    out: Path, programs: ModelAdapter[Any], share: PartyShare, ids: Sequence[str], margins: Floats
+    out: Path, programs: ModelFamily[Any], share: PartyShare, ids: Sequence[str], margins: Floats
 ) -> None:
     """Write the file of :func:`predict_table`.
 
@@ -63,7 +63,7 @@ def write_predictions(
         pq.write_table(pa.table({"id": pa.array(ids, pa.string()), **found}), file)
 
 
-def _columns(programs: ModelAdapter[Any], margins: Floats, classes: tuple[str, ...]) -> dict[str, Any]:
+def _columns(programs: ModelFamily[Any], margins: Floats, classes: tuple[str, ...]) -> dict[str, Any]:
     """Return the columns of a prediction file, without the ids."""
     predicted = programs.predicted(margins, classes)
     found: dict[str, Any] = {}

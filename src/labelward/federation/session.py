@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from labelward.party.handshake import (
     handshake_passive,
 )
 from labelward.party.in_process import run_parties
+from labelward.party.roles import Topology
 from labelward.party.transcript import FORMAT, Header, Transcript, ids_digest
 from labelward.party.view import View
 from labelward.policy.base import Policy
@@ -35,7 +36,6 @@ from labelward.rng import PrivateSeed, SecureRandom
 from labelward.transport.base import Transport
 
 T = TypeVar("T")
-Role = Literal["active", "passive"]
 
 
 class StoredShare(Protocol):
@@ -51,10 +51,10 @@ class FederationSession:
     """One run, as all its parties know it.
 
     Attributes:
-        parties: in party order, the active party first.
+        topology: parties and their roles.
         job: the shared part of the job, as JSON text by key (:func:`encode_shared`); compared in the handshake.
         ids: of all rows, in the order that the parties agree on.
-        masks: which rows are validation and test rows; a passive party that runs alone learns them in the handshake.
+        masks: which rows are validation and test rows; others than the coordinator learn them in the handshake.
         engine: name of the encryption engine; ``"none"`` where nothing is encrypted.
         bits: of the key; 0 for an engine without keys.
         precision: bits behind the binary point of encrypted values.
@@ -65,7 +65,7 @@ class FederationSession:
         compared: whether the parties compare job and rows before they begin; not where one user holds all of them.
     """
 
-    parties: tuple[str, ...]
+    topology: Topology
     job: Mapping[str, str] = field(default_factory=dict)
     ids: Sequence[str] = ()
     masks: RowMasks | None = None
@@ -79,17 +79,14 @@ class FederationSession:
     compared: bool = True
 
     @property
-    def active(self) -> str:
-        """The party that holds the labels."""
-        return self.parties[0]
+    def parties(self) -> tuple[str, ...]:
+        """All parties; the first one coordinates."""
+        return tuple(self.topology.assigned)
 
-    def role(self, party: str) -> Role:
-        """Return a party's role."""
-        return "active" if party == self.active else "passive"
-
-    def peers(self, party: str) -> tuple[str, ...]:
-        """Return all other parties, in party order."""
-        return tuple(name for name in self.parties if name != party)
+    @property
+    def coordinator(self) -> str:
+        """The party that greets the others and asks for predictions; with one label holder, the active party."""
+        return self.topology.coordinator
 
     def proposal(self, party: str) -> Proposal:
         """Return a party's proposal in the handshake."""
@@ -104,17 +101,17 @@ class FederationSession:
         )
 
     def handshake(self, ctx: Context) -> Agreement:
-        """Agree with all other parties on job, rows and checkpoint, in the party's own role.
+        """Agree with all other parties on job, rows and checkpoint.
 
         Raises:
             HandshakeError: versions, keys of the job, row counts or row ids differ.
             PeerError: a peer failed.
         """
         proposal = self.proposal(ctx.party)
-        if self.compared and ctx.party != self.active:
+        if self.compared and ctx.party != self.coordinator:
             return handshake_passive(ctx, proposal)
         if self.masks is None:
-            raise ValueError("the active party of a session must know the row masks")
+            raise ValueError("the coordinator of a session must know the row masks")
         if self.compared:
             return handshake_active(ctx, proposal, self.masks)
         return Agreement.of(proposal, self.masks, resume=None)
@@ -142,8 +139,8 @@ class FederationSession:
             format=FORMAT,
             version=version("labelward"),
             party=party,
-            role=self.role(party),
-            peers=self.peers(party),
+            role=self.topology.assigned[party],
+            peers=self.topology.peers(party),
             rows=(len(train), int(masks.test.sum())),
             engine=self.engine,
             bits=self.bits,
@@ -161,15 +158,7 @@ class FederationSession:
             transcript: where the party records; with :meth:`header`, or begun after the handshake.
             options: further arguments of :class:`~labelward.party.context.Context`.
         """
-        party = transport.party
-        return Context(
-            transport,
-            active=self.active,
-            peers=self.peers(party),
-            transcript=transcript,
-            seed=self.seed,
-            **options,
-        )
+        return Context(transport, topology=self.topology, transcript=transcript, seed=self.seed, **options)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -227,7 +216,7 @@ def run_session(session: FederationSession, participants: Mapping[str, Participa
     """Run all parties in threads of this process, from the handshake to the end of their programs.
 
     Args:
-        participants: by party, the active party first.
+        participants: by party, the coordinator first.
 
     Raises:
         LabelwardError: the first error of a party.

@@ -12,24 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.data import PartyDataset, VerticalDataset
-from labelward.federation.adapter import (
-    ModelAdapter,
-    PartyInputs,
-    PartyShare,
-    RoleResult,
-    ValidationHistory,
-    label_vector,
-)
-from labelward.federation.components import model_adapter
+from labelward.federation.components import model_family
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.session import FederationSession, Participant, PartyOutcome, encode_shared, run_session
 from labelward.he import Counts, Engine
 from labelward.job import EncryptionSection, Job, Variant
 from labelward.party.context import Meter, Progress, no_progress
 from labelward.party.handshake import RowMasks
+from labelward.party.roles import Topology
 from labelward.party.view import View
 from labelward.policy.base import Policy
-from labelward.protocols.common import LabelVector
+from labelward.protocols.common import LabelVector, PartyInputs
+from labelward.protocols.family import (
+    ModelFamily,
+    PartyShare,
+    RoleResult,
+    ValidationHistory,
+    label_vector,
+)
 from labelward.rng import SecureRandom
 from labelward.runs.malicious_runs import MaliciousRun
 from labelward.runs.schema import Cost, KeyInfo
@@ -47,7 +47,7 @@ class SimulationResult:
     """Result of a training in one process.
 
     Attributes:
-        outcomes: by party, the active one first: share, meter, transcript.
+        outcomes: by party, the coordinator first: share, meter, transcript.
         cost: of all parties together.
     """
 
@@ -57,17 +57,17 @@ class SimulationResult:
     @property
     def margins(self) -> NDArray[np.float64]:
         """float64 [test rows, outputs]."""
-        return self._active.margins
+        return self._coordinator.margins
 
     @property
     def fingerprint(self) -> str:
         """Fingerprint of the public key, as hex."""
-        return self._active.fingerprint.hex()
+        return self._coordinator.fingerprint.hex()
 
     @property
     def watched(self) -> ValidationHistory | None:
         """The metric of the validation rows by round; None without such rows."""
-        return self._active.watched
+        return self._coordinator.watched
 
     @property
     def shares(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class SimulationResult:
         return {party: outcome.meter for party, outcome in self.outcomes.items()}
 
     @property
-    def _active(self) -> RoleResult[Any]:
+    def _coordinator(self) -> RoleResult[Any]:
         return next(iter(self.outcomes.values())).result
 
 
@@ -131,7 +131,7 @@ def job_session(
         shares: by party, of an earlier training that is continued.
     """
     return make_session(
-        tuple(party.name for party in job.parties),
+        model_family(job.model).topology([party.name for party in job.parties], [job.active.name]),
         job.shared(),
         job.encryption,
         ids,
@@ -144,7 +144,7 @@ def job_session(
 
 
 def make_session(
-    parties: tuple[str, ...],
+    topology: Topology,
     shared: Mapping[str, Any],
     encryption: EncryptionSection,
     ids: Sequence[str],
@@ -158,13 +158,13 @@ def make_session(
     """Return the session of a training.
 
     Args:
-        parties: in party order, the active one first.
+        topology: parties and their roles.
         shared: values that must be equal at all parties, as JSON values under flat names such as ``model.depth``.
         encryption: engine and key.
         ids, engine, seed, masks, shares: as for :func:`job_session`.
     """
     return FederationSession(
-        parties=parties,
+        topology=topology,
         job=encode_shared(shared, seed),
         ids=ids,
         masks=masks,
@@ -213,7 +213,7 @@ def simulate_job(
     )
     return run_simulation(
         session,
-        model_adapter(job.model),
+        model_family(job.model),
         party_inputs(
             data.parties,
             label_vector(data),
@@ -257,7 +257,7 @@ def party_inputs(
 
 def run_simulation(
     session: FederationSession,
-    programs: ModelAdapter[Any],
+    programs: ModelFamily[Any],
     inputs: Mapping[str, PartyInputs],
     engine: Engine,
     *,
@@ -271,12 +271,12 @@ def run_simulation(
 
     Args:
         session: with row masks.
-        programs: adapter of the model.
-        inputs: by party, the active one first.
+        programs: family of the model.
+        inputs: by party, the coordinator first.
         engine: makes the keys.
         folder: is made, and gets ``<party>/view`` and ``<party>/model``; None: views and shares stay in memory.
         policies: by party, what decides what leaves it.
-        progress: hears of the active party's progress.
+        progress: hears of the coordinator's progress.
         protections: makes each party's source of protection draws.
         digests: whether views keep digests of large arrays only.
 
@@ -294,7 +294,7 @@ def run_simulation(
             folder=None if folder is None else private_folder(folder / party) / VIEW,
             private=own.data.private,
             protection=protections(),
-            progress=progress if party == session.active else no_progress,
+            progress=progress if party == session.coordinator else no_progress,
             digests=digests,
         )
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.errors import JobError, unknown_name
-from labelward.federation.adapter import ModelAdapter, ValidationHistory
-from labelward.federation.components import check_job, make_engine, model_adapter, with_defaults
+from labelward.federation.components import check_job, make_engine, model_family, with_defaults
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.progress import Watch, no_log
 from labelward.federation.simulation import key_info, simulate_job
@@ -20,6 +19,7 @@ from labelward.he import Engine
 from labelward.job import Job, Variant
 from labelward.metrics.utility import utility_scores
 from labelward.policy.base import Policy
+from labelward.protocols.family import ModelFamily, ValidationHistory
 from labelward.runs.directory import atomic_directory, check_output
 from labelward.runs.estimate import Estimate
 from labelward.runs.private_seeds import keep_seeds, resolve_seeds, stored_seeds
@@ -94,7 +94,7 @@ def train_variant(
     job, name = replace(job, defenses=(defended,) * bool(defended.chain)), variant_without_defaults(defended)
     check_job(job)
     check_output(out, job, "train", force=force)
-    source, programs = load_tables(job), model_adapter(job.model)
+    source, programs = load_tables(job), model_family(job.model)
     again = [*repeat, *([earlier] if earlier and stored_seeds(earlier) else [])]
     private = resolve_seeds([party.name for party in job.parties], repeat=again)
     data = load_dataset(job, seed, source, private=private)
@@ -136,7 +136,7 @@ def train_variant(
     return model
 
 
-def _record(model: TrainedModel, data: VerticalDataset, programs: ModelAdapter[Any]) -> TrainingRecord:
+def _record(model: TrainedModel, data: VerticalDataset, programs: ModelFamily[Any]) -> TrainingRecord:
     watched = model.watched
     return TrainingRecord(
         dataset=model.dataset,

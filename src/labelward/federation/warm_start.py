@@ -10,20 +10,18 @@ import numpy as np
 
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, FileFormatError, JobError
-from labelward.federation.adapter import ModelAdapter, PartyShare
 from labelward.federation.model_shares import load_shares, trained_job
 from labelward.job import Job
+from labelward.protocols.family import ModelFamily, PartyShare
 from labelward.runs.private_seeds import stored_seeds
 from labelward.runs.training_record import RowCounts, read_record
 
 
-def load_warm_start(
-    programs: ModelAdapter[Any], run: Path, job: Job, data: VerticalDataset
-) -> Mapping[str, PartyShare]:
+def load_warm_start(programs: ModelFamily[Any], run: Path, job: Job, data: VerticalDataset) -> Mapping[str, PartyShare]:
     """Return the shares of an earlier training that a job continues.
 
     Args:
-        programs: adapter of the job's model.
+        programs: family of the job's model.
         run: folder of the earlier training.
         job: job with defaults filled in and a single seed.
         data: dataset of this job and seed.

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import FileFormatError
-from labelward.federation.adapter import ImageMaps, ModelAdapter
 from labelward.federation.simulation import MODEL
+from labelward.protocols.family import ImageMaps, ModelFamily
 from labelward.rng import learning
 from labelward.runs.secure_files import atomic_write
 
@@ -116,7 +116,7 @@ class Explanations(msgspec.Struct, frozen=True, kw_only=True):
 class Explainer:
     """Explains the runs of one seed; results that do not depend on the run are computed once."""
 
-    programs: ModelAdapter[Any]
+    programs: ModelFamily[Any]
     data: VerticalDataset
     seed: int
     _before: dict[str, Projection] = field(default_factory=dict)

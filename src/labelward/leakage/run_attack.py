@@ -15,7 +15,6 @@ from labelward import rng
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Baseline, LabelGuess
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError
-from labelward.federation.adapter import attacker_data
 from labelward.leakage.baselines import fit_boosted, fit_logistic
 from labelward.metrics.leakage import (
     cluster_chance,
@@ -26,6 +25,7 @@ from labelward.metrics.leakage import (
 )
 from labelward.metrics.registry import OUTSIDE
 from labelward.party.view import View
+from labelward.protocols.family import attacker_data
 from labelward.runs.checks import Metrics
 
 

@@ -23,7 +23,7 @@ from labelward.data import DataSplit, read_ids, read_table, source_column, trans
 from labelward.data.labels import encode_labels, encode_regression_targets, quantile_edges
 from labelward.data.tables import find_column
 from labelward.errors import DataError, FileFormatError, JobError
-from labelward.federation.components import PROGRAMS, make_attack, model_adapter
+from labelward.federation.components import MODELS, make_attack, model_family
 from labelward.federation.simulation import MODEL
 from labelward.job import ComponentSpec
 from labelward.leakage.run_attack import run_attack, score_label_guess, score_values
@@ -196,7 +196,7 @@ def load_bottom_models(view_dir: Path, model: Path | None = None) -> tuple[Calla
     view = View.load(view_dir)
     folder = view_dir.resolve().parent / MODEL if model is None else model
     kind = view.parameter("model.kind")
-    if kind not in PROGRAMS:
+    if kind not in MODELS.classes():
         raise FileFormatError(
             f"the view is of model {kind!r}, which this version does not know",
             code="unsupported",
@@ -205,7 +205,7 @@ def load_bottom_models(view_dir: Path, model: Path | None = None) -> tuple[Calla
         )
     if not folder.exists() and model is None:
         return None
-    own = model_adapter(ComponentSpec(kind)).own(view, AttackerData(features=np.empty((0, 0)), columns=()), folder)
+    own = model_family(ComponentSpec(kind)).own(view, AttackerData(features=np.empty((0, 0)), columns=()), folder)
     return None if own.bottom is None or own.untrained is None else (own.bottom, own.untrained)
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
 from typing import Any, TypeVar, get_args
 
 import msgspec
 from msgspec import inspect
 
 from labelward.errors import CodecError, ProtocolError
+from labelward.families import FAMILIES
 from labelward.he.base import CipherBlock, Layout, PublicMaterial
-from labelward.messages import explain, handshake, splitnn, tree
 from labelward.messages.base import EXEMPT, Array, CipherDigest, Message, Observation, Released, wire_name
 
 WIRE_VERSION = 1
@@ -24,14 +26,6 @@ _SCALARS = (inspect.IntType, inspect.StrType, inspect.BoolType, inspect.NoneType
 _CIPHERS = (CipherBlock, CipherDigest, Layout, PublicMaterial)
 """Structures that hold ciphertexts, or public keys."""
 _fields_of: dict[type[msgspec.Struct], tuple[str, ...]] = {}
-
-_FAMILIES = (handshake, tree, explain, splitnn)
-_SCHEMA: dict[str, type[Message] | type[Observation]] = {
-    wire_name(kind): kind
-    for family in _FAMILIES
-    for kind in vars(family).values()
-    if isinstance(kind, type) and issubclass(kind, Message | Observation) and kind not in (Message, Observation)
-}
 
 
 class _Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -61,9 +55,21 @@ _decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {}
 def schema(name: str) -> type[Message] | type[Observation]:
     """Return the class of a message type's name; :class:`CodecError` for an unknown one."""
     try:
-        return _SCHEMA[name]
+        return _schema()[name]
     except KeyError:
         raise CodecError(f"unknown message type {name[:80]!r}", code="unknown", value=name[:80]) from None
+
+
+@cache
+def _schema() -> dict[str, type[Message] | type[Observation]]:
+    """Return the classes of the handshake and of all families by name."""
+    named = ("messages.handshake", *(module for entry in FAMILIES for module in entry.messages))
+    return {
+        wire_name(kind): kind
+        for module in named
+        for kind in vars(import_module(f"labelward.{module}")).values()
+        if isinstance(kind, type) and issubclass(kind, Message | Observation) and kind not in (Message, Observation)
+    }
 
 
 def encode_fields(message: Message | Observation) -> bytes:
@@ -162,10 +168,18 @@ def require_released(message: Message | Observation) -> None:
 
 
 def _released_fields(kind: type[msgspec.Struct]) -> Iterator[str]:
-    """Yield the released fields of a message class; refuse a field that is neither these nor exempt nor a scalar."""
+    """Yield the released fields of a message class; refuse one that is neither these nor exempt nor a scalar."""
     described = inspect.type_info(kind)
     assert isinstance(described, inspect.StructType)
     for field in described.fields:
+        types = field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
+        structs = {each.cls for each in types if isinstance(each, inspect.StructType)}
+        if CipherBlock in structs and CipherDigest not in structs:
+            raise ProtocolError(
+                f"{field.name} of {kind.__name__} has no room for a view's digest; declare CipherBlock | CipherDigest",
+                code="not-sendable",
+                value=field.name,
+            )
         if _is_released(field.type):
             yield field.name
         elif not _is_harmless(field.type):

@@ -20,7 +20,7 @@ _MIN_PROBABILITY = 1e-15
 
 
 class UtilityModel(Protocol):
-    """Interface of a model for utility metrics; see :class:`labelward.federation.adapter.ModelAdapter`."""
+    """Interface of a model for utility metrics; see :class:`labelward.protocols.family.ModelFamily`."""
 
     @property
     def deviance_power(self) -> float | None:

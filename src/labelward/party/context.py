@@ -12,10 +12,11 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-from labelward.errors import CodecError, EncryptionError, HandshakeError, OutputError, PeerError
+from labelward.errors import CodecError, EncryptionError, HandshakeError, OutputError, PeerError, ProtocolError
 from labelward.messages.base import Message, Observation, ciphertexts, wire_name
 from labelward.messages.codec import decode, encode, encode_fields, redacted
 from labelward.party.checkpoint import Checkpoints
+from labelward.party.roles import Topology
 from labelward.party.transcript import Transcript
 from labelward.policy.chain import PolicyChain
 from labelward.rng import PrivateSeed, SecureRandom
@@ -49,8 +50,7 @@ class Context:
 
     Args:
         transport: the party's endpoint.
-        active: name of the active party.
-        peers: all other parties, in party order.
+        topology: the roles of all parties; what a role may not send is neither sent nor accepted.
         transcript: record of everything sent, received and observed.
         seed: seed of the shared learning randomness; the same at all parties.
         protection: source of randomness for encryption and defenses.
@@ -68,8 +68,7 @@ class Context:
         self,
         transport: Transport,
         *,
-        active: str,
-        peers: tuple[str, ...],
+        topology: Topology,
         transcript: Transcript,
         seed: int,
         protection: SecureRandom | None = None,
@@ -80,7 +79,8 @@ class Context:
         digests: bool = False,
         checkpoints: Checkpoints | None = None,
     ) -> None:
-        self.party, self.active, self.peers = transport.party, active, peers
+        self.party, self.topology = transport.party, topology
+        self.peers = topology.peers(self.party)
         self.seed = seed
         self.protection = protection or SecureRandom()
         self.private = private or PrivateSeed.drawn()
@@ -94,14 +94,27 @@ class Context:
         self._left: set[str] = set()
         self._failed = False
 
+    @property
+    def active(self) -> str:
+        """The party that coordinates; in a protocol with one label holder, the active party."""
+        return self.topology.coordinator
+
+    @property
+    def role(self) -> str:
+        """This party's role."""
+        return self.topology.assigned[self.party]
+
     def send(self, peer: str, message: Message, step: Step) -> None:
         """Encode, record, count and send.
 
         Raises:
             CodecError: a field must not be sent.
+            ProtocolError: this party's role may not send the message to the peer's.
             PeerError: the peer has disconnected; names message and step.
         """
         name = wire_name(type(message))
+        if not self.topology.allows(self.party, peer, name):
+            raise ProtocolError(f"{name} is no message of {self.party!r} to {peer!r}", code="not-sendable", value=name)
         frame = encode(message, step)
         self.transcript.append("sent", peer, name, step, len(frame).to_bytes(8, "little"))
         self.meter.messages[name] += 1
@@ -223,6 +236,10 @@ class Context:
                 sender, f"sent no valid message: {error}", message=name, step=step, code="malformed"
             ) from error
         key = (sender, wire_name(type(message)), its_step)
+        if not self.topology.allows(sender, self.party, key[1]):
+            raise PeerError(
+                sender, "sent what its role may not send", message=key[1], step=its_step, code="peer-message"
+            )
         if key in self._waiting:
             raise PeerError(sender, "sent the same message twice", message=key[1], step=its_step, code="peer-message")
         recorded = redacted(message, bulk=self._digests)

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from labelward.errors import PeerError
 from labelward.party.context import Context
+from labelward.party.roles import Topology
 from labelward.party.transcript import FORMAT, Header, Transcript
 from labelward.rng import PrivateSeed
 from labelward.transport.base import Failure, Transport
@@ -27,7 +28,7 @@ def standalone_context(party: str, *, seed: int, rows: int, private: PrivateSeed
     """
     transcript = Transcript(Header(FORMAT, "", party, "active", (), (rows, 0), "none", 0, (), {}))
     end = connect_in_process([party])[party]
-    return Context(end, active=party, peers=(), transcript=transcript, seed=seed, private=private)
+    return Context(end, topology=Topology.star(party), transcript=transcript, seed=seed, private=private)
 
 
 def run_parties(programs: Mapping[str, tuple[Callable[[Transport], Context], Program[T]]]) -> dict[str, T]:

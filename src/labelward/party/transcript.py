@@ -47,7 +47,7 @@ class Header(msgspec.Struct, frozen=True):
     format: int
     version: str
     party: str
-    role: Literal["active", "passive"]
+    role: str
     peers: tuple[str, ...]
     rows: tuple[int, int]
     engine: str

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from labelward.errors import JobError
-from labelward.federation.components import check_job, make_engine, make_policies, model_adapter, with_defaults
+from labelward.federation.components import check_job, make_engine, make_policies, model_family, with_defaults
 from labelward.federation.train import defense_variant
 from labelward.job import Job
 from labelward.planning.cost_model import CostModel
@@ -79,7 +79,7 @@ def estimate_cost(
     job = with_defaults(replace(job, run=replace(job.run, seeds=(seed,))))
     defended = defense_variant(job, variant_without_defaults(job.variants()[0]).slug if variant is None else variant)
     check_job(job)
-    params = model_adapter(job.model).params
+    params = model_family(job.model).params
     if not isinstance(params, TreeModel):
         raise JobError(
             f"{job.model.kind!r} encrypts nothing and its time is that of the networks themselves, so "

@@ -13,7 +13,7 @@ import numpy as np
 from labelward.data import VerticalDataset
 from labelward.defenses.leakage_meter import LeakageMeter, MonitorConfig
 from labelward.errors import LabelwardError
-from labelward.federation.components import model_adapter
+from labelward.federation.components import model_family
 from labelward.he import Engine
 from labelward.job import Job
 from labelward.planning.dry_run import DryRun, TrainingData, dry_run
@@ -121,7 +121,7 @@ class CostModel:
 
 def cost_model(job: Job, data: VerticalDataset, engine: Engine, seed: int) -> CostModel | None:
     """Return the cost model of a completed job on a seed's data; None for a model that is not of trees."""
-    params = model_adapter(job.model).params
+    params = model_family(job.model).params
     if not isinstance(params, TreeModel):
         return None
     return CostModel(job=job, params=params, data=training_data(data), engine=engine, seed=seed)

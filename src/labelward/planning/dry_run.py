@@ -36,6 +36,7 @@ from labelward.messages.tree import EncryptedForestRows, EncryptedTreeRows, Leve
 from labelward.party.context import Context
 from labelward.party.handshake import RowMasks, handshake_active, handshake_passive
 from labelward.party.in_process import run_parties
+from labelward.party.roles import Topology
 from labelward.party.transcript import Transcript
 from labelward.planning.counting_engine import CountingEngine
 from labelward.policy.base import KnownInstanceSpaces, Policy, Schedule
@@ -340,11 +341,8 @@ class _TracedContext(Context):
         at_once: int,
         seed: int,
     ) -> None:
-        peers = tuple(name for name in parties if name != end.party)
-        header = _Unrecorded(None)
-        super().__init__(
-            end, active=parties[0], peers=peers, transcript=header, seed=seed, private=ANY_SEED, policies=policies
-        )
+        topology, header = Topology.star(*parties), _Unrecorded(None)
+        super().__init__(end, topology=topology, transcript=header, seed=seed, private=ANY_SEED, policies=policies)
         self._trace, self._price, self._baton, self._at_once = trace, price, baton, at_once
         self._phase, self._since = "wait", time.perf_counter()
 

@@ -19,7 +19,7 @@ from labelward.data import (
     load_tables,
 )
 from labelward.errors import JobError, unknown_name
-from labelward.federation.components import model_adapter
+from labelward.federation.components import model_family
 from labelward.federation.leakage_monitor import with_monitor
 from labelward.job import Job
 from labelward.planning.cost_model import training_data
@@ -115,7 +115,7 @@ def load_workload(job: Job, seed: int, remote: RemoteShape, policies: tuple[Poli
             )
     data = load_dataset(job, seed, load_tables(job), private={party.name: ANY_SEED for party in job.parties})
     chain = with_monitor(job, data, policies, seed=seed)
-    model_adapter(job.model).check(data, {job.active.name: chain})
+    model_family(job.model).check(data, {job.active.name: chain})
     return Workload(dataset=data.name, data=training_data(data), generated=(), policies=chain)
 
 

@@ -1,21 +1,25 @@
-"""What all model families share: the labels as a role program takes them."""
+"""What all families share: one party's inputs to a training, and the labels among them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from labelward.data import PartyDataset
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LabelVector:
-    """Labels and weights of the rows that the active party trains on: training rows, then validation rows.
+    """Labels and weights that one party holds: of the training rows, then of the validation rows.
 
     Attributes:
-        values: float64 [rows]: class numbers, or regression targets.
+        values: float64 [rows]: class numbers, or regression targets; NaN where another party holds the label.
         weights: float64 [rows], at least 0.
         classes: names of the classes; empty for regression.
     """
@@ -27,3 +31,25 @@ class LabelVector:
     def first(self, rows: int) -> LabelVector:
         """Return the labels of the first rows."""
         return LabelVector(values=self.values[:rows], weights=self.weights[:rows], classes=self.classes)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PartyInputs:
+    """One party's inputs to a training.
+
+    Attributes:
+        data: the party's columns.
+        labels: the labels that the party holds; None: none.
+        share: share of the model that a warm start continues.
+        behavior: malicious behavior of a party, if any (:meth:`labelward.protocols.family.ModelFamily.check_behavior`).
+    """
+
+    data: PartyDataset
+    labels: LabelVector | None = None
+    share: Any = None
+    behavior: Mapping[str, Any] | None = None
+
+    @property
+    def categories(self) -> dict[str, tuple[str, ...]]:
+        """For each categorical column its categories, by code."""
+        return {self.data.columns[position]: names for position, names in self.data.categories.items()}

@@ -170,7 +170,7 @@ class VisibilityCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         label_entropy: entropy of the labels, the maximum that can be learned.
     """
 
-    role: Literal["active", "passive"]
+    role: str
     rows: int
     columns: int = 0
     trees: int = 0

@@ -19,13 +19,13 @@ from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Lab
 from labelward.data import VerticalDataset, load_dataset, load_tables
 from labelward.data.labels import encode_regression_targets, quantile_edges
 from labelward.errors import FileFormatError
-from labelward.federation.adapter import attacker_data
-from labelward.federation.components import make_attack, model_adapter, with_defaults
+from labelward.federation.components import make_attack, model_family, with_defaults
 from labelward.federation.simulation import MODEL, VIEW
 from labelward.job import Job
 from labelward.leakage.baselines import fit_logistic, predict_known
 from labelward.leakage.run_attack import run_attack, sample_known_rows, score_label_guess
 from labelward.party.view import View
+from labelward.protocols.family import attacker_data
 from labelward.runs.schema import run_folder
 from labelward.runs.secure_files import atomic_write
 from labelward.studies.spec import ATTACKER, ATTRIBUTE, Study, StudyTask
@@ -129,7 +129,7 @@ def _score(
     run = run_folder(folder, [], seed) / ATTACKER
     view = View.load(run / VIEW)
     columns = attacker_data(next(party for party in data.parties if party.name == view.party))
-    own = model_adapter(job.model).own(view, columns, run / MODEL)
+    own = model_family(job.model).own(view, columns, run / MODEL)
     classes = len(data.classes)
     # first the labels, as the attack of the audit inferred them, then the attribute
     label_rows = sample_known_rows(data.train_labels, attack.labels_needed, seed=seed)

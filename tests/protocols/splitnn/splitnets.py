@@ -18,6 +18,7 @@ from labelward.party.handshake import Agreement, RowMasks
 from labelward.party.view import View
 from labelward.policy.base import Policy
 from labelward.protocols.splitnn.behavior import Behavior
+from labelward.protocols.splitnn.family import SplitNetFamily
 from labelward.protocols.splitnn.inputs import NetInputs, NetLabels
 from labelward.protocols.splitnn.params import SplitNet
 from labelward.protocols.splitnn.session import (
@@ -118,7 +119,7 @@ class Lying(Transport):
 def session(net: Net, *, compared: bool = False) -> FederationSession:
     """Return what the parties agree on, without a handshake unless it is asked for."""
     return FederationSession(
-        parties=tuple(net.parts),
+        topology=SplitNetFamily.topology(tuple(net.parts), tuple(net.parts)[:1]),
         ids=[str(row) for row in range(len(net.labels))],
         masks=RowMasks.in_order(net.rows, net.validation, 0),
         precision=30,

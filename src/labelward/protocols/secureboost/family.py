@@ -1,4 +1,4 @@
-"""Federated trees, boosted or in a forest, as the evaluation runs them."""
+"""The family of federated trees: SecureBoost and the federated forest."""
 
 from __future__ import annotations
 
@@ -12,9 +12,44 @@ from numpy.typing import NDArray
 from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
-from labelward.federation.adapter import (
-    ModelAdapter,
-    PartyInputs,
+from labelward.he import Engine
+from labelward.kernels.objectives import Objective, evaluation_metric
+from labelward.messages.explain import (
+    ColumnsRequest,
+    ExportConsent,
+    ExportDecision,
+    ExportRecords,
+    ExportRequest,
+    PathAnswers,
+    PathRequest,
+    RecordColumns,
+)
+from labelward.messages.handshake import KeyOffer
+from labelward.messages.tree import (
+    DecryptedSums,
+    EncryptedForestRows,
+    EncryptedTreeRows,
+    InstanceSpaces,
+    LevelHistograms,
+    LevelRequest,
+    OwnSplit,
+    PredictAnswers,
+    PredictRequest,
+    SplitMasks,
+    TrainingEnd,
+    TreeStart,
+    WinningSplits,
+)
+from labelward.metrics.information import leakage_bounds
+from labelward.party.context import Context
+from labelward.party.handshake import Agreement
+from labelward.party.in_process import standalone_context
+from labelward.party.roles import ACTIVE, PASSIVE, Role
+from labelward.party.view import View
+from labelward.policy.base import Policy
+from labelward.protocols.common import PartyInputs
+from labelward.protocols.family import (
+    ModelFamily,
     PredictMode,
     RoleResult,
     ValidationHistory,
@@ -22,16 +57,6 @@ from labelward.federation.adapter import (
     check_weights,
     label_vector,
 )
-from labelward.he import Engine
-from labelward.kernels.objectives import Objective, evaluation_metric
-from labelward.messages.tree import DecryptedSums, InstanceSpaces, LevelRequest, OwnSplit
-from labelward.metrics.information import leakage_bounds
-from labelward.party.context import Context
-from labelward.party.handshake import Agreement
-from labelward.party.in_process import standalone_context
-from labelward.party.view import View
-from labelward.policy.base import Policy
-from labelward.policy.chain import check_hooks
 from labelward.protocols.secureboost.active import train_active
 from labelward.protocols.secureboost.inputs import Columns, TrainingTask, TreeInputs
 from labelward.protocols.secureboost.params import TreeModel
@@ -45,17 +70,35 @@ from labelward.runs.schema import VisibilityCounts
 Floats = NDArray[np.float64]
 
 
-class TreeAdapter(ModelAdapter[ModelShare]):
+class TreeFamily(ModelFamily[ModelShare]):
     """SecureBoost and the federated forest."""
 
-    points: ClassVar[Mapping[str, frozenset[str]]] = {"active": VISITED, "passive": frozenset()}
+    roles: ClassVar[Mapping[str, Role]] = {
+        ACTIVE: Role(
+            points=VISITED,
+            sends={
+                PASSIVE: (
+                    *(KeyOffer, TreeStart, EncryptedTreeRows, EncryptedForestRows, LevelRequest, WinningSplits),
+                    *(TrainingEnd, PredictRequest, PathRequest, ColumnsRequest, ExportRequest, ExportDecision),
+                )
+            },
+        ),
+        PASSIVE: Role(
+            sends={
+                ACTIVE: (
+                    *(LevelHistograms, SplitMasks, PredictAnswers, PathAnswers, RecordColumns),
+                    *(ExportConsent, ExportRecords),
+                )
+            }
+        ),
+    }
 
     params: TreeModel
 
     def check(
         self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None
     ) -> None:
-        """See :meth:`ModelAdapter.check`."""
+        """See :meth:`ModelFamily.check`."""
         active, *others = data.parties
         try:
             self._check_labels(data)
@@ -69,7 +112,8 @@ class TreeAdapter(ModelAdapter[ModelShare]):
             passive=tuple(party.name for party in others) if passive is None else tuple(passive),
         )
         alone = setup_of(self.params, classes=0, active_columns=0, passive=setup.passive)
-        self.check_policies(policies, active.name, {"active": setup, "passive": alone})
+        topology = self.topology((active.name, *setup.passive), (active.name,))
+        self.check_policies(policies, topology, {ACTIVE: setup, PASSIVE: alone})
 
     def _check_idle(self, data: VerticalDataset) -> None:
         """Refuse what would mean nothing for these labels and rows."""
@@ -107,18 +151,18 @@ class TreeAdapter(ModelAdapter[ModelShare]):
                     )
 
     def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
-        """See :meth:`ModelAdapter.predicted`."""
+        """See :meth:`ModelFamily.predicted`."""
         return self._objective(classes).predicted(margins)
 
     def margins_say_all(self, classes: Sequence[str]) -> bool:
-        """See :meth:`ModelAdapter.margins_say_all`."""
+        """See :meth:`ModelFamily.margins_say_all`."""
         return self._objective(classes).name in ("reg:squarederror", "variance", "gini")
 
     def _objective(self, classes: Sequence[str]) -> Objective:
         return fitted_objective(self.params, len(classes))
 
     def check_start(self, run: Path, data: VerticalDataset, share: ModelShare) -> None:
-        """See :meth:`ModelAdapter.check_start`."""
+        """See :meth:`ModelFamily.check_start`."""
         if self.params.base_score is None:
             return
         score = self.params.base_score
@@ -134,16 +178,16 @@ class TreeAdapter(ModelAdapter[ModelShare]):
 
     @property
     def deviance_power(self) -> float | None:
-        """See :attr:`ModelAdapter.deviance_power`."""
+        """See :attr:`ModelFamily.deviance_power`."""
         powers = {"count:poisson": 1.0, "reg:tweedie": self.params.tweedie_variance_power}
         return powers.get(self.params.objective)
 
     def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[ModelShare]:
-        """See :meth:`ModelAdapter.program`."""
+        """See :meth:`ModelFamily.program`."""
         task, columns = TrainingTask(params=self.params, agreed=agreed), _party_inputs(inputs.data)
         if inputs.labels is None:
             setup = setup_of(self.params, classes=0, active_columns=0, passive=(ctx.party,))
-            check_hooks(ctx.policies.policies, self.points["passive"], setup, elsewhere=self.points)
+            self.check_policies({ctx.party: ctx.policies.policies}, ctx.topology, {PASSIVE: setup})
             outcome = run_passive(ctx, task, columns, engine, share=inputs.share)
             return RoleResult(share=outcome.share, counts=outcome.counts, fingerprint=outcome.fingerprint)
         ended = run_active(ctx, task, columns, inputs.labels, engine, share=inputs.share)
@@ -156,7 +200,7 @@ class TreeAdapter(ModelAdapter[ModelShare]):
         )
 
     def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
-        """See :meth:`ModelAdapter.pooled`."""
+        """See :meth:`ModelFamily.pooled`."""
         active = parties[0].name
         ctx = standalone_context(active, seed=seed, rows=len(data.train_labels), private=data.parties[0].private)
         columns = {party.name: _party_inputs(party) for party in parties}
@@ -174,54 +218,20 @@ class TreeAdapter(ModelAdapter[ModelShare]):
             ctx, share, {name: (trained.own[name], each.test) for name, each in columns.items()}, len(parties[0].test)
         )
 
-    def seen_by_active(self, view: View) -> VisibilityCounts:
-        """See :meth:`ModelAdapter.seen_by_active`; a tree without splits is not counted."""
-        levels = list(view.observed(InstanceSpaces))
-        owners = [owner for level in levels for owner in level.owners]
-        trees = {level.tree for level in levels}
-        decrypted = sum(int(np.prod(each.sums.shape)) for each in view.observed(DecryptedSums))
-        own = owners.count(view.party)
-        return VisibilityCounts(
-            role="active",
-            rows=view.rows,
-            trees=len(trees),
-            nodes=len(trees) + 2 * len(owners),
-            leaves=len(trees) + len(owners),
-            own_splits=own,
-            told_splits=len(owners) - own,
-            decrypted_sums=decrypted,
-        )
-
-    def seen_by_passive(self, view: View, columns: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
-        """See :meth:`ModelAdapter.seen_by_passive`."""
-        leaves = observed_leaves(view, attacker_data(columns))
-        bounds = leakage_bounds(leaves, labels)
-        return VisibilityCounts(
-            role="passive",
-            rows=view.rows,
-            trees=len(leaves),
-            nodes=bounds.nodes,
-            leaves=bounds.leaves,
-            own_splits=sum(1 for _ in view.observed(OwnSplit)),
-            told_splits=sum(len(received.message.splits.value) for received in view.received(LevelRequest)),
-            max_node_information=bounds.max_node_information,
-            max_node_bound=bounds.max_node_bound,
-            joint_information=bounds.joint_information,
-            joint_bound=bounds.joint_bound,
-            label_entropy=bounds.label_entropy,
-        )
+    def visibility(self, view: View, inputs: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
+        """See :meth:`ModelFamily.visibility`; for the active party a tree without splits is not counted."""
+        return _seen_by_active(view) if view.header.role == ACTIVE else _seen_by_passive(view, inputs, labels)
 
     def load(self, folder: Path) -> ModelShare:
-        """See :meth:`ModelAdapter.load`."""
+        """See :meth:`ModelFamily.load`."""
         return ModelShare.load(folder)
 
-    def predict_active(self, ctx: Context, share: ModelShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
-        """See :meth:`ModelAdapter.predict_active`."""
-        return predict_active(ctx, share, {ctx.party: (share.own, x)}, len(x), mode=mode)
-
-    def predict_passive(self, ctx: Context, share: ModelShare, x: Floats) -> None:
-        """See :meth:`ModelAdapter.predict_passive`."""
+    def predict(self, ctx: Context, share: ModelShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
+        """See :meth:`ModelFamily.predict`."""
+        if ctx.role == ACTIVE:
+            return predict_active(ctx, share, {ctx.party: (share.own, x)}, len(x), mode=mode)
         predict_passive(ctx, share, x)
+        return np.empty((0, 0))
 
     def _watched(self, history: tuple[float, ...]) -> ValidationHistory | None:
         if not history:
@@ -260,3 +270,40 @@ def _party_inputs(party: PartyDataset) -> TreeInputs:
     rows = np.concatenate([party.train, party.validation]) if len(party.validation) else party.train
     columns = Columns(party.columns, rows, party.categories, party.monotone)
     return TreeInputs(train=columns, test=party.test, validation=len(party.validation))
+
+
+def _seen_by_active(view: View) -> VisibilityCounts:
+    levels = list(view.observed(InstanceSpaces))
+    owners = [owner for level in levels for owner in level.owners]
+    trees = {level.tree for level in levels}
+    decrypted = sum(int(np.prod(each.sums.shape)) for each in view.observed(DecryptedSums))
+    own = owners.count(view.party)
+    return VisibilityCounts(
+        role=ACTIVE,
+        rows=view.rows,
+        trees=len(trees),
+        nodes=len(trees) + 2 * len(owners),
+        leaves=len(trees) + len(owners),
+        own_splits=own,
+        told_splits=len(owners) - own,
+        decrypted_sums=decrypted,
+    )
+
+
+def _seen_by_passive(view: View, columns: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
+    leaves = observed_leaves(view, attacker_data(columns))
+    bounds = leakage_bounds(leaves, labels)
+    return VisibilityCounts(
+        role=PASSIVE,
+        rows=view.rows,
+        trees=len(leaves),
+        nodes=bounds.nodes,
+        leaves=bounds.leaves,
+        own_splits=sum(1 for _ in view.observed(OwnSplit)),
+        told_splits=sum(len(received.message.splits.value) for received in view.received(LevelRequest)),
+        max_node_information=bounds.max_node_information,
+        max_node_bound=bounds.max_node_bound,
+        joint_information=bounds.joint_information,
+        joint_bound=bounds.joint_bound,
+        label_entropy=bounds.label_entropy,
+    )

@@ -1,7 +1,7 @@
-"""Model adapters: programs, baselines, shares and visibility summary of a family of models.
+"""Protocol families: roles, programs, baselines, shares and visibility summary of the models of one protocol.
 
-A new kind of model is one module with a subclass and one line in :data:`labelward.federation.components.PROGRAMS`; the
-audit does not depend on any model.
+A new family is one package with a subclass, and one entry in :data:`labelward.families.FAMILIES`. Training, prediction,
+audits and reports depend on no family.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from labelward.errors import DataError, JobError
 from labelward.he import Counts, Engine
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement
+from labelward.party.roles import Role, Topology
 from labelward.party.view import View
 from labelward.policy.base import Policy, PolicyContext
 from labelward.policy.chain import check_hooks
-from labelward.protocols.common import LabelVector
+from labelward.protocols.common import LabelVector, PartyInputs
 from labelward.runs.schema import VisibilityCounts
 
 Floats = NDArray[np.float64]
@@ -96,37 +97,15 @@ def label_vector(data: VerticalDataset) -> LabelVector:
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PartyInputs:
-    """One party's inputs to a training.
-
-    Attributes:
-        data: the party's columns.
-        labels: labels, at the active party.
-        share: share of the model that a warm start continues.
-        behavior: malicious behavior of a passive party, if any (:meth:`ModelAdapter.check_behavior`).
-    """
-
-    data: PartyDataset
-    labels: LabelVector | None = None
-    share: Any = None
-    behavior: Mapping[str, Any] | None = None
-
-    @property
-    def categories(self) -> dict[str, tuple[str, ...]]:
-        """For each categorical column its categories, by code."""
-        return {self.data.columns[position]: names for position, names in self.data.categories.items()}
-
-
 @dataclass(frozen=True, kw_only=True)
 class RoleResult(Generic[S]):
     """Result of a run at one party.
 
     Attributes:
         counts: of operations with the key on this side.
-        margins: float64 [prediction rows, outputs]; none at a passive party.
+        margins: float64 [prediction rows, outputs], at the coordinator; elsewhere none.
         fingerprint: of the public key.
-        watched: at the active party, where there are validation rows.
+        watched: at the coordinator, where there are validation rows.
     """
 
     share: S
@@ -149,28 +128,48 @@ class ImageMaps:
     maps: Floats
 
 
-class ModelAdapter(ABC, Generic[S]):
-    """One model with its parameters, as run by the evaluation.
+class ModelFamily(ABC, Generic[S]):
+    """One family, with the parameters of a model.
 
     Attributes:
+        roles: the roles of its protocol, by name.
         encrypts: whether the protocol encrypts anything; where not, the job's engine is ``"none"``.
         metered: whether the leakage meter can read what passive parties learn.
         bulky: whether embeddings and gradients travel, of which views may keep digests.
         grows: whether a training can continue the model of an earlier one (warm start).
         libraries: on whose versions figures depend, in addition to those that all models use.
-        points: for each role the policy points that its program visits.
     """
 
+    roles: ClassVar[Mapping[str, Role]]
     encrypts: ClassVar[bool] = True
     metered: ClassVar[bool] = True
     bulky: ClassVar[bool] = False
     grows: ClassVar[bool] = True
     libraries: ClassVar[tuple[str, ...]] = ()
-    points: ClassVar[Mapping[str, frozenset[str]]]
 
     def __init__(self, params: Any = None) -> None:
         """``params``: validated parameters of the model; None to use a trained model without training."""
         self.params = params
+
+    @classmethod
+    def topology(cls, parties: Sequence[str], holders: Sequence[str]) -> Topology:
+        """Return the roles of the parties of a run.
+
+        Args:
+            parties: in party order; the first one coordinates.
+            holders: those that hold labels.
+
+        Raises:
+            JobError: the protocol has no such roles; by default it has one label holder, who coordinates.
+        """
+        if tuple(holders) != (parties[0],):
+            raise JobError(
+                f"this model is for one label holder, the first party; here {', '.join(holders)} hold labels",
+                code="unsupported",
+                field="[data] label",
+                value=tuple(holders),
+            )
+        return Topology.star(*parties, roles=cls.roles)
 
     @abstractmethod
     def check(
@@ -199,21 +198,26 @@ class ModelAdapter(ABC, Generic[S]):
         """Return whether the margins are themselves the predictions, for labels of these classes."""
 
     def check_policies(
-        self, policies: Mapping[str, Sequence[Policy]], active: str, contexts: Mapping[str, PolicyContext]
+        self, policies: Mapping[str, Sequence[Policy]], topology: Topology, contexts: Mapping[str, PolicyContext]
     ) -> None:
         """Refuse policies whose hooks the role of their party never reaches, or whose own check fails.
 
         Args:
             policies: by party.
-            active: name of the active party.
+            topology: the role of each party.
             contexts: for each role what policies may check.
 
         Raises:
             PolicyError: names defense and points.
         """
         for party, chain in policies.items():
-            role = "active" if party == active else "passive"
-            check_hooks(chain, self.points[role], contexts[role], elsewhere=self.points)
+            role = topology.assigned[party]
+            check_hooks(chain, self.roles[role].points, contexts[role], elsewhere=self.points())
+
+    @classmethod
+    def points(cls) -> dict[str, frozenset[str]]:
+        """Return by role the policy points that its program visits."""
+        return {name: role.points for name, role in cls.roles.items()}
 
     def check_behavior(self, behavior: Mapping[str, Any]) -> None:
         """Refuse an unsupported malicious behavior of a passive party: ``kind`` and parameters.
@@ -301,14 +305,12 @@ class ModelAdapter(ABC, Generic[S]):
         """
 
     @abstractmethod
-    def seen_by_active(self, view: View) -> VisibilityCounts:
-        """Count the information visible to the active party."""
-
-    @abstractmethod
-    def seen_by_passive(self, view: View, inputs: PartyDataset, labels: Labels) -> VisibilityCounts:
-        """Count the information visible to a passive party, and measure its information about the labels.
+    def visibility(self, view: View, inputs: PartyDataset, labels: Labels) -> VisibilityCounts:
+        """Count the information visible to a party in its role, and measure what it tells about others' labels.
 
         Args:
+            view: of the party.
+            inputs: its columns.
             labels: int64 [training rows]: classes, or the bins of regression targets.
         """
 
@@ -317,12 +319,13 @@ class ModelAdapter(ABC, Generic[S]):
         """Read a share; :class:`~labelward.errors.FileFormatError` if it is missing or damaged."""
 
     @abstractmethod
-    def predict_active(self, ctx: Context, share: S, x: Floats, mode: PredictMode = "one-round") -> Floats:
-        """Return the margins of each row, float64 [rows, outputs], with the peers of the context."""
+    def predict(self, ctx: Context, share: S, x: Floats, mode: PredictMode = "one-round") -> Floats:
+        """Predict with the peers of the context.
 
-    @abstractmethod
-    def predict_passive(self, ctx: Context, share: S, x: Floats) -> None:
-        """Answer for the rows of ``x`` until the active party sends no more requests."""
+        Returns:
+            float64 [rows, outputs]: the margins of each row, at the coordinator. All others answer its requests until
+            there are no more, and return float64 [0, 0].
+        """
 
 
 def check_weights(side: str, values: Floats, weights: Floats, classes: Sequence[str]) -> None:

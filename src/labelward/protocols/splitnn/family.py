@@ -1,4 +1,4 @@
-"""Split networks as the evaluation runs them: parties with tables, a bottom model for each, a top model or none."""
+"""The family of split networks: a bottom model for each party with columns, a top model or none."""
 
 from __future__ import annotations
 
@@ -16,23 +16,34 @@ from numpy.typing import NDArray
 from labelward.attacks.base import AttackerData
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError, unknown_name
-from labelward.federation.adapter import (
+from labelward.he import Counts, Engine
+from labelward.messages.splitnn import (
+    BatchEmbeddings,
+    BatchGradients,
+    EmbeddingAnswer,
+    EmbeddingRequest,
+    EpochEnd,
+    EpochOrder,
+    EpochStart,
+    NetReady,
+    NetStart,
+    ValidationEmbeddings,
+)
+from labelward.party.context import Context
+from labelward.party.handshake import Agreement
+from labelward.party.roles import ACTIVE, PASSIVE, Role
+from labelward.party.view import View
+from labelward.policy.base import Policy
+from labelward.protocols.common import LabelVector, PartyInputs
+from labelward.protocols.family import (
     ImageMaps,
-    ModelAdapter,
-    PartyInputs,
+    ModelFamily,
     PredictMode,
     RoleResult,
     ValidationHistory,
     check_weights,
     label_vector,
 )
-from labelward.he import Counts, Engine
-from labelward.messages.splitnn import BatchEmbeddings, BatchGradients, EpochOrder
-from labelward.party.context import Context
-from labelward.party.handshake import Agreement
-from labelward.party.view import View
-from labelward.policy.base import Policy
-from labelward.protocols.common import LabelVector
 from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.behavior import Behavior, MaliciousOptimizer
 from labelward.protocols.splitnn.bottom_model import device_of, embed_batches, torch_generator
@@ -68,7 +79,7 @@ TOP = ""
 _BEHAVIORS = {MaliciousOptimizer.kind: MaliciousOptimizer}
 
 
-class SplitNetAdapter(ModelAdapter[NetShare]):
+class SplitNetFamily(ModelFamily[NetShare]):
     """Split networks over tables, with the pixels or tokens of images and texts as columns. Own modules: Python API."""
 
     encrypts: ClassVar[bool] = False
@@ -77,7 +88,15 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
     grows: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("torch",)
 
-    points: ClassVar[Mapping[str, frozenset[str]]] = {"active": VISITED, "passive": VISITED_PASSIVE}
+    roles: ClassVar[Mapping[str, Role]] = {
+        ACTIVE: Role(
+            points=VISITED, sends={PASSIVE: (NetStart, EpochStart, BatchGradients, EpochEnd, EmbeddingRequest)}
+        ),
+        PASSIVE: Role(
+            points=VISITED_PASSIVE,
+            sends={ACTIVE: (NetReady, BatchEmbeddings, ValidationEmbeddings, EmbeddingAnswer)},
+        ),
+    }
 
     params: SplitNet
 
@@ -89,7 +108,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
     def check(
         self, data: VerticalDataset, policies: Mapping[str, Sequence[Policy]], *, passive: Sequence[str] | None = None
     ) -> None:
-        """See :meth:`ModelAdapter.check`."""
+        """See :meth:`ModelFamily.check`."""
         params, (active, *others) = self.params, data.parties
         rows = len(data.train_values)
         device_of(params)
@@ -136,31 +155,32 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
             passive=tuple(party.name for party in others) if passive is None else tuple(passive),
         )
         alone = net_policy_context(params, classes=0, rows=rows, active_columns=0, passive=setup.passive)
-        self.check_policies(policies, active.name, {"active": setup, "passive": alone})
+        topology = self.topology((active.name, *setup.passive), (active.name,))
+        self.check_policies(policies, topology, {ACTIVE: setup, PASSIVE: alone})
 
     def check_behavior(self, behavior: Mapping[str, Any]) -> None:
-        """See :meth:`ModelAdapter.check_behavior`."""
+        """See :meth:`ModelFamily.check_behavior`."""
         _behavior(behavior)
 
     def predicted(self, margins: Floats, classes: Sequence[str]) -> Floats:
-        """See :meth:`ModelAdapter.predicted`; margins of regression targets are in the unit of the target."""
+        """See :meth:`ModelFamily.predicted`; margins of regression targets are in the unit of the target."""
         return NetObjective("cross_entropy" if classes else "mse", margins.shape[1]).predicted(margins)
 
     def margins_say_all(self, classes: Sequence[str]) -> bool:
-        """See :meth:`ModelAdapter.margins_say_all`."""
+        """See :meth:`ModelFamily.margins_say_all`."""
         return not classes
 
     @property
     def deviance_power(self) -> float | None:
-        """See :attr:`ModelAdapter.deviance_power`."""
+        """See :attr:`ModelFamily.deviance_power`."""
         return None
 
     def together(self, parties: int) -> AbstractContextManager[None]:
-        """See :meth:`ModelAdapter.together`; they share torch's threads."""
+        """See :meth:`ModelFamily.together`; they share torch's threads."""
         return share_threads(parties)
 
     def program(self, ctx: Context, agreed: Agreement, inputs: PartyInputs, engine: Engine) -> RoleResult[NetShare]:
-        """See :meth:`ModelAdapter.program`."""
+        """See :meth:`ModelFamily.program`."""
         task, net_inputs = NetTask(params=self.params, agreed=agreed), self._net_inputs(inputs)
         if inputs.labels is None:
             behavior = None if inputs.behavior is None else _behavior(inputs.behavior)
@@ -184,7 +204,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
         )
 
     def pooled(self, data: VerticalDataset, parties: Sequence[PartyDataset], *, seed: int, precision: int) -> Floats:
-        """See :meth:`ModelAdapter.pooled`: each party has its own bottom model, as in the federated training."""
+        """See :meth:`ModelFamily.pooled`: each party has its own bottom model, as in the federated training."""
         labels = _label_vector(label_vector(data))
         if not any(party.columns for party in parties):
             return np.tile(_prior(data), (len(data.test_values), 1))
@@ -193,18 +213,16 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
             outputs = train_centralized(self.params, parts, labels, seed=seed)
         return _scaled(objective_of(self.params, labels, len(data.train_values)), outputs)
 
-    def seen_by_active(self, view: View) -> VisibilityCounts:
-        """See :meth:`ModelAdapter.seen_by_active`."""
-        count = sum(int(np.prod(each.message.values.value.shape)) for each in view.received(BatchEmbeddings))
-        return VisibilityCounts(role="active", rows=view.rows, epochs=_epochs(view), numbers=count)
-
-    def seen_by_passive(self, view: View, columns: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
-        """See :meth:`ModelAdapter.seen_by_passive`; label information in gradients is measured by attacks only."""
-        count = sum(int(np.prod(each.message.values.value.shape)) for each in view.received(BatchGradients))
-        return VisibilityCounts(role="passive", rows=view.rows, epochs=_epochs(view), numbers=count)
+    def visibility(self, view: View, inputs: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
+        """See :meth:`ModelFamily.visibility`; label information in gradients is measured by attacks only."""
+        arrays = [each.message.values.value for each in view.received(BatchEmbeddings)]
+        arrays += [each.message.values.value for each in view.received(BatchGradients)]
+        count = sum(int(np.prod(array.shape)) for array in arrays)
+        epochs = len({each.epoch for each in view.observed(EpochOrder)})
+        return VisibilityCounts(role=view.header.role, rows=view.rows, epochs=epochs, numbers=count)
 
     def own(self, view: View, own: AttackerData, model: Path) -> AttackerData:
-        """See :meth:`ModelAdapter.own`: the trained and the untrained bottom model."""
+        """See :meth:`ModelFamily.own`: the trained and the untrained bottom model."""
         share = self.load(model)
         if share.party != view.party:
             raise DataError(
@@ -229,7 +247,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
     def embeddings(
         self, share: NetShare, columns: PartyDataset, rows: NDArray[np.int64], *, seed: int
     ) -> tuple[Floats, Floats] | None:
-        """See :meth:`ModelAdapter.embeddings`."""
+        """See :meth:`ModelFamily.embeddings`."""
         if share.bottom is None:
             return None
         params = share.settings
@@ -248,17 +266,17 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
     def class_maps(
         self, shares: Mapping[str, NetShare], data: VerticalDataset, rows: NDArray[np.int64]
     ) -> dict[str, ImageMaps]:
-        """See :meth:`ModelAdapter.class_maps`; for regression, of the only output."""
+        """See :meth:`ModelFamily.class_maps`; for regression, of the only output."""
         if self.params.bottom not in _IMAGES:
             return {}
         return _class_maps(shares, data, rows)
 
     def load(self, folder: Path) -> NetShare:
-        """See :meth:`ModelAdapter.load`."""
+        """See :meth:`ModelFamily.load`."""
         return NetShare.load(folder)
 
-    def predict_active(self, ctx: Context, share: NetShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
-        """See :meth:`ModelAdapter.predict_active`.
+    def predict(self, ctx: Context, share: NetShare, x: Floats, mode: PredictMode = "one-round") -> Floats:
+        """See :meth:`ModelFamily.predict`.
 
         Raises:
             JobError: ``mode`` is ``"levels"``, which only trees support.
@@ -270,16 +288,16 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
                 field="--mode",
                 value=mode,
             )
-        bottom, top = self.modules.get(ctx.party), self.modules.get(TOP)
-        return _in_unit(share, predict_active_net(ctx, share, x, bottom=bottom, top=top))
-
-    def predict_passive(self, ctx: Context, share: NetShare, x: Floats) -> None:
-        """See :meth:`ModelAdapter.predict_passive`."""
+        bottom = self.modules.get(ctx.party)
+        if ctx.role == ACTIVE:
+            outputs = predict_active_net(ctx, share, x, bottom=bottom, top=self.modules.get(TOP))
+            return _in_unit(share, outputs)
         setup = net_policy_context(
             share.settings, classes=0, rows=max(len(x), 1), active_columns=0, passive=(ctx.party,)
         )
         ctx.policies.begin(setup, ctx.protection)
-        predict_passive_net(ctx, share, x, bottom=self.modules.get(ctx.party))
+        predict_passive_net(ctx, share, x, bottom=bottom)
+        return np.empty((0, 0))
 
 
 def _check_bottom(params: SplitNet, parties: Sequence[PartyDataset]) -> None:
@@ -388,7 +406,3 @@ def _prior(data: VerticalDataset) -> Floats:
         return np.array([np.average(data.train_values, weights=data.train_weights)])
     counts = np.bincount(data.train_values.astype(np.int64), data.train_weights, len(data.classes))
     return np.asarray(np.log(np.maximum(counts / counts.sum(), 1e-15)))
-
-
-def _epochs(view: View) -> int:
-    return len({each.epoch for each in view.observed(EpochOrder)})

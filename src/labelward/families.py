@@ -1,0 +1,43 @@
+"""The protocol families: for each the kinds of model, the class that runs them, and its message modules.
+
+A new family is a package in :mod:`labelward.protocols` and one entry here; everything else asks this list. It holds
+names only, so that a family's libraries are imported when one of its models is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyEntry:
+    """One protocol family.
+
+    Attributes:
+        family: the subclass of :class:`~labelward.protocols.family.ModelFamily`, as ``"module:class"`` below
+            ``labelward``.
+        models: by kind of model the class of its parameters, as ``"module:class"`` below ``labelward``.
+        messages: modules below ``labelward`` with the message and observation classes.
+    """
+
+    family: str
+    models: Mapping[str, str]
+    messages: tuple[str, ...]
+
+
+FAMILIES = (
+    FamilyEntry(
+        family="protocols.secureboost.family:TreeFamily",
+        models={
+            "secureboost": "protocols.secureboost.params:SecureBoost",
+            "forest": "protocols.secureboost.params:FederatedForest",
+        },
+        messages=("messages.tree", "messages.explain"),
+    ),
+    FamilyEntry(
+        family="protocols.splitnn.family:SplitNetFamily",
+        models={"splitnn": "protocols.splitnn.params:SplitNet"},
+        messages=("messages.splitnn",),
+    ),
+)

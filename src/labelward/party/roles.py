@@ -1,0 +1,81 @@
+"""Roles of a protocol: the policy points of each, and who may send what to whom.
+
+A protocol family declares its roles as data, and assigns one to every party of a run. A message that the sender's role
+may not send is refused where it is sent, and again where it arrives. So what a party may ever learn can be read off
+the declaration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from labelward.messages.base import Message, wire_name
+from labelward.messages.handshake import Hello, RowIdDigests, RowSplit
+
+ACTIVE, PASSIVE = "active", "passive"
+"""Roles of the protocols with one label holder."""
+
+_GREETING = frozenset(wire_name(kind) for kind in (Hello, RowSplit, RowIdDigests))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """What a party of this role may decide and send.
+
+    Attributes:
+        points: the policy points that its program visits.
+        sends: by role of the receiver, the messages that it may send besides the handshake's.
+    """
+
+    points: frozenset[str] = frozenset()
+    sends: Mapping[str, tuple[type[Message], ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topology:
+    """The parties of one run and their roles.
+
+    Attributes:
+        assigned: the role of each party, in party order. The first party coordinates: it greets the others, announces
+            the row masks, starts attempts and asks for predictions.
+        roles: what the parties of each role may do; empty: nothing is refused.
+    """
+
+    assigned: Mapping[str, str]
+    roles: Mapping[str, Role] = field(default_factory=dict)
+
+    @classmethod
+    def star(cls, active: str, *passive: str, roles: Mapping[str, Role] | None = None) -> Topology:
+        """Return the topology of one active party and its passive parties."""
+        return cls(assigned={active: ACTIVE, **dict.fromkeys(passive, PASSIVE)}, roles=roles or {})
+
+    @property
+    def coordinator(self) -> str:
+        """The first party."""
+        return next(iter(self.assigned))
+
+    def peers(self, party: str) -> tuple[str, ...]:
+        """Return all other parties, in party order."""
+        return tuple(name for name in self.assigned if name != party)
+
+    def parties(self, role: str) -> tuple[str, ...]:
+        """Return the parties of a role, in party order."""
+        return tuple(party for party, own in self.assigned.items() if own == role)
+
+    def allows(self, sender: str, receiver: str, message: str) -> bool:
+        """Return whether the sender's role may send the receiver a message of this name."""
+        if not self.roles:
+            return True
+        if message in _GREETING:
+            return self.coordinator in (sender, receiver)
+        return message in self._sendable.get((self.assigned[sender], self.assigned[receiver]), ())
+
+    @cached_property
+    def _sendable(self) -> dict[tuple[str, str], frozenset[str]]:
+        return {
+            (sender, receiver): frozenset(map(wire_name, kinds))
+            for sender, role in self.roles.items()
+            for receiver, kinds in role.sends.items()
+        }
