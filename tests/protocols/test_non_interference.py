@@ -19,7 +19,7 @@ from labelward.data import RawTables, VerticalDataset, as_table, load_dataset, l
 from labelward.data.splitting import DataSplit, published_split
 from labelward.defenses import DEFENSES
 from labelward.errors import DataError, LabelwardError, PolicyError
-from labelward.federation.components import MODELS, check_job, make_engine, model_adapter, with_defaults
+from labelward.federation.components import MODELS, check_job, make_engine, model_family, with_defaults
 from labelward.federation.leakage_monitor import monitored_chains
 from labelward.federation.simulation import simulate_job
 from labelward.job import DataSection, Job, parse_job
@@ -41,7 +41,7 @@ from labelward.transport.base import Failure
 from labelward.transport.in_process import _End
 
 ROWS, COLUMNS = 60, "abcdef"
-PARTIES = ("active", "telco", "shop")
+PARTIES, HOLDERS = ("active", "telco", "shop"), ("active",)
 SMALL: dict[str, dict[str, Any]] = {
     "secureboost": {"trees": 2, "depth": 3},
     "forest": {"trees": 2, "depth": 3},
@@ -124,7 +124,7 @@ def data_of(job: Job, labels: NDArray[Any]) -> VerticalDataset:
 def run(job: Job, data: VerticalDataset) -> Mapping[str, View]:
     """Return the views of all parties; all noise is fixed."""
     engine, variant = make_engine(job.encryption), job.variants()[-1]
-    model_adapter(job.model).check(data, monitored_chains(job, data, variant, seed=1))
+    model_family(job.model).check(data, monitored_chains(job, data, variant, seed=1))
     out = simulate_job(
         job, data, variant, engine, None, seed=1, progress=no_progress, protections=lambda: SecureRandom(1)
     )
@@ -156,7 +156,7 @@ def check(model: Mapping[str, Any], defense: str = "none", classes: int = 2) -> 
     """Compare runs that differ in one or two labels; for networks also any, with returned gradients held fixed."""
     job, network = job_of(model, defense), model["kind"] == "splitnn"
     labelings = changes(classes, 4 if network else 12)
-    coverage = check_non_interference(views_of(job, labelings), disclosed=disclosed_by(model))
+    coverage = check_non_interference(views_of(job, labelings), holders=HOLDERS, disclosed=disclosed_by(model))
     if network:
         fixed: list[Any] = []
         shuffled = [np.random.default_rng(seed).permutation(classes_of(classes)) for seed in range(4)]
@@ -164,7 +164,7 @@ def check(model: Mapping[str, Any], defense: str = "none", classes: int = 2) -> 
         for labels in shuffled:
             with replayed(PolicyChain, "on_returned_gradient", fixed):
                 with_fixed += views_of(job, [labels])
-        whole = check_non_interference(with_fixed, disclosed=disclosed_by(model))
+        whole = check_non_interference(with_fixed, holders=HOLDERS, disclosed=disclosed_by(model))
         assert whole.whole == whole.pairs or disclosed_by(model)
         coverage.whole += whole.whole
     return coverage
@@ -176,7 +176,7 @@ def fits(kind: str, defense: str) -> bool:
     data = data_of(job, classes_of(2))
     try:
         check_job(job)
-        model_adapter(job.model).check(data, monitored_chains(job, data, job.variants()[-1], seed=1))
+        model_family(job.model).check(data, monitored_chains(job, data, job.variants()[-1], seed=1))
     except LabelwardError as error:
         if error.code not in ("inapplicable", "unsupported"):
             raise
@@ -214,7 +214,7 @@ def test_of_encrypted_trees() -> None:
     job = job_of({"kind": "secureboost", "trees": 1})
     section = replace(job.encryption, engine="paillier", bits=512)
     views = views_of(with_defaults(replace(job, encryption=section)), changes(2, 4))
-    assert check_non_interference(views).compared["TreeRows"] > 0
+    assert check_non_interference(views, holders=HOLDERS).compared["TreeRows"] > 0
 
 
 @pytest.mark.parametrize("objective", ["reg:squarederror", "count:poisson"])
@@ -225,14 +225,15 @@ def test_of_quantities(objective: str) -> None:
     changed = [quantities.copy() for _ in range(9)]
     for row, each in enumerate(changed[1:]):
         each[row * 7] = quantities[row * 7 + 1]
-    coverage = check_non_interference(views_of(with_defaults(job), changed))
+    coverage = check_non_interference(views_of(with_defaults(job), changed), holders=HOLDERS)
     assert coverage.compared["TreeStart"] > 0
 
 
 def test_of_a_leakage_budget() -> None:
     """Who takes part in a tree, and so how many there are, is what the budget decides."""
     job = job_of({"kind": "secureboost"}, budget=0.3)
-    coverage = check_non_interference(views_of(job, changes(2, 4)), disclosed=frozenset({"TreeStart", "TrainingEnd"}))
+    views = views_of(job, changes(2, 4))
+    coverage = check_non_interference(views, holders=HOLDERS, disclosed={"TreeStart", "TrainingEnd"})
     assert coverage.compared["Begin"] > 0
 
 
@@ -306,11 +307,11 @@ def test_initial_weights_are_private(model: dict[str, Any]) -> None:
 )
 def test_a_record_that_only_one_run_has_is_found(kind: str, name: str) -> None:
     views = run(job := job_of({"kind": "secureboost"}), data_of(job, classes_of(2)))
-    assert check_non_interference([views, views]).whole == 2
+    assert check_non_interference([views, views], holders=HOLDERS).whole == 2
     entries = list(views["telco"]._entries)
     entries.remove(next(each for each in entries if (each.kind, each.type) == (kind, name)))
     with pytest.raises(Interference, match="'telco'"):
-        check_non_interference([views, {**views, "telco": View(views["telco"].header, entries)}])
+        check_non_interference([views, {**views, "telco": View(views["telco"].header, entries)}], holders=HOLDERS)
 
 
 # -- cures of earlier leaks, taken back --------------------------------------------------------------------------------
@@ -328,7 +329,7 @@ def test_sides_drawn_by_the_labels_are_found(monkeypatch: pytest.MonkeyPatch) ->
     for labels in changes(2, 4):
         views += views_of(job_of({"kind": "secureboost"}), [labels])
     with pytest.raises(Interference, match="field test"):
-        check_non_interference(views)
+        check_non_interference(views, holders=HOLDERS)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 ::
 
     views = [run(labels).views for labels in relabelings(labels, classes=2, count=20, rng=rng)]
-    coverage = check_non_interference(views)
+    coverage = check_non_interference(views, holders={"active"})
 
-Setting: a curious passive party. Two runs differ in labels only: columns, seeds and all noise are equal. Their views
-are compared message by message. The comparison of two runs ends at the first message in which a ``Released`` value
-differs, since everything later may depend on labels through it. Up to there all else must be equal: who sends a message
-of which type at which step, every other field (of ciphertexts shape, layout and size), and whether another follows.
+Setting: a curious party that holds no label. Two runs differ in labels only: columns, seeds and all noise are equal.
+Its views are compared message by message. The comparison of two runs ends at the first message in which a ``Released``
+value differs, since everything later may depend on labels through it. Up to there all else must be equal: who sends a
+message of which type at which step, every other field (of ciphertexts shape, layout and size), and whether another
+message follows.
 
 So a view that passes is, as far as it was compared, a function of what policies released. What the party computes
 itself (its observations, checkpoints, counters and errors) is a function of its view and its own data; observations
@@ -22,7 +23,7 @@ Reference: Goguen and Meseguer, Security policies and security models (1982), wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -41,7 +42,7 @@ _DRAWN = frozenset({"nonce", "ids", "buckets", "key", "model"})
 
 
 class Interference(AssertionError):  # noqa: N818
-    """Something in a passive view depends on the labels, and no policy released it."""
+    """Something in a view depends on labels that its party does not hold, and no policy released it."""
 
 
 @dataclass
@@ -70,11 +71,14 @@ def relabelings(
     return [labels, *changed]
 
 
-def check_non_interference(runs: Sequence[Mapping[str, View]], *, disclosed: frozenset[str] = frozenset()) -> Coverage:
-    """Compare the passive views of every two runs, which differ in labels only.
+def check_non_interference(
+    runs: Sequence[Mapping[str, View]], *, holders: Collection[str], disclosed: Collection[str] = ()
+) -> Coverage:
+    """Compare each party's views of every two runs, which differ in labels only.
 
     Args:
-        runs: views by party; those of parties with another role are not compared.
+        runs: views by party.
+        holders: the parties that hold labels; their views are not compared.
         disclosed: what a protocol declares to tell of the labels apart from released values: ``"Type.field"``, or
             ``"Type"`` where the presence of a message tells it.
 
@@ -83,7 +87,7 @@ def check_non_interference(runs: Sequence[Mapping[str, View]], *, disclosed: fro
     """
     coverage = Coverage()
     for party in runs[0]:
-        if runs[0][party].header.role == "passive":
+        if party not in holders:
             views = [_Sequence.of(run[party]) for run in runs]
             for first, second in combinations(views, 2):
                 _compare(party, first, second, disclosed, coverage)
@@ -113,7 +117,7 @@ def replayed(cls: type, method: str, answers: list[Any]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Sequence:
-    """A view as it is compared: received messages in the order of arrival, and all observations."""
+    """A view as it is compared: the messages of each sender in their order, all observations, and the header."""
 
     messages: list[tuple[str, tuple[int, ...], Message]]
     rest: list[bytes]
@@ -121,16 +125,17 @@ class _Sequence:
     @classmethod
     def of(cls, view: View) -> _Sequence:
         received = [(peer, step, each) for _, peer, step, each in view.records() if isinstance(each, Message)]
+        received.sort(key=lambda each: each[0])  # messages of different senders may arrive in any order
         rest = [msgspec.msgpack.encode(each) for each in view.content() if each[0] == "observed"]
         return cls(received, [*rest, msgspec.msgpack.encode(view.header)])
 
 
-def _compare(party: str, first: _Sequence, second: _Sequence, disclosed: frozenset[str], coverage: Coverage) -> None:
+def _compare(party: str, first: _Sequence, second: _Sequence, disclosed: Collection[str], coverage: Coverage) -> None:
     coverage.pairs += 1
     for (peer, step, one), (other_peer, other_step, other) in zip(first.messages, second.messages, strict=False):
         name, other_name = wire_name(type(one)), wire_name(type(other))
         if (peer, name, step) != (other_peer, other_name, other_step):
-            if {name, other_name} & disclosed:
+            if name in disclosed or other_name in disclosed:
                 return
             raise Interference(f"{party!r} received {name} {step} of {peer!r}, or {other_name} {other_step}")
         differing = [each for each in one.__struct_fields__ if _value(one, each) != _value(other, each)]
