@@ -186,12 +186,12 @@ def test_equal_columns_go_to_the_first_party() -> None:
 
 @pytest.mark.parametrize("labels", [[0, 0, 0, 0], [1, 1, 1, 1]])
 def test_one_class_gives_single_leaves(labels: list[int]) -> None:
-    """Nothing to split: no sums are asked for, and every row gets the root's weight."""
+    """Nothing to split: every row gets the root's weight, and the sums of the root are asked for all the same."""
     parts = make_parts(1, 4, {"a": 1, "b": 1})
     run = assert_lossless(Setting(parts, np.array(labels), SecureBoost(trees=2)))
     assert all(tree.leaves == (0,) for tree in run.active.share.trees)
     assert run.passive["b"].share.own.columns == ()
-    assert "LevelSums" not in run.meters["b"].messages
+    assert run.meters["b"].messages["LevelSums"] == 2
 
 
 def test_active_party_without_columns() -> None:

@@ -99,9 +99,9 @@ def test_every_party_gets_the_same_blocks_after_the_first_level() -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_no_rows_for_a_tree_of_which_nothing_is_to_be_summed() -> None:
-    """A tree of one class ends at its root: nobody is sent what nobody sums."""
+    """A tree of too few rows ends at its root: nobody is sent what nobody sums."""
     parts = make_parts(53, 40, {"active": 1, "left": 1})
-    setting = Setting(parts, np.zeros(40, dtype=np.int64), FederatedForest(trees=2), engine="paillier", bits=512)
+    setting = Setting(parts, make_labels(53, parts), FederatedForest(trees=2, min_rows=21), engine="paillier", bits=512)
     run = setting.run()
     assert len(rows_of(run, "left", TreeStart)) == 2
     assert [message.build for _, message in rows_of(run, "left", LevelRequest)] == [(), ()]

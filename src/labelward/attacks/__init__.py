@@ -24,6 +24,7 @@ ATTACKS: Registry[Attack] = Registry(
         "leaf_weights:LeafWeightGuess",
         "node_sums:NodeSums",
         "passive_completion:PassiveCompletion",
+        "pure_leaves:PureLeaves",
         "split_posterior:SplitPosterior",
         "union:Union",
         "union:UnionClustering",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,48 +37,74 @@ def observed_leaves(view: View, own: AttackerData | None = None) -> NDArray[np.i
 
     Reference: Section 3 of the ID2Graph paper, "from the viewpoint of the attacker".
     """
+    trees = len({received.message.tree for received in view.received(TreeStart)})
+    leaves = np.full((trees, view.rows), -1, dtype=np.int32)
+    for leaf, tree in zip(leaves, observed_trees(view), strict=True):
+        for node in sorted(tree.nodes):  # a child's number is larger than its parent's
+            leaf[tree.nodes[node]] = node
+        if own is not None:
+            _route_others(leaf, tree.mine, tree.split, own)
+    return leaves
+
+
+@dataclass(frozen=True)
+class ObservedTree:
+    """A tree as a passive party knows it.
+
+    Attributes:
+        nodes: int64: the rows of each node that it knows, ascending.
+        split: those of them whose children it knows.
+        summed: those of which it was asked for sums.
+        mine: its own splits.
+    """
+
+    nodes: dict[int, NDArray[np.int64]]
+    split: frozenset[int]
+    summed: frozenset[int]
+    mine: dict[int, OwnSplit]
+
+
+def observed_trees(view: View) -> Iterator[ObservedTree]:
+    """Yield the trees in which a passive party takes part, in their order.
+
+    Raises:
+        FileFormatError: a mask of rows does not fit its node.
+    """
     starts = {received.message.tree: received.message for received in view.received(TreeStart)}
     splits: dict[int, dict[int, RowMask]] = defaultdict(dict)
+    summed: dict[int, set[int]] = defaultdict(set)
     for received in view.received(LevelRequest):
+        summed[received.message.tree].update(received.message.build)
         for split in received.message.splits.value:
             splits[received.message.tree][split.node] = split.left
     mine: dict[int, dict[int, OwnSplit]] = defaultdict(dict)
     for observed in view.observed(OwnSplit):
         splits[observed.tree][observed.node] = observed.left
         mine[observed.tree][observed.node] = observed
-    leaves = np.full((len(starts), view.rows), -1, dtype=np.int32)
-    for position, tree in enumerate(sorted(starts)):
-        leaf = leaves[position]
+    for tree in sorted(starts):
         try:
-            _grow(leaf, starts[tree].rows.value, splits[tree])
+            nodes = _grow(view.rows, starts[tree].rows.value, splits[tree])
         except CodecError as error:
             raise FileFormatError(
                 f"the view of party {view.party!r} contradicts itself in tree {tree}: {error}",
                 code="damaged",
                 value=view.party,
             ) from error
-        if own is not None:
-            _route_others(leaf, mine[tree], splits[tree], own)
-    return leaves
+        yield ObservedTree(nodes, frozenset(splits[tree]), frozenset(summed[tree]), mine[tree])
 
 
-def _grow(leaf: NDArray[np.int32], sample: RowMask, splits: dict[int, RowMask]) -> None:
-    """Route the rows of one tree through its known splits, in place."""
-    rows_of = {0: np.flatnonzero(sample.unpack(len(leaf)))}
-    leaf[rows_of[0]] = 0
-    for node in sorted(splits):  # a child's number is larger than its parent's
-        rows = rows_of.pop(node, None)
-        if rows is None:
-            continue
-        left = splits[node].unpack(len(rows))
-        for child, child_rows in ((2 * node + 1, rows[left]), (2 * node + 2, rows[~left])):
-            rows_of[child] = child_rows
-            leaf[child_rows] = child
+def _grow(total: int, sample: RowMask, splits: dict[int, RowMask]) -> dict[int, NDArray[np.int64]]:
+    """Return the rows of each node that follows from the known splits of one tree."""
+    rows_of = {0: np.flatnonzero(sample.unpack(total))}
+    for node in sorted(splits):
+        rows = rows_of.get(node)
+        if rows is not None:
+            left = splits[node].unpack(len(rows))
+            rows_of[2 * node + 1], rows_of[2 * node + 2] = rows[left], rows[~left]
+    return rows_of
 
 
-def _route_others(
-    leaf: NDArray[np.int32], mine: dict[int, OwnSplit], known: dict[int, RowMask], own: AttackerData
-) -> None:
+def _route_others(leaf: NDArray[np.int32], mine: dict[int, OwnSplit], known: frozenset[int], own: AttackerData) -> None:
     """Route the rows out of the sample through the party's own splits, in place, as far as these lead to a leaf."""
     rows_of = {0: np.flatnonzero(leaf < 0)}
     for node in sorted(mine):

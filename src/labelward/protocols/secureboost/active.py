@@ -14,6 +14,11 @@ A node is a leaf when its classes are all equal, at the maximum depth, or when n
 may see a node's children before the owner of its split is informed, since an owner learns its split's children; where
 the owner may not see them, the active party takes the best of its own columns.
 
+Which nodes a passive party sums follows from what it knows already: every node whose rows it knows, above the maximum
+depth and with rows enough for two leaves. A node of one class is summed like any other, and so is one in a tree that
+has all its leaves; these sums are not used. A split of another party is disclosed only if one of its children can be
+split: so a node that seems to be a leaf may as well have been split into leaves.
+
 Reference: Cheng et al., SecureBoost (2021); Algorithms 2, 5 and 6 of the ID2Graph paper. Differences: level-wise, one
 message per party and level; the larger of two siblings follows by subtraction after decryption, and so does one bin of
 each column without missing values; rows leave in blocks; the active party's own sums are of the same integers,
@@ -466,10 +471,15 @@ class TreeGrower:
         self.requests, self.listening = requests, tuple(requests)
 
     def _wanted(self, owner: str) -> list[int]:
-        """Return the nodes of the level that a party's columns may split."""
+        """Return the nodes of the level whose sums a party gives: of a peer all that it knows, leaves included.
+
+        A peer would otherwise learn which nodes are pure: those that it is not asked for.
+        """
         if not self.plan.may_own(owner, self.depth):
             return []
-        return [node for node in self.level if owner not in self.ctx.peers or owner in self.viewers[node]]
+        if owner in self.ctx.peers:
+            return [node for node in self.level if owner in self.viewers[node]]
+        return [node for node in self.level if not self._ends(node)]
 
     def _nodes_to_sum(self, owner: str, wanted: Sequence[int]) -> tuple[int, ...]:
         above = {parent(node) for node in wanted if node != self.root}
@@ -503,8 +513,8 @@ class TreeGrower:
         histograms: dict[str, PartyHistograms] = {}
         with self.ctx.phase("own sums"):
             for name in self.plan.binners:
-                if self.plan.may_own(name, self.depth):
-                    histograms[name] = self._own_histograms(name)
+                if wanted := self._wanted(name):
+                    histograms[name] = self._own_histograms(name, wanted)
         for peer, request in self.requests.items():
             assert self.training.private is not None
             histograms[peer] = receive_histograms(self.ctx, request, self.training.private)
@@ -516,11 +526,11 @@ class TreeGrower:
         for name, each in histograms.items():
             self._check_monotone(name, each)
 
-    def _own_histograms(self, name: str) -> PartyHistograms:
-        nodes = self._nodes_to_sum(name, self.level)
+    def _own_histograms(self, name: str, wanted: Sequence[int]) -> PartyHistograms:
+        nodes = self._nodes_to_sum(name, wanted)
         slot = self.rows.slots(nodes)
         bins = self.bins[name] = self.plan.binners[name].level(slot, len(nodes))
-        return add_siblings(self.level, own_histograms(bins, slot, self.plan.values, nodes), self._parents(name))
+        return add_siblings(wanted, own_histograms(bins, slot, self.plan.values, nodes), self._parents(name))
 
     def _check_monotone(self, owner: str, histograms: PartyHistograms) -> None:
         if not histograms.monotone:
@@ -567,7 +577,8 @@ class TreeGrower:
         return dict(sorted(best.items()))
 
     def _find_best(self, parties: Mapping[str, PartyCandidates], allowed: Allowed) -> dict[int, BestSplit]:
-        return self.plan.finder.best(parties, allowed, self.totals, self.bounds if self.bounded else None)
+        best = self.plan.finder.best(parties, allowed, self.totals, self.bounds if self.bounded else None)
+        return {node: split for node, split in best.items() if not self._ends(node)}
 
     def _viewers(self, split: BestSplit) -> frozenset[str]:
         node = split.node
@@ -650,16 +661,22 @@ class TreeGrower:
     def next_level(self) -> None:
         """Go down one level, and decide which splits of others each peer may be told, of those that it must know.
 
-        It must know those above the nodes that its columns may split. Where it may not, it has no part in these nodes.
+        It must know those above the nodes that its columns may split. Where it may not, it has no part in these nodes;
+        nor where both children are leaves.
         """
         self.depth += 1
         self.level = self._splittable_of([child for node in sorted(self.best) for child in children(node)])
         self.admitted, withheld = {}, False
         for peer in self.listening:
-            parents = {parent(node) for node in self._wanted(peer)}
-            needed = [node for node in sorted(parents) if self.splits[node].owner != peer]
-            self.admitted[peer] = [node for node in needed if self.hooks.may_learn(peer, node, self._spaces(node))]
-            for node in set(needed) - set(self.admitted[peer]):
+            wanted = self._wanted(peer)
+            needed = {parent(node) for node in wanted if not self._ends(node)}
+            self.admitted[peer] = []
+            for node in sorted({parent(node) for node in wanted}):
+                if self.splits[node].owner == peer:
+                    continue
+                if node in needed and self.hooks.may_learn(peer, node, self._spaces(node)):
+                    self.admitted[peer].append(node)
+                    continue
                 withheld = True
                 for child in children(node):
                     self.viewers[child] -= {peer}
@@ -667,21 +684,25 @@ class TreeGrower:
             self.level = [node for node in self.level if self._splittable(node)]
 
     def _splittable_of(self, nodes: Sequence[int]) -> list[int]:
-        if self.depth >= self.params.depth or self._remaining_splits() == 0:
-            return []
-        return [node for node in nodes if self._splittable(node)]
+        return [node for node in nodes if self._splittable(node)] if self.depth < self.params.depth else []
 
     def _splittable(self, node: int) -> bool:
         plan, depth = self.plan, self.depth
-        own = any(len(each.sample) and plan.may_own(name, depth) for name, each in plan.binners.items())
-        if not own and not any(plan.may_own(peer, depth) for peer in self.viewers[node]):
-            return False
         if int(self.totals[node][plan.finder.numbers.count]) < 2 * self.params.min_rows:
             return False
-        if plan.classes is None:
+        if any(plan.may_own(peer, depth) for peer in self.viewers[node]):
             return True
-        classes = plan.classes[self.rows.rows(node)]
-        return bool(classes.min() != classes.max())
+        own = any(len(each.sample) and plan.may_own(name, depth) for name, each in plan.binners.items())
+        return own and not self._ends(node)
+
+    def _ends(self, node: int) -> bool:
+        """Return whether a node is a leaf for a reason that no peer knows: all one class, or no split remains."""
+        if self._remaining_splits() == 0:
+            return True
+        if self.plan.classes is None:
+            return False
+        classes = self.plan.classes[self.rows.rows(node)]
+        return bool(classes.min() == classes.max())
 
     # -- finish -------------------------------------------------------------------------------------------------------
 
