@@ -6,7 +6,7 @@ A new one is one module and one line here.
 from labelward.attacks.base import Attack
 from labelward.registry import Registry
 
-__all__ = ["ATTACKS", "STANDING"]
+__all__ = ["ATTACKS", "STANDING", "fitting_attacks"]
 
 # The kinds that a job file may name; ATTACKS.make(kind, parameters) builds one, ATTACKS.classes() lists them.
 ATTACKS: Registry[Attack] = Registry(
@@ -31,3 +31,11 @@ ATTACKS: Registry[Attack] = Registry(
 
 STANDING = "split-posterior"
 """The attack that is part of every audit of classes, listed or not: it shows that the row split no longer leaks."""
+
+
+def fitting_attacks(model: str) -> list[str]:
+    """Return the kinds of attacks that apply to views of a kind of model, other than the one of every audit.
+
+    The strongest attack differs from table to table, so all of them are run; an attack without the view is one of them.
+    """
+    return [kind for kind, each in ATTACKS.classes().items() if kind != STANDING and model in (each.models or (model,))]

@@ -55,8 +55,8 @@ class LeafSmoothing(Attack):
         NonNegativeFloat,
         Meta(
             le=1,
-            description="Discount of large leaves: a leaf of m rows weighs 1 / m to this power. 0: all pairs of rows in "
-            "a leaf count alike; 1: all leaves of a row count alike.",
+            description="Discount of large leaves: a leaf of m rows weighs 1 / m to this power. 0: all pairs of rows "
+            "in a leaf count alike; 1: all leaves of a row count alike.",
         ),
     ] = 0.6
 

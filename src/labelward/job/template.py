@@ -70,10 +70,32 @@ xi = [0.1, 0.3, 0.5]           # bound in nats; the label of two classes has at 
 # [[defense]]                  # several defenses composed
 # chain = [{kind = "local-trees", count = 1, mode = "add"}, {kind = "id-lmid", xi = 0.5}]
 
-[[attack]]
+# All attacks on trees: which is the strongest differs from table to table.
+[[attack]]                     # own columns averaged over the rows that share leaves
+kind = "leaf-smoothing"
+
+[[attack]]                     # eigenvectors of the graph of shared leaves, beside own columns
+kind = "spectral-clustering"
+
+[[attack]]                     # communities of that graph, beside own columns
 kind = "id2graph"
 
-[[attack]]
+[[attack]]                     # a mixture model of leaves and own columns
+kind = "latent-classes"
+
+[[attack]]                     # eigenvectors alone, of the CMOSB paper
+kind = "instance-clustering"
+
+[[attack]]                     # what these agree on
+kind = "consensus"
+
+[[attack]]                     # rows that share any leaf
+kind = "union"
+
+[[attack]]                     # the same, beside own columns
+kind = "union-clustering"
+
+[[attack]]                     # own columns alone, without the view
 kind = "clustering"
 
 [leakage]

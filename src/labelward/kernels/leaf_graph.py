@@ -1,8 +1,8 @@
 """The graph of rows that share leaves, as a matrix of merged rows by leaves: averages over neighbors, eigenvectors.
 
 Setting: rows u and v are joined with weight S_uv = the sum of the weights of the leaves that both are in. A row is its
-    own neighbor here, so that S = Z W Zᵀ with the indicator Z of rows × leaves and the diagonal W of leaf weights, and a
-    product with S takes one pass over the leaves. Rows that share all their leaves are merged without loss: averages
+    own neighbor here, so that S = Z W Zᵀ with the indicator Z of rows × leaves and the diagonal W of leaf weights, and
+    a product with S takes one pass over the leaves. Rows that share all their leaves are merged without loss: averages
     and eigenvectors of nonzero eigenvalues are equal on them. Time and memory are linear in groups × trees.
 """
 

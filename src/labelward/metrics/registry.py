@@ -45,7 +45,7 @@ class Metric:
 
 
 RANKING, MATCHED = COMMON = ("v_measure", "matched_accuracy")
-"""What every guess of labels is scored by, whether it is one of groups or of classes: attacks are ranked by the first."""
+"""What every guess of labels is scored by, whether of groups or of classes: attacks are ranked by the first."""
 
 _LISTED = (
     Metric(name="v_measure", title="V-measure", grouping=True),
