@@ -106,9 +106,9 @@ def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str
             "No attack that reads the view was run, so this report makes no statement about leakage through training.",
             *federation,
         ]
-    sentences = [_leak_sentence(row, training_rows), *_matched_sentence(row)]
+    sentences = [_leak_sentence(row, training_rows)]
     own_rows = [each for (_, party), each in best.items() if party == row.party]
-    sentences += [*_defense_sentences(row, own_rows, partners), *federation]
+    sentences += [*_defense_sentences(row, own_rows, partners), *_matched_sentence(row), *federation]
     if len(undefended) > 1:
         others = [_other_attacker(each) for each in undefended if each is not row]
         sentences.append(f"Other attackers: {'; '.join(others)}.")
@@ -255,8 +255,8 @@ def _matched_sentence(row: SummaryRow) -> list[str]:
         return []
     reached, own, chance = (decimals(each[MATCHED].mean, 2) for each in (row.leakage, row.without_view, row.chance))
     return [
-        f"The strongest attack is {row.attack}. If each class is matched with a group, the best balanced accuracy is "
-        f"{reached} ({own} from its own columns alone; chance {chance})."
+        f"Without a defense, the strongest attack is {row.attack}; if each class is matched with one group, the best "
+        f"balanced accuracy is {reached} ({own} from its own columns alone; chance {chance})."
     ]
 
 
