@@ -18,6 +18,9 @@ from labelward.metrics.registry import Metric
 from labelward.parameters import Parameters
 from labelward.party.view import View
 
+UPPER_BOUND = "all labels"
+"""The baseline that knows the labels of all other rows: no attack, since nobody who attacks knows them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SharedStart:

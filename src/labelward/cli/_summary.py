@@ -41,8 +41,9 @@ def print_summary(rows: Sequence[ResultRow], budget: float | None = None) -> Non
 def _cells(table: Sequence[SummaryRow]) -> tuple[list[str], list[list[str]]]:
     from labelward.report.formatting import data_size, duration
     from labelward.report.metrics import metric_name, spread_text
+    from labelward.report.narrative import ranking_metric
 
-    leak = next((row.primary for row in table if row.primary), None)
+    leak = ranking_metric(table)
     worth = table[0].worth
     header = ["defense", "attacker", "attack"]
     header += [metric_name(leak), "without the view", "chance"] if leak else []

@@ -122,20 +122,21 @@ class SecureBoostClassifier(FederatedClassifierMixin, _Boosted):
         best_score_: this value.
 
     Example:
-        How much of the labels could the partner infer? An attack is given the partner's view and columns, no label::
+        How much of the labels could the partner infer? Attacks are given the partner's view and columns, no label::
 
-            from labelward.attacks.base import Aux, Own
-            from labelward.attacks.id2graph import ID2Graph
+            from labelward import AttackerData, AuxiliaryKnowledge
+            from labelward.attacks import ATTACKS, fitting_attacks
 
             model = SecureBoostClassifier(parties={"bank": ["age"], "telco": ["calls", "area"]}).fit(X, y)
             view = model.views_["telco"]
-            own = Own(
+            own = AttackerData(
                 features=model.held_by("telco", X),
                 columns=view.header.columns,
                 categories={name: len(values) for name, values in view.header.categories.items()},
             )
-            guess = ID2Graph()(view, own, Aux(classes=2), rng=np.random.default_rng(1))
-            print(v_measure_score(y, guess.values))
+            for kind in fitting_attacks("secureboost"):
+                aux, rng = AuxiliaryKnowledge(classes=2), np.random.default_rng(1)
+                print(kind, v_measure_score(y, ATTACKS.make(kind, {})(view, own, aux, rng=rng).values))
     """
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:

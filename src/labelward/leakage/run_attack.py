@@ -24,7 +24,7 @@ from labelward.metrics.leakage import (
     score_clusters,
     score_labels,
 )
-from labelward.metrics.registry import OUTSIDE
+from labelward.metrics.registry import COMMON, OUTSIDE
 from labelward.party.view import View
 from labelward.protocols.family import attacker_data
 from labelward.runs.checks import Metrics
@@ -146,6 +146,10 @@ def score_label_guess(
     for prefix, part, labels in scored:
         metrics = score_labels(part.values, labels, part.scores, classes=aux.classes)
         by_chance = label_chance(part.values, labels, part.scores, classes=aux.classes)
+        if not prefix:  # of any guess, so that attacks are ranked on one scale
+            groups, by_groups = score_clusters(part.values, labels), cluster_chance(part.values, labels)
+            metrics |= {name: groups[name] for name in COMMON}
+            by_chance |= {name: by_groups[name] for name in COMMON}
         _add_own_metrics(attack, part, labels, metrics, by_chance)
         found |= {f"{prefix}{name}": value for name, value in metrics.items()}
         chance |= {f"{prefix}{name}": value for name, value in by_chance.items()}

@@ -27,6 +27,7 @@ from labelward.report.narrative import (
     insecure_warning,
     missing_details_warning,
     published_split_notice,
+    ranking_metric,
     reading_hint,
     reads_view,
     split_notice,
@@ -157,7 +158,7 @@ def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Repo
     everything = summary_table(rows)
     table = about_labels(everything)
     best = strongest(table)
-    primary = next((row.primary for row in best.values()), None)
+    primary = ranking_metric(table)
     leaks = any(reads_view(row) for row in table if row.attack is not None)
     parties = list(dict.fromkeys(party for _, party in best)) if leaks else []
     plots = []
@@ -207,10 +208,10 @@ def _key_figures(table: Sequence[SummaryRow]) -> list[KeyFigure]:
         figures.append(
             KeyFigure(
                 title=f"Leakage to {worst.party} ({worst.defense})"
-                if reads_view(worst) or any(map(reads_view, best))
+                if any(reads_view(row) for row in undefended if row.attack is not None)
                 else f"Known to {worst.party} without training",
                 value=spread_text(primary, worst.leakage[primary], 2),
-                comparison=f"{metric_name(primary)} of {worst.attack}; own columns alone "
+                comparison=f"{metric_name(primary)}, strongest attack {worst.attack}; own columns alone "
                 f"{format_metric(primary, own, digits=2)}, chance {format_metric(primary, chance, digits=2)}",
             )
         )

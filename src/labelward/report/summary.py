@@ -34,6 +34,12 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
         """Standard error of the mean; 0 for a single seed."""
         return 0.0 if self.std is None else self.std / math.sqrt(self.seeds)
 
+    @classmethod
+    def between(cls, one: Spread, other: Spread) -> Spread:
+        """Return the difference of two means, whose values are not paired by seed."""
+        deviations = [each.std for each in (one, other) if each.std is not None]
+        return cls(mean=one.mean - other.mean, std=math.hypot(*deviations) if deviations else None, seeds=one.seeds)
+
 
 class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one (defense, attack, attacker) over its seeds, by metric name.
