@@ -15,6 +15,9 @@ from labelward.metrics.registry import Metric
 from labelward.parameters import Parameters
 from labelward.party.view import View
 
+UPPER_BOUND = "all labels"
+"""Name of baselines that use the labels of all rows, which no attacker has."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AttackerData:
@@ -192,6 +195,18 @@ class Attack(Parameters, ABC):
         self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
     ) -> LabelGuess:
         """Return a guess for every training row; an :class:`InputError` for a view that it cannot read."""
+
+    def follows_from(self, view: View, own: AttackerData, labels: NDArray[np.int64]) -> bool:
+        """Return whether what the attack reads of the view is a fixed function of the labels, and given by these.
+
+        If it holds for the true labels but not after a change of one, no epsilon covers the view.
+
+        Args:
+            view: as the attack gets it.
+            own: as the attack gets it.
+            labels: int64 [training, validation and test rows], class numbers in the order that all parties share.
+        """
+        return False
 
     def score(self, guess: LabelGuess, truth: NDArray[np.int64]) -> dict[str, float]:
         """Return the attack's own :attr:`metrics` of a guess, by name.
