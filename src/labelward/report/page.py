@@ -32,6 +32,7 @@ from labelward.report.narrative import (
     strongest,
     unfinished_warning,
 )
+from labelward.report.privacy_table import privacy_table
 from labelward.report.summary import SummaryRow, summary_table
 from labelward.report.tables import ReportTable, baseline_table, cost_table, leakage_table, utility_table
 from labelward.report.trade_off_plot import TradeOffImage, trade_off_image
@@ -95,6 +96,7 @@ class ReportSection:
     hint: str
     cards: tuple[KeyFigure, ...]
     plots: tuple[TitledPlot, ...]
+    privacy: ReportTable
     tables: tuple[ReportTable, ...]
 
 
@@ -178,6 +180,7 @@ def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Repo
         hint=reading_hint(primary, regression=_is_regression(rows)) if primary else "",
         cards=tuple(_key_figures(table)),
         plots=tuple(plots),
+        privacy=privacy_table(table),
         tables=(
             *((leakage_table(table),) if best else ()),
             *((baselines,) if baselines.rows else ()),
