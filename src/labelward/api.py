@@ -10,8 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from labelward.attacks.base import LabelGuess
+import numpy as np
+from numpy.typing import NDArray
+
+from labelward.attacks.base import AttackerData, LabelGuess
 from labelward.data import load_dataset, load_tables
+from labelward.errors import DataError
 from labelward.federation.adapter import PredictMode
 from labelward.federation.components import check_job, make_engine, model_adapter, with_defaults
 from labelward.federation.leakage_monitor import monitored_chains
@@ -22,9 +26,12 @@ from labelward.federation.progress import Watch, no_log
 from labelward.federation.simulation import SimulationResult, simulate_job
 from labelward.federation.train import TrainedModel, defense_variant, train_variant
 from labelward.job import Job
+from labelward.leakage.label_model import fit_label_model
+from labelward.leakage.observational_audit import epsilon_evidence
 from labelward.leakage.stored_views import AttackerKnowledge, attack_view, load_bottom_models
 from labelward.party.context import no_progress
 from labelward.planning.cost_model import forecast
+from labelward.rng import learning
 from labelward.runs.private_seeds import resolve_seeds
 
 
@@ -178,3 +185,48 @@ def attack(
     return attack_view(
         view, features, kind, parameters or {}, classes=classes, seed=seed, id_column=id_column, knowledge=knowledge
     )
+
+
+def measure_epsilon(
+    guess: LabelGuess,
+    labels: NDArray[Any],
+    columns: Any,
+    *,
+    without_view: LabelGuess | None = None,
+    known_rows: Sequence[int] = (),
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> float:
+    """Return a lower bound of the epsilon of label differential privacy, from one guess of an attack on one view.
+
+    It says nothing about how large epsilon is, and rests on a model of the labels:
+    ``docs/explanation-measured-privacy.md``.
+
+    Args:
+        guess: clusters or classes; classes are numbered in the order of the sorted labels.
+        labels: [rows], the true classes.
+        columns: [rows, columns], the columns of all parties as numbers, NaN if missing.
+        without_view: guess of the same attack on ``view.without_records()``, which the bound then discounts.
+        known_rows: positions of rows whose labels the attack was told.
+        delta: of (epsilon, delta)-label differential privacy.
+        confidence: of the bound.
+        seed: of counterfactual labels.
+
+    Raises:
+        DataError: numbers of rows differ.
+
+    Example:
+        >>> labelward.measure_epsilon(guess, y, X)  # doctest: +SKIP
+    """
+    numbers = np.asarray(columns, np.float64)
+    rows = (len(guess.values), len(labels), len(numbers))
+    if len(set(rows)) > 1:
+        raise DataError(f"there are {rows[0]} guesses, {rows[1]} labels and {rows[2]} rows", code="rows", value=rows)
+    names, truth = np.unique(labels, return_inverse=True)
+    filled = AttackerData(features=numbers, columns=[str(number) for number in range(numbers.shape[1])]).numbers()
+    draws = learning(seed, "", 0, "observational audit")
+    model = fit_label_model(filled, truth.astype(np.int64), len(names), rng=draws)
+    known = np.asarray(known_rows, np.int64)
+    found = epsilon_evidence(guess, without_view, truth, model, known=known, delta=delta, rng=draws)
+    return found.bound(confidence=confidence)

@@ -71,7 +71,7 @@ MECHANISMS = [randomized_response, lp_mst]
 ATTACKS = [as_labels, smoothed]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def modeled(rows: int, classes: int, seed: int) -> tuple[Floats, Floats, Labels, LabelModel]:
     """Return a world and its label model, which repetitions with other noise share."""
     columns, shares, labels = world(rows, classes, np.random.default_rng(seed))

@@ -116,8 +116,8 @@ def _evidence(guess: LabelGuess, fitted: Labels, labels: Labels, probabilities: 
     expected = np.zeros((size, classes))
     np.add.at(expected, values[fitted], probabilities[fitted])
     found = [np.log((counted + _PRIOR_ROWS) / (expected + _PRIOR_ROWS))[values]]
-    if guess.scores is not None:
-        scores = guess.scores
+    scores = guess.scores
+    if scores is not None and scores.shape[1] == classes:
         found.append(scores)
         if scores.min() >= 0:
             found.append(np.log(scores + 1e-6))

@@ -95,6 +95,4 @@ class PrivacyScorer:
         changed, contradicted = count_contradictions(
             attacked.attack, view, attacked.own, labels, len(data.classes), rng=draws
         )
-        evidence = msgspec.structs.replace(evidence, changed=changed, contradicted=contradicted)
-        bound = evidence.bound()
-        return {"bound": bound if np.isfinite(bound) else None, **msgspec.to_builtins(evidence)}
+        return msgspec.structs.replace(evidence, changed=changed, contradicted=contradicted).figures()

@@ -31,6 +31,7 @@ distributions, and several numbers of guesses.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -75,6 +76,11 @@ class EpsilonEvidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     changed: int = 0
     contradicted: int = 0
     delta: float = 0.0
+
+    def figures(self) -> dict[str, Any]:
+        """Return the attributes as an object of a result row, with the ``bound``; null if it is infinite."""
+        bound = self.bound()
+        return {"bound": bound if math.isfinite(bound) else None, **msgspec.to_builtins(self)}
 
     def bound(self, *, confidence: float = CONFIDENCE, shared_by: int = 1) -> float:
         """Return the largest epsilon that is rejected, at least 0; infinity for a view that excludes labels.
