@@ -10,7 +10,7 @@ import pytest
 from stored_audit import JOB, lmid, make_leakage, make_row
 
 from labelward.report.page import write_report
-from labelward.report.privacy_table import Interval, attacker_privacy, privacy_table
+from labelward.report.privacy_table import Interval, attacker_privacy, privacy_images, privacy_table
 from labelward.report.summary import summary_table
 from labelward.runs.schema import ResultRow, append_row
 
@@ -86,3 +86,12 @@ def test_the_page_has_the_table(tmp_path: Path) -> None:
     page = page_of([row(800, 0.1), row(700, 0.1, defense=lmid(0.1))], tmp_path)
     assert "Defenses on one scale of privacy" in page
     assert page.count('data-label="ε at least"') == 2
+
+
+def test_each_attacker_has_a_plot_with_all_defenses() -> None:
+    rows = [row(800, 0.1, contradicted=1), row(700, 0.2, defense=RESPONSE), row(700, 0.2, party="bank")]
+    telco, bank = privacy_images(summary_table(rows))
+    assert ("telco" in telco.title, "bank" in bank.title) == (True, True)
+    assert "ε at least ∞" in telco.words
+    assert "ε guaranteed 2" in telco.words
+    assert "multiplicative advantage 1.00" in bank.words

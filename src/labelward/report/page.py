@@ -32,7 +32,8 @@ from labelward.report.narrative import (
     strongest,
     unfinished_warning,
 )
-from labelward.report.privacy_table import privacy_table
+from labelward.report.plots import Image
+from labelward.report.privacy_table import privacy_images, privacy_table
 from labelward.report.summary import SummaryRow, summary_table
 from labelward.report.tables import ReportTable, baseline_table, cost_table, leakage_table, utility_table
 from labelward.report.trade_off_plot import TradeOffImage, trade_off_image
@@ -97,6 +98,7 @@ class ReportSection:
     cards: tuple[KeyFigure, ...]
     plots: tuple[TitledPlot, ...]
     privacy: ReportTable
+    privacy_plots: tuple[Image, ...]
     tables: tuple[ReportTable, ...]
 
 
@@ -181,6 +183,7 @@ def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Repo
         cards=tuple(_key_figures(table)),
         plots=tuple(plots),
         privacy=privacy_table(table),
+        privacy_plots=tuple(privacy_images(table)),
         tables=(
             *((leakage_table(table),) if best else ()),
             *((baselines,) if baselines.rows else ()),

@@ -11,6 +11,7 @@ import msgspec
 from labelward.metrics.epsilon_bound import CONFIDENCE
 from labelward.metrics.reconstruction import ReconstructionAdvantage
 from labelward.report.formatting import NOTHING, decimals
+from labelward.report.plots import Image, ScaleMark, scale_plot
 from labelward.report.summary import SummaryRow
 from labelward.report.tables import ReportTable
 
@@ -107,6 +108,26 @@ def privacy_table(table: Sequence[SummaryRow]) -> ReportTable:
         "model of all columns; 0 means that nothing was shown, in particular with few pairs. Multiplicative advantage: "
         "difference of the log odds, in units of ε.",
     )
+
+
+def privacy_images(table: Sequence[SummaryRow]) -> list[Image]:
+    """Return for each attacker a plot of all defenses on the scale of epsilon; none if nothing was measured.
+
+    Raises:
+        DependencyError: matplotlib is not installed.
+    """
+    marks: dict[str, list[ScaleMark]] = {}
+    for each in attacker_privacy(table):
+        advantage = each.multiplicative
+        mark = ScaleMark(
+            name=each.defense,
+            interval=None if advantage is None else (advantage.low, advantage.mean, advantage.high),
+            least=each.bound,
+            guarantee=each.claimed,
+        )
+        marks.setdefault(each.party, []).append(mark)
+    names = ("multiplicative advantage", "ε at least", "ε guaranteed")
+    return [scale_plot(f"Attacker: {party}", lines, axis="ε", names=names) for party, lines in marks.items()]
 
 
 def _privacy(rows: Sequence[SummaryRow]) -> AttackerPrivacy:
