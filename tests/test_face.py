@@ -122,7 +122,7 @@ def test_epsilon_is_measured_from_a_guess() -> None:
     assert labelward.measure_epsilon(guess, labels, columns, without_view=nothing, delta=1e-5) > 0.5
     assert labelward.measure_epsilon(nothing, labels, columns) == 0
     assert labelward.measure_epsilon(guess, labels, columns, known_rows=range(880)) == 0
-    with refused(DataError, "rows", value=(900, 899, 900)):
+    with refused(DataError, "rows", value=(900, 899, 900, 899)):
         labelward.measure_epsilon(guess, labels[1:], columns)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData, LabelGuess
+from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import load_dataset, load_tables
 from labelward.errors import DataError
 from labelward.federation.adapter import PredictMode
@@ -30,6 +31,7 @@ from labelward.leakage.label_model import fit_label_model
 from labelward.leakage.observational_audit import epsilon_evidence
 from labelward.leakage.stored_views import AttackerKnowledge, attack_view, load_bottom_models
 from labelward.party.context import no_progress
+from labelward.party.view import View
 from labelward.planning.cost_model import forecast
 from labelward.rng import learning
 from labelward.runs.private_seeds import resolve_seeds
@@ -193,6 +195,7 @@ def measure_epsilon(
     columns: Any,
     *,
     without_view: LabelGuess | None = None,
+    view: View | None = None,
     known_rows: Sequence[int] = (),
     delta: float = 0.0,
     confidence: float = 0.95,
@@ -208,6 +211,7 @@ def measure_epsilon(
         labels: [rows], the true classes.
         columns: [rows, columns], the columns of all parties as numbers, NaN if missing.
         without_view: guess of the same attack on ``view.without_records()``, which the bound then discounts.
+        view: whose leaves of trees are further evidence; its rows must be those of the guess.
         known_rows: positions of rows whose labels the attack was told.
         delta: of (epsilon, delta)-label differential privacy.
         confidence: of the bound.
@@ -220,13 +224,15 @@ def measure_epsilon(
         >>> labelward.measure_epsilon(guess, y, X)  # doctest: +SKIP
     """
     numbers = np.asarray(columns, np.float64)
-    rows = (len(guess.values), len(labels), len(numbers))
+    rows = (len(guess.values), len(labels), len(numbers), len(labels) if view is None else view.rows)
     if len(set(rows)) > 1:
-        raise DataError(f"there are {rows[0]} guesses, {rows[1]} labels and {rows[2]} rows", code="rows", value=rows)
+        reason = f"there are {rows[0]} guesses, {rows[1]} labels, {rows[2]} rows of columns and {rows[3]} of the view"
+        raise DataError(reason, code="rows", value=rows)
     names, truth = np.unique(labels, return_inverse=True)
     filled = AttackerData(features=numbers, columns=[str(number) for number in range(numbers.shape[1])]).numbers()
     draws = learning(seed, "", 0, "observational audit")
     model = fit_label_model(filled, truth.astype(np.int64), len(names), rng=draws)
     known = np.asarray(known_rows, np.int64)
-    found = epsilon_evidence(guess, without_view, truth, model, known=known, delta=delta, rng=draws)
+    leaves = None if view is None else observed_leaves(view)
+    found = epsilon_evidence(guess, without_view, truth, model, known=known, leaves=leaves, delta=delta, rng=draws)
     return found.bound(confidence=confidence)

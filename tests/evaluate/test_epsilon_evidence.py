@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn import datasets
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from labelward.attacks.base import AttackerData, LabelGuess
@@ -93,6 +94,18 @@ def test_ten_thousand_rows_show_a_third_of_epsilon(mechanism: Mechanism, epsilon
         found = measured(10_000, 2, epsilon, 1, mechanism, attack)
         assert epsilon / 3 < found.bound() <= epsilon
         assert epsilon / 3 < msgspec.structs.replace(found, delta=1e-6).bound() < found.bound()
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 4.0])
+def test_leaves_of_trees_on_noisy_labels_show_a_third_of_epsilon(epsilon: float) -> None:
+    """Ten trees grown to the end; the view shows which rows share a leaf, and nothing else."""
+    columns, _, labels, model = modeled(10_000, 2, 1)
+    noisy, rng = randomized_response(columns, labels, 2, epsilon), np.random.default_rng(0)
+    forest = RandomForestClassifier(10, random_state=0).fit(columns, noisy)
+    leaves, nothing = forest.apply(columns).T.astype(np.int32), LabelGuess(values=np.zeros_like(labels))
+    found = epsilon_evidence(nothing, nothing, labels, model, leaves=leaves, rng=rng)
+    assert epsilon / 3 < found.bound() <= epsilon
+    assert epsilon_evidence(nothing, nothing, labels, model, rng=rng).bound() == 0
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])

@@ -162,6 +162,11 @@ class Attack(Parameters, ABC):
         return False
 
     @property
+    def reads_trees(self) -> bool:
+        """Whether the attack reads which rows share visible leaves of trees."""
+        return not {"secureboost", "forest"}.isdisjoint(self.models)
+
+    @property
     def behavior(self) -> dict[str, Any] | None:
         """Malicious training behavior of the attacker's party, if any: ``kind`` and parameters.
 

@@ -100,7 +100,7 @@ def score_command(
     view: Annotated[
         list[Path] | None,
         typer.Option(
-            help="View that was attacked, or another that the attack read: does it exclude labels? Repeatable."
+            help="The attacked view, then others that the attack read; for the lower bound of epsilon. Repeatable."
         ),
     ] = None,
     json: Json = False,

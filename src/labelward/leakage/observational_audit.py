@@ -3,10 +3,11 @@
 Setting: in scoring, with the true labels. :mod:`labelward.metrics.epsilon_bound` states the game and what it
 proves; here it is played. Counterfactual labels come from :mod:`.label_model`. An attack's guess becomes evidence of
 each class: how often its cluster, or its guessed class, has the class among a third of the rows, relative to the label
-model, and the scores where it gives some. A logistic regression on differences of evidence, fitted to that third,
-decides between the two labels of each pair of the other rows. The best attacker without the view has the same
-regression, on the label model, its parts and the guess without the view. Rows whose labels the attack was told are
-among the third.
+model, and the scores where it gives some. So do the visible leaves of trees, as the mean over trees: splits were fitted
+to the labels of a leaf's own rows. A logistic regression on differences of evidence, fitted to that third, decides
+between the two labels of each pair of the other rows; so the attacker knows the labels of a third of the rows. The best
+attacker without the view has the same regression, on the label model, its parts and the guess without the view. Rows
+whose labels the attack was told are among the third.
 
 A pair is left out where the label model gives one of its labels less than 1%: there, the odds are least certain.
 """
@@ -14,8 +15,10 @@ A pair is left out where the label model gives one of its labels less than 1%: t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, LabelGuess
 from labelward.leakage.label_model import Floats, LabelModel, Labels
@@ -36,6 +39,7 @@ def epsilon_evidence(
     model: LabelModel,
     *,
     known: Labels | None = None,
+    leaves: NDArray[np.int32] | None = None,
     delta: float = 0.0,
     rng: np.random.Generator,
 ) -> EpsilonEvidence:
@@ -47,6 +51,8 @@ def epsilon_evidence(
         labels: int64 [rows], the true classes.
         model: of the same rows.
         known: positions of rows whose labels the attack was told.
+        leaves: int32 [trees, rows], what the view shows of trees, as of
+            :func:`labelward.attacks.instance_spaces.observed_leaves`; None: the guess only.
         delta: of the hypothesis.
         rng: draws counterfactual labels and the rows of the game.
     """
@@ -61,10 +67,10 @@ def epsilon_evidence(
     shape = (np.flatnonzero(fitted), labels, model.probabilities)
     without = [np.log(np.maximum(model.probabilities, 1e-9))]
     without += [] if blind is None else _evidence(blind, *shape)
-    found = [
-        _differences(features, shape, pairs, drawn)
-        for features in ([*without, *_evidence(guess, *shape)], [*without, *model.parts])
-    ]
+    seen = _evidence(guess, *shape)
+    if leaves is not None and len(leaves):
+        seen.append(np.mean([_group_evidence(tree, *shape) for tree in leaves], axis=0))
+    found = [_differences([*without, *more], shape, pairs, drawn) for more in (seen, model.parts)]
     coin = rng.random(len(pairs))
     counts = [_right(each, coin, rng.permutation(len(pairs))) for each in found]
     sizes = dict.fromkeys(round(share * len(pairs)) for share in SHARES)
@@ -110,18 +116,24 @@ def _draw(probabilities: Floats, rng: np.random.Generator) -> Labels:
 
 def _evidence(guess: LabelGuess, fitted: Labels, labels: Labels, probabilities: Floats) -> list[Floats]:
     """Return evidence of each class, float64 [rows, classes] each: by cluster or guessed class, and by score."""
-    values = np.unique(guess.values, return_inverse=True)[1]
-    size, classes = int(values.max()) + 1, probabilities.shape[1]
-    counted = np.bincount(values[fitted] * classes + labels[fitted], minlength=size * classes).reshape(size, classes)
-    expected = np.zeros((size, classes))
-    np.add.at(expected, values[fitted], probabilities[fitted])
-    found = [np.log((counted + _PRIOR_ROWS) / (expected + _PRIOR_ROWS))[values]]
+    found = [_group_evidence(guess.values, fitted, labels, probabilities)]
     scores = guess.scores
-    if scores is not None and scores.shape[1] == classes:
+    if scores is not None and scores.shape[1] == probabilities.shape[1]:
         found.append(scores)
         if scores.min() >= 0:
             found.append(np.log(scores + 1e-6))
     return found
+
+
+def _group_evidence(groups: NDArray[np.integer[Any]], fitted: Labels, labels: Labels, probabilities: Floats) -> Floats:
+    """Return float64 [rows, classes]: how much more frequent the class is in a row's group than the model says."""
+    values = np.unique(groups, return_inverse=True)[1]
+    size, classes = int(values.max()) + 1, probabilities.shape[1]
+    counted = np.bincount(values[fitted] * classes + labels[fitted], minlength=size * classes).reshape(size, classes)
+    expected = np.zeros((size, classes))
+    np.add.at(expected, values[fitted], probabilities[fitted])
+    evidence: Floats = np.log((counted + _PRIOR_ROWS) / (expected + _PRIOR_ROWS))[values]
+    return evidence
 
 
 def _differences(

@@ -13,9 +13,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from labelward import rng
 from labelward.attacks.base import Attack, AttackerData, LabelGuess
+from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import VerticalDataset
 from labelward.federation.adapter import attacker_data
 from labelward.leakage.label_model import LabelModel, Labels, fit_label_model
@@ -73,9 +75,11 @@ class PrivacyScorer:
             {"advantage": msgspec.to_builtins(each)}
             for each in reconstruction_advantages(with_view, without, labels[left], rng=draws)
         ]
+        leaves = observed_leaves(view, attacks[0].own) if any(each.attack.reads_trees for each in attacks) else None
         for figures, each, told in zip(found, attacks, known, strict=True):
             if self.data.classes and each.own.columns:
-                figures["epsilon"] = self._epsilon(view, each, told, delta)
+                shown = leaves if each.attack.reads_trees else None
+                figures["epsilon"] = self._epsilon(view, each, told, shown, delta)
         return found
 
     @cached_property
@@ -84,10 +88,19 @@ class PrivacyScorer:
         draws = rng.learning(self.seed, "", 0, "label model")
         return fit_label_model(columns, self.data.train_labels, len(self.data.classes), rng=draws)
 
-    def _epsilon(self, view: View, attacked: ViewGuess, known: Labels, delta: float) -> dict[str, Any]:
+    def _epsilon(
+        self, view: View, attacked: ViewGuess, known: Labels, leaves: NDArray[np.int32] | None, delta: float
+    ) -> dict[str, Any]:
         draws = rng.learning(self.seed, "", 0, "observational audit")
         evidence = epsilon_evidence(
-            attacked.guess, attacked.blind[0], self.data.train_labels, self._model, known=known, delta=delta, rng=draws
+            attacked.guess,
+            attacked.blind[0],
+            self.data.train_labels,
+            self._model,
+            known=known,
+            leaves=leaves,
+            delta=delta,
+            rng=draws,
         )
         data, order = self.data, np.concatenate([rows for _, rows in self.data.split.items()])
         labels = np.empty(len(order), np.int64)

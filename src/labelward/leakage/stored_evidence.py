@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from labelward import rng
-from labelward.attacks.base import AttackerData, LabelGuess
+from labelward.attacks.base import Attack, AttackerData, LabelGuess
+from labelward.attacks.instance_spaces import observed_leaves
 from labelward.data import DataSplit, read_table
 from labelward.data.encoding import fit_encoding, transform_splits
 from labelward.data.labels import encode_labels
@@ -48,8 +49,9 @@ def stored_evidence(
         guess: file of :func:`labelward.leakage.stored_views.write_guess`.
         truth: table of labels, as for :func:`labelward.leakage.stored_views.score_guess`.
         columns: tables with the columns of all parties; none: pairs are not guessed.
-        views: folder of the attacked view, and of its party's views of other runs that the attack read; none: it is
-            not examined whether they exclude labels. The truth must have all rows of the run for that.
+        views: folder of the attacked view, and of its party's views of other runs that the attack read. They add the
+            visible leaves of trees; for an attack on the choice of test rows it is examined whether they exclude
+            labels, for which the truth must have all rows of the run.
         label: label column of the truth.
         id_column: column of row ids in all tables; by default ``id``, otherwise row numbers from 0.
         delta: of the hypothesis.
@@ -63,6 +65,7 @@ def stored_evidence(
     classes, numbers = encode_labels(table, label, place)
     labels = named_truth(stored, numbers, classes, place)
     draws = rng.learning(int(stored.about.get("seed", 0)), "", 0, "observational audit")
+    attack, opened = attack_of_guess(stored), [View.load(each) for each in views]
     found = EpsilonEvidence(rows=0, pairs=0, trials=(), delta=delta)
     count = int(labels.max()) + 1
     if columns:
@@ -71,10 +74,12 @@ def stored_evidence(
         numbers_of = [_numbers(each, stored.ids, id_column) for each in columns]
         model = fit_label_model(np.hstack(numbers_of), played, count, rng=draws)
         made = LabelGuess(values=stored.values, scores=stored.scores)
-        found = epsilon_evidence(made, None, played, model, known=known, delta=delta, rng=draws)
-    attack = attack_of_guess(stored)
-    if views and attack is not None:
-        view, *others = map(View.load, views)
+        leaves = observed_leaves(opened[0]) if opened and attack is not None and attack.reads_trees else None
+        if leaves is not None and leaves.shape[1] != len(played):
+            raise DataError("the view is of other rows than the guess", code="rows", value=leaves.shape[1])
+        found = epsilon_evidence(made, None, played, model, known=known, leaves=leaves, delta=delta, rng=draws)
+    if opened and attack is not None and type(attack).follows_from is not Attack.follows_from:
+        view, *others = opened
         own = AttackerData(features=np.empty((view.rows, 0)), columns=(), other_runs=tuple(others))
         ordered = labels[_run_order(view, row_ids(table, id_column, place), place)]
         changed, contradicted = count_contradictions(attack, view, own, ordered, count, rng=draws)
