@@ -108,6 +108,17 @@ def test_leaves_of_trees_on_noisy_labels_show_a_third_of_epsilon(epsilon: float)
     assert epsilon_evidence(nothing, nothing, labels, model, rng=rng).bound() == 0
 
 
+@pytest.mark.parametrize("least", [1, 20])
+def test_trees_on_other_labels_of_the_same_distribution_show_nothing(least: int) -> None:
+    """They tell what classes look like, as well as trees on the real labels, and nothing of a single row's label."""
+    columns, shares, labels, model = modeled(1000, 2, 3)
+    fresh = np.random.default_rng(0).binomial(1, shares[:, 1])
+    forest = RandomForestClassifier(10, min_samples_leaf=least, random_state=0).fit(columns, fresh)
+    leaves, guess = forest.apply(columns).T.astype(np.int32), LabelGuess.of_scores(forest.predict_proba(columns))
+    rng = np.random.default_rng(0)
+    assert epsilon_evidence(guess, None, labels, model, leaves=leaves, rng=rng).bound() == 0
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_bounds_stay_below_the_true_epsilon(mechanism: Mechanism, epsilon: float) -> None:
