@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from labelward.api import attack, predict, simulate, train
+    from labelward.api import attack, measure_epsilon, predict, simulate, train
     from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, ColumnGuess, LabelGuess
     from labelward.auditing.audit import audit
     from labelward.errors import LabelwardError
@@ -42,6 +42,7 @@ __all__ = [
     "audit",
     "estimate_cost",
     "load_job",
+    "measure_epsilon",
     "parse_job",
     "predict",
     "simulate",
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "api": ("attack", "predict", "simulate", "train"),
+    "api": ("attack", "measure_epsilon", "predict", "simulate", "train"),
     "attacks.base": ("Attack", "AttackerData", "AuxiliaryKnowledge", "ColumnGuess", "LabelGuess"),
     "auditing.audit": ("audit",),
     "errors": ("LabelwardError",),

@@ -226,6 +226,11 @@ class Attack(Parameters, ABC):
         return False
 
     @property
+    def reads_trees(self) -> bool:
+        """Whether the attack reads which rows share visible leaves of trees."""
+        return not {"secureboost", "forest"}.isdisjoint(self.models)
+
+    @property
     def behavior(self) -> dict[str, Any] | None:
         """Malicious training behavior of the attacker's party, if any: ``kind`` and parameters.
 
@@ -261,6 +266,18 @@ class Attack(Parameters, ABC):
         Raises:
             InputError: a view that it cannot read.
         """
+
+    def follows_from(self, view: View, own: AttackerData, labels: NDArray[np.int64]) -> bool:
+        """Return whether what the attack reads of the view is a fixed function of the labels, and given by these.
+
+        If it holds for the true labels but not after a change of one, no epsilon covers the view.
+
+        Args:
+            view: as the attack gets it.
+            own: as the attack gets it.
+            labels: int64 [training, validation and test rows], class numbers in the order that all parties share.
+        """
+        return False
 
     def score(self, guess: LabelGuess, truth: NDArray[np.int64]) -> dict[str, float]:
         """Return the attack's own :attr:`metrics` of a guess, by name.

@@ -125,8 +125,8 @@ def fit_classes(
         if value - before < _GAIN:
             break
         before = value
-    classes: NDArray[np.int64] = member.argmax(axis=1)[graph.group]
-    return classes
+    chosen: NDArray[np.int64] = member.argmax(axis=1)[graph.group]
+    return chosen
 
 
 def _normal(points: Floats, mass: Floats, full: bool) -> Floats:

@@ -75,6 +75,8 @@ def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dic
             "without_view": _figures(row.without_view),
             "primary": row.primary,
         }
+        if row.evidence or row.advantages:
+            leakage |= _privacy(row)
         utility = _figures(row.utility) | {
             "alone": _figures(row.alone),
             "joined": _figures(row.joined),
@@ -98,6 +100,22 @@ def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dic
     versions = rows[0].versions if rows else {}
     where = {"folder": str(folder), "report": None if report is None else str(report)}
     return {"format": FORMAT, **where, "summary": figures, "versions": versions}
+
+
+def _privacy(row: SummaryRow) -> dict[str, Any]:
+    """Return the bound of epsilon that all seeds together show, null if no finite one, and the mean advantage."""
+    import math
+
+    import msgspec
+
+    from labelward.report.privacy_table import attacker_privacy
+
+    (found,) = attacker_privacy([row])
+    bound = found.bound
+    epsilon = None if bound is None else {"bound": bound if math.isfinite(bound) else None, "pairs": found.pairs}
+    names = ("accuracy", "without_view", "additive", "multiplicative")
+    advantage = {name: msgspec.to_builtins(getattr(found, name)) for name in names}
+    return {"epsilon": epsilon, "advantage": advantage}
 
 
 def _figures(spreads: dict[str, Spread]) -> dict[str, Any]:

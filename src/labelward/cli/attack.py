@@ -1,17 +1,21 @@
 """``labelward attack`` and ``labelward score``: attack a stored view, and score the guess against the true labels."""
 
+import math
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from labelward.cli._errors import MAX_SEED, check_output_file
 from labelward.cli._options import Force, Json
-from labelward.cli._output import print_json, warn_insecure
+from labelward.cli._output import pluralize, print_json, warn_insecure
 from labelward.errors import InputError, JobError
 from labelward.job.table_formats import listed_suffixes
+
+if TYPE_CHECKING:
+    from labelward.metrics.epsilon_bound import EpsilonEvidence
 
 
 def attack_command(
@@ -97,24 +101,53 @@ def score_command(
     id_column: Annotated[str | None, typer.Option("--id", help="Column of row ids in --truth.")] = None,
     bins: Annotated[int | None, typer.Option(min=2, max=100, help="For regression targets: number of bins.")] = None,
     party: Annotated[str | None, typer.Option(help="Of a guess of columns: the party that holds --truth.")] = None,
+    columns: Annotated[
+        list[Path] | None,
+        typer.Option(help="Table of columns; those of all parties give a lower bound of epsilon. Repeatable."),
+    ] = None,
+    view: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The attacked view, then others that the attack read; for the lower bound of epsilon. Repeatable."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Score a guess against the true labels, or columns."""
     from labelward.leakage.stored_columns import score_stored_columns
     from labelward.leakage.stored_views import score_guess
 
+    if bins is not None and (columns or view):
+        raise InputError("classes have an epsilon, quantities have none", code="conflict", field="--bins", value=bins)
     if party is None:
         scores = score_guess(guess, truth, label=label, id_column=id_column, bins=bins)
     else:
         scores = score_stored_columns(guess, truth, party, id_column=id_column)
+    evidence = None
+    if columns or view:
+        from labelward.leakage.stored_evidence import stored_evidence
+
+        evidence = stored_evidence(guess, truth, columns or (), view or (), label=label, id_column=id_column)
     if json:
-        print_json(scores)
+        print_json(scores if evidence is None else scores | {"epsilon": evidence.figures()})
         return
     chance = scores.get("chance", {})
     for name, value in scores.items():
         if isinstance(value, int | float):
             by_chance = f"  (chance {chance[name]:.4f})" if name in chance else ""
             typer.echo(f"{name}  {value!r}{by_chance}")
+    if evidence is not None:
+        typer.echo(_epsilon_sentence(evidence))
+
+
+def _epsilon_sentence(evidence: EpsilonEvidence) -> str:
+    bound = evidence.bound()
+    if bound == math.inf:
+        return (
+            f"epsilon  none is finite: the view follows from the labels, and is impossible after a change of one "
+            f"({evidence.contradicted} of {evidence.changed} examined)"
+        )
+    return f"epsilon  at least {bound:.2f}, with 95% confidence ({pluralize(evidence.pairs, 'pair')} of labels)"
 
 
 def _parse_parameters(options: Sequence[str]) -> dict[str, Any]:

@@ -304,6 +304,13 @@ class LeakageSection(Parameters):
     upper_bound: Annotated[
         bool, Meta(description="Compare model completion attacks with training on all labels; takes longer than they.")
     ] = True
+    privacy: Annotated[
+        bool,
+        Meta(
+            description="Measure a lower bound of epsilon and the reconstruction advantage of each attack; fits a "
+            "model of the labels to all columns."
+        ),
+    ] = True
 
     def check_parameters(self) -> None:
         """Refuse a budget without the meter."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,16 +35,25 @@ class AttackResult:
     """Result of one attack by one party.
 
     Attributes:
+        guess: what the attack returned.
         leakage: metrics as in a result row, except for those without the view.
         auxiliary: what the attack was given in addition to the view and the party's own columns.
         notes: see :attr:`labelward.attacks.base.LabelGuess.notes`.
         seconds: duration of the attack on the view.
     """
 
+    guess: Guess
     leakage: Metrics
     auxiliary: dict[str, Any]
     notes: dict[str, float]
     seconds: float
+
+
+class ScoredGuess(NamedTuple):
+    """A guess without the view, and its metrics."""
+
+    guess: Guess
+    metrics: dict[str, float]
 
 
 def run_attack(attack: Attack, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, seed: int) -> Any:
@@ -196,20 +205,20 @@ def attack_and_score(
         auxiliary["rows of each class"] = aux.class_counts.tolist()
     if own.other_runs:
         auxiliary["other runs"] = len(own.other_runs)
-    return AttackResult(leakage=leakage, auxiliary=auxiliary, notes=guess.notes, seconds=seconds)
+    return AttackResult(guess=guess, leakage=leakage, auxiliary=auxiliary, notes=guess.notes, seconds=seconds)
 
 
 def score_without_view(
     attack: Attack, view: View, data: VerticalDataset, *, seed: int, own: AttackerData | None = None
-) -> dict[str, float]:
-    """Return the metrics of the same attack on an empty view of the same party.
+) -> ScoredGuess:
+    """Return the guess of the same attack on an empty view of the same party, and its metrics.
 
     For a completion attack this is the paper's direct semi-supervised baseline: the attack on the untrained bottom
     model.
     """
     own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed, view.party)
     guess = run_attack(attack, view.without_records(), own, aux, seed=seed)
-    return _without_chance(_score(attack, guess, data, aux, view))
+    return ScoredGuess(guess, _without_chance(_score(attack, guess, data, aux, view)))
 
 
 def score_baselines(
@@ -221,8 +230,8 @@ def score_baselines(
     own: AttackerData | None = None,
     upper_bound: bool = True,
     cache: dict[Hashable, Guess] | None = None,
-) -> dict[str, dict[str, float]]:
-    """Return the metrics of baselines by name, with the attack's metric names; they do not depend on the run.
+) -> dict[str, ScoredGuess]:
+    """Return baselines by name, with the attack's metric names; they do not depend on the run.
 
     Args:
         attack: whose baselines are scored.
@@ -249,7 +258,7 @@ def score_baselines(
         key = (view.party, name, attack if baseline.depends_on is None else baseline.depends_on)
         if key not in cache:
             cache[key] = baseline.guess(rng.learning(seed, view.party, 0, name))
-        scores[name] = _without_chance(_score(attack, cache[key], data, aux, view))
+        scores[name] = ScoredGuess(cache[key], _without_chance(_score(attack, cache[key], data, aux, view)))
     return scores
 
 

@@ -146,7 +146,7 @@ def attack_view(
             field=place,
             value=table.num_rows,
         )
-    ids = _ids(table, id_column, place)
+    ids = row_ids(table, id_column, place)
     if named:
         order = _view_order(view, ids, place)
         table, ids = table.take(pa.array(order)), tuple(ids[row] for row in order)
@@ -189,7 +189,7 @@ def _own_labels(path: Path, ids: Sequence[str], label: str, id_column: str | Non
     """Return the labels of the view's rows: class numbers, or values if there are more of them than classes."""
     place = f"table {str(path)!r}"
     table = read_table(path, text=[id_column or "id"])
-    row_of = {name: row for row, name in enumerate(_ids(table, id_column, place))}
+    row_of = {name: row for row, name in enumerate(row_ids(table, id_column, place))}
     missing = [name for name in ids if name not in row_of]
     if missing:
         raise DataError(f"has no row {missing[0]!r}", code="rows", field=place, value=missing[0])
@@ -380,16 +380,8 @@ def score_guess(
         classes, numbers = encode_labels(table, label, place)
     else:
         targets = encode_regression_targets(table, label, place)
-    row_of = {name: row for row, name in enumerate(_ids(table, id_column, place))}
-    missing = [name for name in stored.ids if name not in row_of]
-    if missing:
-        message = f"has no row {missing[0]!r}; {len(missing)} rows of the guess are missing"
-        if id_column is None and "id" not in table.column_names:
-            columns = ", ".join(map(repr, table.column_names))
-            message += f". Without a column 'id', rows are numbered from 0 (columns: {columns}); give --id"
-        raise DataError(message, code="rows", field=place, value=missing[0])
-    rows = [row_of[name] for name in stored.ids]
-    known, attack = stored.known_per_cluster, _attack_of(stored)
+    rows = guessed_rows(stored, table, id_column, place)
+    known, attack = stored.known_per_cluster, attack_of_guess(stored)
     if stored.kind == "labels":
         if bins is not None:
             numbers, classes = np.searchsorted(quantile_edges(targets[rows], bins), targets), ()
@@ -409,7 +401,20 @@ def score_guess(
     return score_values(stored.values, numbers.astype(np.str_).tolist(), values, known_per_cluster=known, attack=attack)
 
 
-def _attack_of(stored: StoredGuess) -> Attack | None:
+def guessed_rows(stored: StoredGuess, table: pa.Table, id_column: str | None, place: str) -> list[int]:
+    """Return the positions of a guess's rows in a table; :class:`~labelward.errors.DataError` if it lacks one."""
+    row_of = {name: row for row, name in enumerate(row_ids(table, id_column, place))}
+    missing = [name for name in stored.ids if name not in row_of]
+    if missing:
+        message = f"has no row {missing[0]!r}; {len(missing)} rows of the guess are missing"
+        if id_column is None and "id" not in table.column_names:
+            columns = ", ".join(map(repr, table.column_names))
+            message += f". Without a column 'id', rows are numbered from 0 (columns: {columns}); give --id"
+        raise DataError(message, code="rows", field=place, value=missing[0])
+    return [row_of[name] for name in stored.ids]
+
+
+def attack_of_guess(stored: StoredGuess) -> Attack | None:
     """Return the attack of a guess; None if this version does not know it."""
     described = dict(stored.about.get("attack", {}))
     try:
@@ -422,7 +427,18 @@ def _attack_of(stored: StoredGuess) -> Attack | None:
 def _score_labels(
     stored: StoredGuess, numbers: NDArray[np.int64], classes: Sequence[str], place: str, attack: Attack | None
 ) -> dict[str, Any]:
-    """Score a guess of labels; the truth is renumbered by the class names of the guess, if it has any."""
+    """Score a guess of labels."""
+    truth = named_truth(stored, numbers, classes, place)
+    count = max(int(truth.max()) + 1, int(stored.about.get("classes", 0)), len(stored.names))
+    known = np.flatnonzero(stored.known) if stored.known is not None else np.empty(0, np.int64)
+    guess = LabelGuess(values=stored.values, kind="labels", scores=stored.scores)
+    return score_label_guess(guess, truth, AuxiliaryKnowledge(classes=count, known_rows=known), attack=attack)
+
+
+def named_truth(
+    stored: StoredGuess, numbers: NDArray[np.int64], classes: Sequence[str], place: str
+) -> NDArray[np.int64]:
+    """Return class numbers by the class names of the guess, if it has any."""
     truth = np.asarray(numbers, np.int64)
     if stored.names and classes:
         absent = [name for name in classes if name not in stored.names]
@@ -434,10 +450,7 @@ def _score_labels(
                 value=absent[0],
             )
         truth = np.array([stored.names.index(name) for name in classes], np.int64)[truth]
-    count = max(int(truth.max()) + 1, int(stored.about.get("classes", 0)), len(stored.names))
-    known = np.flatnonzero(stored.known) if stored.known is not None else np.empty(0, np.int64)
-    guess = LabelGuess(values=stored.values, kind="labels", scores=stored.scores)
-    return score_label_guess(guess, truth, AuxiliaryKnowledge(classes=count, known_rows=known), attack=attack)
+    return truth
 
 
 def _class_order(values: Sequence[str]) -> Callable[[str], Any]:
@@ -450,7 +463,8 @@ def _class_order(values: Sequence[str]) -> Callable[[str], Any]:
     return int
 
 
-def _ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:
+def row_ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:
+    """Return the ids of a table's rows: of the named column or of ``id``, or else their numbers."""
     if column is None and "id" not in table.column_names:
         return tuple(map(str, range(table.num_rows)))
     return tuple(read_ids(table, column or "id", place).tolist())
@@ -458,7 +472,7 @@ def _ids(table: pa.Table, column: str | None, place: str) -> tuple[str, ...]:
 
 def _view_order(view: View, ids: Sequence[str], place: str) -> Sequence[int]:
     """Return the order of the table's rows in the view: the order of the table, or sorted as in an audit."""
-    for order in _orders(ids):
+    for order in possible_orders(ids):
         if ids_digest(ids[row] for row in order) == view.header.ids:
             return order
     raise DataError(
@@ -468,7 +482,7 @@ def _view_order(view: View, ids: Sequence[str], place: str) -> Sequence[int]:
     )
 
 
-def _orders(ids: Sequence[str]) -> list[Sequence[int]]:
+def possible_orders(ids: Sequence[str]) -> list[Sequence[int]]:
     """Return possible orders of rows: unchanged, sorted by id, or by number, as for rows without ids."""
     orders: list[Sequence[int]] = [range(len(ids)), sorted(range(len(ids)), key=ids.__getitem__)]
     if all(name.isdecimal() for name in ids):
@@ -483,7 +497,7 @@ def _training_rows(view: View, table: pa.Table, column: str, place: str) -> tupl
         return table, None
     begin, ids = began.message, read_ids(table, column, place).tolist()
     split = DataSplit.of(begin.validation.unpack(table.num_rows), begin.test.unpack(table.num_rows))
-    for order in map(np.array, _orders(ids)):
+    for order in map(np.array, possible_orders(ids)):
         if ids_digest(ids[row] for row in order[split.train]) == view.header.ids:
             return table.take(pa.array(order[split.train])), table.take(pa.array(order[split.test]))
     return table.take(pa.array(np.argsort(ids)[split.train])), None

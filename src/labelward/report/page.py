@@ -34,6 +34,8 @@ from labelward.report.narrative import (
     strongest,
     unfinished_warning,
 )
+from labelward.report.plots import Image
+from labelward.report.privacy_table import privacy_images, privacy_table
 from labelward.report.summary import SummaryRow, summary_table
 from labelward.report.tables import ReportTable, baseline_table, cost_table, leakage_table, utility_table
 from labelward.report.trade_off_plot import TradeOffImage, trade_off_image
@@ -97,6 +99,8 @@ class ReportSection:
     hint: str
     cards: tuple[KeyFigure, ...]
     plots: tuple[TitledPlot, ...]
+    privacy: ReportTable
+    privacy_plots: tuple[Image, ...]
     tables: tuple[ReportTable, ...]
 
 
@@ -182,6 +186,8 @@ def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Repo
         hint=reading_hint(primary, regression=_is_regression(rows)) if primary else "",
         cards=tuple(_key_figures(table)),
         plots=tuple(plots),
+        privacy=privacy_table(table),
+        privacy_plots=tuple(privacy_images(table)),
         tables=(
             *((leakage_table(table),) if best else ()),
             *((column_table(everything),) if about_columns(everything) else ()),

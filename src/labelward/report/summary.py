@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 
+from labelward.metrics.epsilon_bound import EpsilonEvidence
+from labelward.metrics.reconstruction import ReconstructionAdvantage
 from labelward.runs.schema import Cost, EngineInfo, ResultRow, defense_label, kind_label
 
-_NOT_METRICS = ("chance", "without_view", "primary", "alone", "joined", "beside", "target")
+_NOT_METRICS = ("chance", "without_view", "primary", "alone", "joined", "beside", "target", "epsilon", "advantage")
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +55,8 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
         worth: metric that ranks utility.
         baselines: leakage of baselines, by name.
         target: what the attack infers: ``"labels"`` or ``"columns"``.
+        evidence: about epsilon, of each seed; none of rows that do not have it.
+        advantages: reconstruction advantage of each seed; none of rows that do not have it.
     """
 
     dataset: str
@@ -77,6 +81,8 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     cost: dict[str, Spread]
     baselines: dict[str, dict[str, Spread]]
     target: str = "labels"
+    evidence: tuple[EpsilonEvidence, ...] = ()
+    advantages: tuple[ReconstructionAdvantage, ...] = ()
 
 
 def summary_table(rows: Iterable[ResultRow]) -> list[SummaryRow]:
@@ -125,7 +131,15 @@ def _summary(rows: list[ResultRow]) -> SummaryRow:
         cost=_spreads([{name: getattr(row.cost, name) for name in Cost.__struct_fields__} for row in rows]),
         baselines=_baselines([each.get("beside", {}) for each in leakages]),
         target=str(leakages[0].get("target", "labels")),
+        evidence=tuple(_evidence(each["epsilon"]) for each in leakages if "epsilon" in each),
+        advantages=tuple(
+            msgspec.convert(each["advantage"], ReconstructionAdvantage) for each in leakages if "advantage" in each
+        ),
     )
+
+
+def _evidence(figures: Any) -> EpsilonEvidence:
+    return msgspec.convert({name: value for name, value in figures.items() if name != "bound"}, EpsilonEvidence)
 
 
 def _spreads(figures: Sequence[dict[str, Any]]) -> dict[str, Spread]:

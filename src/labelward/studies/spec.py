@@ -306,7 +306,8 @@ class Study:
             defenses=tuple(Variant(each.chain) for each in setting.defenses.get(task.model, ())),
             attacks=tuple(dict.fromkeys(self.attack_of(each, dataset) for each in measured if setting.attacked)),
             leakage=LeakageSection(
-                upper_bound=dataset.upper_bound and any(each.source == "all labels" for each in measured)
+                upper_bound=dataset.upper_bound and any(each.source == "all labels" for each in measured),
+                privacy=False,
             ),
             run=RunSection(seeds=(task.seed,)),
         )
