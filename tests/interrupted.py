@@ -93,6 +93,11 @@ class Interrupted:
         assert len({each.share.model for each in outcomes.values()}) == 1
         return {party: _renamed(outcome) for party, outcome in outcomes.items()}, passed
 
+    def restart(self) -> None:
+        """Forget the progress of all parties, as ``--restart`` does."""
+        for party in self.setting.parts:
+            self.checkpoints(party).restart()
+
     def checkpoints(self, party: str) -> Checkpoints:
         return Checkpoints(self.folder / party / "checkpoint", run=RUN)
 

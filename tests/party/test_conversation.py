@@ -494,7 +494,7 @@ def test_rows_that_all_differ_are_counted_by_bucket() -> None:
 
 
 def hello(party: str, released: str | None = None, rows: int = 3) -> Hello:
-    return Hello(version("labelward") if released is None else released, party, JOB, rows, b"")
+    return Hello(version("labelward") if released is None else released, party, JOB, rows, b"", ())
 
 
 def says(mine: Hello) -> Program:
@@ -526,7 +526,7 @@ def test_what_a_peer_says_of_itself_is_safe_to_print() -> None:
     assert caught.value.value["left"].startswith("9?[2J?999")
     assert max(len(str(caught.value)), len(str(caught.value.value))) < 1000
     job = {f"key{number}\x1b": "\x1b" * 1000 for number in range(1000)}
-    raised = with_left(says(Hello(version("labelward"), "left", job, 3, b"")))
+    raised = with_left(says(Hello(version("labelward"), "left", job, 3, b"", ())))
     with refused_about("more", HandshakeError, "disagreement") as caught:
         raise raised["active"]
     for text in (str(caught.value), *caught.value.value):

@@ -54,10 +54,20 @@ def digest_command(folder: Folder) -> None:
 
 
 @view.command("verify")
-def verify_command(folder: Folder) -> None:
-    """Check the hash chain and all records; exit code 2 if anything is damaged or missing."""
+def verify_command(
+    folder: Folder,
+    peer: Annotated[
+        Path | None, typer.Option("--peer", metavar="SHARE", help="Share of another party, to compare with.")
+    ] = None,
+) -> None:
+    """Check the hash chain and all records, also against model shares; exit code 2 if anything is damaged or missing.
+
+    The party's own share lies beside its view. A peer's share says the same of the messages between the two parties,
+    and cannot be changed by the owner of the view.
+    """
     from labelward.attacks import STANDING
     from labelward.attacks.split_posterior import sides_depend_on_labels
+    from labelward.federation.view_evidence import verify_evidence
     from labelward.party.view import View
 
     opened = View.load(folder)
@@ -70,12 +80,19 @@ def verify_command(folder: Folder) -> None:
             code="incomplete",
             field=str(folder),
         )
+    evidence = verify_evidence(folder, peer)
+    exchanges = opened.exchanges()
     if sides_depend_on_labels(opened):
         warn(
             f"version {opened.header.version} drew test rows by label from a seed that all parties know. If the labels "
             f"are classes, this view reveals them (attack it with {STANDING} and --param class_counts=[...])"
         )
     typer.echo(f"intact: {records} records of {opened.party!r}, {readable} of them view content; run {opened.ended}")
+    for name, (exchange, stated) in exchanges.items():
+        also = f"; {name!r} stated the same" if stated else ""
+        typer.echo(f"{sum(exchange.frames)} messages with {name!r}, digest {exchange.digest.hex()[:16]}{also}")
+    if evidence is None and peer is None:
+        typer.echo("no share was compared, so records may be missing at the end")
 
 
 @view.command("purge")

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -138,6 +139,7 @@ class ModelFamily(ABC, Generic[S]):
         bulky: whether embeddings and gradients travel, of which views may keep digests.
         grows: whether a training can continue the model of an earlier one (warm start).
         libraries: on whose versions figures depend, in addition to those that all models use.
+        shared_libraries: whose versions must be equal at all parties, since all draw or compute with them alike.
     """
 
     roles: ClassVar[Mapping[str, Role]]
@@ -146,6 +148,7 @@ class ModelFamily(ABC, Generic[S]):
     bulky: ClassVar[bool] = False
     grows: ClassVar[bool] = True
     libraries: ClassVar[tuple[str, ...]] = ()
+    shared_libraries: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, params: Any = None) -> None:
         """``params``: validated parameters of the model; None to use a trained model without training."""
@@ -170,6 +173,11 @@ class ModelFamily(ABC, Generic[S]):
                 value=tuple(holders),
             )
         return Topology.star(*parties, roles=cls.roles)
+
+    @property
+    def terms(self) -> dict[str, str]:
+        """Versions of the shared libraries, without local parts such as ``+cpu``."""
+        return {f"version of {name}": version(name).partition("+")[0] for name in self.shared_libraries}
 
     @abstractmethod
     def check(

@@ -15,7 +15,7 @@ from splitnets import Net, Run, blobs, policies_of, session, train
 from blames import refused_about
 from cutting import CutEnd, Killed
 from labelward.defenses.noisy_gradients import NoisyGradients
-from labelward.errors import FileFormatError, PolicyError
+from labelward.errors import FileFormatError, HandshakeError, PolicyError
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.context import Context
 from labelward.party.in_process import run_parties
@@ -136,6 +136,9 @@ def test_a_key_of_noise_that_is_lost_is_not_drawn_again(tmp_path: Path) -> None:
     assert attempt(net, tmp_path, ("bank", 14)) is None
     for path in (tmp_path / "bank" / "checkpoint").glob("*.lwc"):
         path.write_bytes(b"torn")
+    with refused(HandshakeError, "disagreement", value={"bank": 0, "telco": 1}):
+        attempt(net, tmp_path)
+    Checkpoints(tmp_path / "telco" / "checkpoint", run={"run": "1"}).restart()
     for _ in range(2):
         with refused_about(".lwc", PolicyError, "cannot-act", value="noisy-gradients"):
             attempt(net, tmp_path)
