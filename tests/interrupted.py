@@ -107,13 +107,13 @@ class Interrupted:
         return msgspec.msgpack.decode(kept.load(0, msgspec.Raw)[1]("beginning"), type=FittedTargets)  # type: ignore[type-var]
 
     def _context(self, party: str, cut: Cut | None, passed: Counter[str], end: Transport) -> Context:
-        setting = self.setting
+        setting, checkpoints = self.setting, self.checkpoints(party)
         ctx = self.contexts[party] = session(setting).context(
             CutEnd(end, cut.at if cut and cut.party == party else None, passed),
             Transcript(header(setting, party), self.folder / party / "view", resume=True, finished=True),
             policies=PolicyChain(self.policies() if party == setting.active else ()),
             timeout=setting.timeout,
-            checkpoints=self.checkpoints(party),
+            checkpoints=checkpoints,
         )
         return ctx
 
