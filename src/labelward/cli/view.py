@@ -62,8 +62,7 @@ def verify_command(
 ) -> None:
     """Check the hash chain and all records, also against model shares; exit code 2 if anything is damaged or missing.
 
-    The party's own share lies beside its view. A peer's share says the same of the messages between the two parties,
-    and cannot be changed by the owner of the view.
+    The party's own share lies beside its view. A peer's share cannot be changed by the owner of the view.
     """
     from labelward.attacks import STANDING
     from labelward.attacks.split_posterior import sides_depend_on_labels
