@@ -114,7 +114,7 @@ def purge_command(
     rows = [(each.kind, str(each.folder), f"{len(each.files):,}", f"{each.size:,}") for each in found]
     print_table("", ("kind", "folder", "files", "bytes"), rows, words=2)
     typer.echo("Models, results and tables are kept. Attacks on deleted views cannot be repeated,")
-    typer.echo("and an unfinished run cannot be resumed without its checkpoints.")
+    typer.echo("and an unfinished run cannot be resumed without its view and checkpoints.")
     if not yes and not _confirmed():
         fail("nothing was deleted", 2, "stopped")
     purge_targets(found)
