@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
@@ -256,13 +256,22 @@ def _resume_point(ctx: Context, answers: Mapping[str, Hello]) -> tuple[int | Non
         return found
     progress = {ctx.party: own.progress} | {peer: max(numbers, default=0) for peer, numbers in theirs.items()}
     if any(progress.values()):
-        raise _history_error(progress)
+        strangers = {peer for peer in theirs if own.numbers() and not {*own.digests(peer)} & {*theirs[peer].values()}}
+        raise _history_error(progress, strangers)
     return (0 if own.numbers() else None), None
 
 
-def _history_error(progress: Mapping[str, int]) -> HandshakeError:
-    """Return the error for checkpoints without a common history; ``progress``: the newest number of each party."""
-    told = ", ".join(f"{party!r} has {f'checkpoint {each}' if each else 'none'}" for party, each in progress.items())
+def _history_error(progress: Mapping[str, int], strangers: Set[str] = frozenset()) -> HandshakeError:
+    """Return the error for checkpoints without a common history.
+
+    Args:
+        progress: the newest number of each party.
+        strangers: the peers whose checkpoints share no history with this party's, not even the beginning.
+    """
+    stated = {party: f"checkpoint {number}" if number else "none" for party, number in progress.items()}
+    for party in strangers & {party for party, number in progress.items() if number}:
+        stated[party] += " of another training"
+    told = ", ".join(f"{party!r} has {words}" for party, words in stated.items())
     return HandshakeError(
         f"the parties have no common checkpoint of this training: {told}. A party was started in another folder, or "
         "lost its files; start it in its folder, or begin anew with --restart at every party that has a checkpoint",
