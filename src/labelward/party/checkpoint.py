@@ -421,7 +421,8 @@ def _read(path: Path) -> _Stored:
         version = msgspec.msgpack.decode(data[start:], type=_Version).format
         if version != FORMAT:
             raise FileFormatError(
-                f"a checkpoint of format {version}; this version reads format {FORMAT}",
+                f"a checkpoint of format {version}; this version reads format {FORMAT}, so the run cannot be resumed: "
+                "start over with --force, or finish it with the version that began it",
                 code="format-version",
                 field=str(path),
                 value=version,
