@@ -67,6 +67,10 @@ class PrivateSeed:
         """Return the secret as text, for its owner's files only."""
         return self._secret.hex()
 
+    def keyed(self, digest: bytes) -> bytes:
+        """Return a digest keyed with the secret, which nobody else can test guesses against."""
+        return hmac.digest(self._secret, b"digest" + digest, "sha256")
+
     def learning(self, seed: int, index: int, purpose: str) -> np.random.Generator:
         """Return the generator for one purpose at one tree, epoch or start of the run with a seed."""
         return keyed(self.key(seed, index, purpose))

@@ -38,6 +38,13 @@ def party_command(
     ] = None,
     repeat: Repeat = None,
     force: Annotated[bool, typer.Option("--force", help="Delete an earlier run in the folder.")] = False,
+    restart: Annotated[
+        bool,
+        typer.Option(
+            "--restart",
+            help="Begin the run in the folder anew: forget this party's progress, but not what its defenses drew.",
+        ),
+    ] = False,
     rows: Annotated[
         Path | None,
         typer.Option("--predict", metavar="TABLE", help="Predict new rows of this party with the trained model."),
@@ -71,7 +78,7 @@ def party_command(
             return
         chosen = job.run.seeds[0] if seed is None else seed
         repeated = tuple(repeat or ())
-        _train(job, name, folder, log, seed=chosen, variant=defense, repeat=repeated, force=force)
+        _train(job, name, folder, log, seed=chosen, variant=defense, repeat=repeated, force=force, restart=restart)
 
 
 def _predict(
@@ -101,6 +108,7 @@ def _train(
     variant: str | None,
     repeat: tuple[Path, ...],
     force: bool,
+    restart: bool,
 ) -> None:
     """Take part in training and print the results."""
     from labelward.cli.audit import skip_without_dependency
@@ -117,6 +125,7 @@ def _train(
         variant=variant,
         repeat=repeat,
         force=force,
+        restart=restart,
         log=log,
         progress=log.progress,
     )

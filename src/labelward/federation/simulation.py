@@ -18,6 +18,7 @@ from labelward.federation.session import FederationSession, Participant, PartyOu
 from labelward.he import Counts, Engine
 from labelward.job import EncryptionSection, Job, Variant
 from labelward.party.context import Meter, Progress, no_progress
+from labelward.party.evidence import evidence, with_evidence
 from labelward.party.handshake import RowMasks
 from labelward.party.roles import Topology
 from labelward.party.view import View
@@ -140,6 +141,7 @@ def job_session(
         masks=masks,
         shares=shares,
         protections=protections,
+        terms=model_family(job.model).terms,
     )
 
 
@@ -154,6 +156,7 @@ def make_session(
     masks: RowMasks | None = None,
     shares: Mapping[str, PartyShare] | None = None,
     protections: Protections = SecureRandom,
+    terms: Mapping[str, str] | None = None,
 ) -> FederationSession:
     """Return the session of a training.
 
@@ -161,6 +164,7 @@ def make_session(
         topology: parties and their roles.
         shared: values that must be equal at all parties, as JSON values under flat names such as ``model.depth``.
         encryption: engine and key.
+        terms: whatever else must be equal at all parties.
         ids, engine, seed, masks, shares: as for :func:`job_session`.
     """
     return FederationSession(
@@ -175,6 +179,7 @@ def make_session(
         reasons=insecure_reasons(engine, encryption, protections),
         seed=seed,
         shares=shares or {},
+        terms=terms or {},
     )
 
 
@@ -307,7 +312,8 @@ def run_simulation(
     seconds = time.perf_counter() - start
     if folder is not None:
         for party, outcome in outcomes.items():
-            outcome.result.share.save(folder / party / MODEL)
+            told = evidence(outcome.transcript, outcome.exchanges)
+            with_evidence(outcome.result.share, told).save(folder / party / MODEL)
     counts = [outcome.result.counts for outcome in outcomes.values()]
     cost = cost_of(seconds, [outcome.meter for outcome in outcomes.values()], counts)
     return SimulationResult(outcomes=outcomes, cost=cost)

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from labelward.messages.base import Message, wire_name
-from labelward.messages.handshake import Hello, RowIdDigests, RowSplit
+from labelward.messages.handshake import ExchangeDigest, Hello, RowIdDigests, RowSplit
 
 ACTIVE, PASSIVE = "active", "passive"
 """Roles of the protocols with one label holder."""
 
-_GREETING = frozenset(wire_name(kind) for kind in (Hello, RowSplit, RowIdDigests))
+_GREETING = frozenset(wire_name(kind) for kind in (Hello, RowSplit, RowIdDigests, ExchangeDigest))
 
 
 @dataclass(frozen=True, kw_only=True)

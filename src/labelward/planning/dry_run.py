@@ -302,7 +302,9 @@ class _Price:
 class _Unrecorded(Transcript):
     """A transcript that keeps nothing."""
 
-    def append(self, kind: Any, peer: str, name: str, step: tuple[int, ...], payload: bytes) -> None:
+    def append(
+        self, kind: Any, peer: str, name: str, step: tuple[int, ...], payload: bytes, frame: bytes = b""
+    ) -> None:
         """Forget the record."""
 
 

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -142,6 +143,7 @@ class ModelFamily(ABC, Generic[S]):
         grows: whether a training can continue the model of an earlier one (warm start).
         defended_alike: whether a defense without ``party`` acts at every party, since any may send what it defends.
         libraries: on whose versions figures depend, in addition to those that all models use.
+        shared_libraries: whose versions must be equal at all parties, since all draw or compute with them alike.
     """
 
     roles: ClassVar[Mapping[str, Role]]
@@ -151,6 +153,7 @@ class ModelFamily(ABC, Generic[S]):
     grows: ClassVar[bool] = True
     defended_alike: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ()
+    shared_libraries: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, params: Any = None) -> None:
         """``params``: validated parameters of the model; None to use a trained model without training."""
@@ -175,6 +178,11 @@ class ModelFamily(ABC, Generic[S]):
                 value=tuple(holders),
             )
         return Topology.star(*parties, roles=cls.roles)
+
+    @property
+    def terms(self) -> dict[str, str]:
+        """Versions of the shared libraries, without local parts such as ``+cpu``."""
+        return {f"version of {name}": version(name).partition("+")[0] for name in self.shared_libraries}
 
     @abstractmethod
     def check(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import FileFormatError, OutputError
 from labelward.kernels.node_rows import children
+from labelward.party.evidence import Evidence
 from labelward.protocols.secureboost.inputs import Columns
 from labelward.protocols.secureboost.params import Kind
 
@@ -113,6 +114,7 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
         objective: (active) such as ``"binary:logistic"``; ``"gini"`` or ``"variance"`` in a forest.
         records: (active) only where trees were repaired: for each party the number of splits that the trees had of it
             before. Some are no longer in use, and no party learns which.
+        evidence: of the training; None in a share that was not saved with a view.
     """
 
     format: int = FORMAT
@@ -129,6 +131,7 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
     categories: dict[str, tuple[str, ...]] = {}  # for each of the party's categorical columns its categories, by code
     grown: int = 0  # number of trees in which the party took part; a warm start continues from there
     records: dict[str, int] = {}
+    evidence: Evidence | None = None
 
     @property
     def outputs(self) -> int:

@@ -37,6 +37,7 @@ from labelward.protocols.splitnn.bottom_model import (
     batches,
     device_of,
     epoch_order,
+    order_digest,
     prediction_batches,
 )
 from labelward.protocols.splitnn.checkpointing import ActiveState, restore, snapshot_weights
@@ -152,7 +153,10 @@ class _Server:
                 own.keep()
 
     def save(self) -> None:
-        """Write the checkpoint between two epochs."""
+        """Write the checkpoint between two epochs, of a state that is finite."""
+        for own in (self.bottom, self.top):
+            if own is not None and not own.finite:
+                raise diverged(self.ctx.party, "a weight", len(self.history) - 1, None, self.params)
         if not self.ctx.checkpoints.kept:
             return
         state = ActiveState(
@@ -178,9 +182,9 @@ class _Server:
     def learn(self, epoch: int) -> EpochScore:
         """Train on all training rows once."""
         ctx = self.ctx
-        for peer in ctx.peers:
-            ctx.send(peer, EpochStart(), (epoch,))
         order = epoch_order(ctx.seed, epoch, self.rows)
+        for peer in ctx.peers:
+            ctx.send(peer, EpochStart(order_digest(order)), (epoch,))
         ctx.observe(EpochOrder(epoch, Array.pack(order)))
         places = torch.from_numpy(order).long().to(self.device)
         for own in (self.bottom, self.top):

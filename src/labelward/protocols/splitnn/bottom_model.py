@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Literal
 
@@ -51,6 +52,11 @@ def start_key(private: PrivateSeed, seed: int, party: str, part: Literal["bottom
 def epoch_order(seed: int, epoch: int, rows: int) -> NDArray[np.int32]:
     """Return the training rows in the order of an epoch; all parties draw the same."""
     return learning(seed, "", epoch, "batch order").permutation(rows).astype(np.int32)
+
+
+def order_digest(order: NDArray[np.int32]) -> bytes:
+    """Return the SHA-256 of an order of rows."""
+    return hashlib.sha256(order.astype("<i4", copy=False).data).digest()
 
 
 def batches(rows: int, size: int) -> list[slice]:
@@ -125,6 +131,13 @@ class TrainableModule:
         """Reset the gradients."""
         for weight in self._weights:
             weight.grad = None
+
+    @property
+    def finite(self) -> bool:
+        """Whether all weights, and what the optimizer keeps of them, are finite."""
+        states = (value for state in self.optimizer.state.values() for value in state.values())
+        tensors = (*self._weights, *(value for value in states if isinstance(value, torch.Tensor)))
+        return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
     def keep(self) -> None:
         """Store the current weights as the best so far."""

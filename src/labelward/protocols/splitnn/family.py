@@ -88,6 +88,7 @@ class SplitNetFamily(ModelFamily[NetShare]):
     bulky: ClassVar[bool] = True
     grows: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ("torch",)
+    shared_libraries: ClassVar[tuple[str, ...]] = ("numpy", "torch")
 
     roles: ClassVar[Mapping[str, Role]] = {
         ACTIVE: Role(

@@ -47,6 +47,8 @@ VISITED_PASSIVE = frozenset({"before_embedding"})
 """The points of a passive party's own policies."""
 
 _STEP = (0,)
+_MOST_OUTPUTS = 1 << 16
+"""Largest embedding of a row; checked before anything is allocated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +133,7 @@ def run_active_net(ctx: Context, task: NetTask, inputs: NetInputs, labels: NetLa
     if number is not None:
         saved, _ = ctx.checkpoints.load(number, ActiveState)
     wanted, model = params.bottom_outputs(objective.outputs), saved.model if saved else ctx.protection.bytes(8).hex()
+    ctx.checkpoints.name_model(model, number)
     for peer in ctx.peers:
         ctx.send(peer, NetStart(model, wanted), _STEP)
     bottom = None
@@ -194,8 +197,9 @@ def run_passive_net(
     check_hooks(ctx.policies.policies, VISITED_PASSIVE, setup, elsewhere={"active": VISITED})
     _begin(ctx, setup, task.agreed.resume)
     start = ctx.recv(ctx.active, NetStart, _STEP)
-    drawn = start_key(ctx.private, ctx.seed, ctx.party, "bottom")
-    bottom = make_bottom(ctx.party, inputs, params, start.outputs, start=drawn, behavior=behavior)
+    ctx.checkpoints.name_model(start.model, task.agreed.resume)
+    drawn, outputs = start_key(ctx.private, ctx.seed, ctx.party, "bottom"), _wanted(ctx, params, start.outputs)
+    bottom = make_bottom(ctx.party, inputs, params, outputs, start=drawn, behavior=behavior)
     ctx.send(ctx.active, NetReady(bottom.outputs), _STEP)
     settings = {"kind": behavior.kind, "parameters": behavior.parameters()}
     if behavior.kind != Honest.kind:
@@ -245,10 +249,21 @@ def _check(params: SplitNet, inputs: NetInputs, rows: int) -> None:
         )
 
 
+def _wanted(ctx: Context, params: SplitNet, wanted: int) -> int:
+    """Return the embedding size that the active party asks for, if the agreed parameters allow it."""
+    least = 0 if params.top and params.bottom == MODULE else 1
+    agreed = params.embedding if params.top else None
+    if not least <= wanted <= _MOST_OUTPUTS or agreed not in (None, wanted):
+        raise PeerError(
+            ctx.active, f"asks for {wanted} numbers a row", message="NetStart", code="peer-message", value=wanted
+        )
+    return wanted
+
+
 def _size(ctx: Context, peer: str, wanted: int) -> int:
     """Return the embedding size of a peer's bottom model."""
     size = ctx.recv(peer, NetReady, _STEP).outputs
-    if size < 1 or (wanted and size != wanted):
+    if not 1 <= size <= _MOST_OUTPUTS or (wanted and size != wanted):
         raise PeerError(
             peer,
             f"embeds in {size} numbers a row; {wanted or 'some'} are needed",

@@ -15,6 +15,7 @@ import msgspec
 
 from labelward.errors import FileFormatError, JobError, OutputError
 from labelward.messages.base import Array
+from labelward.party.evidence import Evidence
 from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.bottom_model import copy_user_module
 from labelward.protocols.splitnn.losses import EpochRecord, NetObjective
@@ -96,6 +97,7 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
         history: how each epoch went, at the active party.
         epochs: how many there were.
         behavior: of the party in training, with its parameters.
+        evidence: of the training; None in a share that was not saved with a view.
     """
 
     format: int = FORMAT
@@ -114,6 +116,7 @@ class NetShare(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[EpochRecord, ...] = ()
     epochs: int = 0
     behavior: dict[str, Any] = {}
+    evidence: Evidence | None = None
 
     @property
     def settings(self) -> SplitNet:
