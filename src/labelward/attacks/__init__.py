@@ -3,6 +3,8 @@
 A new one is one module and one line here.
 """
 
+from __future__ import annotations
+
 from labelward.attacks.base import Attack
 from labelward.registry import Registry
 

@@ -1,5 +1,7 @@
 """Error handling: one line on stderr, and the exit code."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import os

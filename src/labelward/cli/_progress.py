@@ -1,5 +1,7 @@
 """Progress display on stderr: finished runs, current phase, estimated time left."""
 
+from __future__ import annotations
+
 import sys
 import time
 from types import TracebackType

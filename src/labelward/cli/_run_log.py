@@ -1,5 +1,7 @@
 """Log of a party's run: sentences or JSON lines on stderr, and ``log.jsonl``."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os

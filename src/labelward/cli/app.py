@@ -1,5 +1,7 @@
 """The command line application with all commands."""
 
+from __future__ import annotations
+
 from typing import Annotated
 
 import typer

@@ -1,5 +1,7 @@
 """``labelward attack`` and ``labelward score``: attack a stored view, and score the guess against the true labels."""
 
+from __future__ import annotations
+
 import math
 import tomllib
 from collections.abc import Sequence

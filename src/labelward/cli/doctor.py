@@ -1,5 +1,7 @@
 """``labelward doctor``: which implementation of an encryption engine runs on this machine, why, and how fast."""
 
+from __future__ import annotations
+
 import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,5 +1,7 @@
 """``labelward init``: write a job file to start from."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated
 

@@ -1,5 +1,7 @@
 """``labelward relay``: forwards sealed messages between parties that cannot accept connections."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import signal

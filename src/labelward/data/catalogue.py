@@ -9,6 +9,8 @@ The entries are data, in ``catalogue.toml``. A data set is searched for in the f
 - A set of images is stored as the IDX files in which it was published, in a folder of its own.
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import os

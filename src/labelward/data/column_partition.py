@@ -1,5 +1,7 @@
 """Column partition: the columns of each party, assigned by list or share, or those of its own table; monotone ones."""
 
+from __future__ import annotations
+
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence

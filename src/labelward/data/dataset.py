@@ -1,5 +1,7 @@
 """The vertical data set of one run: each party's encoded columns, and the labels of the active party."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

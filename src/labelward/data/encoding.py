@@ -6,6 +6,8 @@
   the first, NaN in all of them if missing.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,7 @@
 """IDX files, the format of the MNIST family: images and labels as a table."""
 
+from __future__ import annotations
+
 import gzip
 import struct
 import zlib

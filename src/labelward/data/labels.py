@@ -1,5 +1,7 @@
 """Labels as class numbers or regression targets, and weights of the rows."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Loading: from a job and a seed to the data of all parties, with rows split, columns assigned and values encoded."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath

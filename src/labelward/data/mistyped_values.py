@@ -1,5 +1,7 @@
 """Mistyped values: one typo turns a column of numbers or dates into a column of texts."""
 
+from __future__ import annotations
+
 import datetime as dt
 from typing import Any, Literal
 

@@ -1,5 +1,7 @@
 """Downloads from OpenML through scikit-learn, converted to the columns and labels of the original data sets."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

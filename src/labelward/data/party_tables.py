@@ -4,6 +4,8 @@ Both give a party the same data for the same tables and seeds: rows are sorted b
 from its private seed, and each party encodes its columns by the training and validation rows.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath

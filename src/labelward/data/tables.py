@@ -1,5 +1,7 @@
 """Tables: reading files, converting tables in memory, finding columns and row ids. Messages count rows from 0."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches

@@ -1,5 +1,7 @@
 """Defenses: policies that change what leaves a party. A new one is one module and one line here."""
 
+from __future__ import annotations
+
 from labelward.policy.base import Policy
 from labelward.registry import Registry
 

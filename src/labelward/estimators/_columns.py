@@ -1,5 +1,7 @@
 """Columns of X: reading arrays and tables, encoding as numbers, assignment to parties."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

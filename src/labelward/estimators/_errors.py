@@ -1,5 +1,7 @@
 """Errors in the form that scikit-learn expects: invalid user input is a :class:`ValueError`."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,5 +1,7 @@
 """Training of all estimators: all parties in threads of this process, views and shares in memory."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """Fitted tree models: leaves, importances, explanations, drawings, exports."""
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,7 @@
 """Estimators on disk: each party's share, and a file with the remaining attributes."""
 
+from __future__ import annotations
+
 import glob
 import os
 import shutil

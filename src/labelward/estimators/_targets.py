@@ -1,5 +1,7 @@
 """Targets of estimators: classes, or continuous values for regression."""
 
+from __future__ import annotations
+
 from typing import Any, ClassVar
 
 import numpy as np

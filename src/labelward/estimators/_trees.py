@@ -1,5 +1,7 @@
 """Fitting of the tree estimators, and argument checks that all estimators share."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,5 +1,7 @@
 """Weights of rows and classes: validation, including the range that fixed-point encryption can represent."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Federated random forests with scikit-learn's interface."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar

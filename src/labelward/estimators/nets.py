@@ -1,5 +1,7 @@
 """Split networks with scikit-learn's interface. Fitting needs torch (``labelward[nets]``)."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields

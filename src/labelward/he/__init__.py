@@ -4,6 +4,8 @@
 :mod:`labelward.testing.engines`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import fields
 from importlib import import_module

@@ -1,5 +1,7 @@
 """Checks of the arguments of every engine; each failure is an :class:`EncryptionError` unless it says otherwise."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any

@@ -1,5 +1,7 @@
 """Checks of texts in a job file: names, addresses, tables, byte counts and lists of columns."""
 
+from __future__ import annotations
+
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence

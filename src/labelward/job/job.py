@@ -1,5 +1,7 @@
 """The job as a whole: its sections, their consistency, and the part that all parties must agree on."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any

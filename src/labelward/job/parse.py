@@ -1,5 +1,7 @@
 """Parsing of job files: from TOML to :class:`~labelward.job.Job`. Unknown keys are refused, never ignored."""
 
+from __future__ import annotations
+
 import os
 import tomllib
 from collections.abc import Mapping

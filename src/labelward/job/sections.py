@@ -5,6 +5,8 @@ A section is checked on construction, from a file or from Python, and raises
 :class:`~labelward.errors.JobError` with a message such as ``[data] test_size: must be a number > 0 and < 1, not 1.5``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Literal

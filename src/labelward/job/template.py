@@ -1,5 +1,7 @@
 """Template of a commented job file, written by ``labelward init``."""
 
+from __future__ import annotations
+
 from importlib import resources
 
 from labelward.job.table_formats import listed_suffixes

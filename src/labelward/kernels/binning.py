@@ -15,6 +15,8 @@ ID2Graph (Section 5) takes 32 in-node percentiles, and all values in a node of 3
 gives the same without ties, and more candidates where many rows share few values.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -3,6 +3,8 @@
 Reference: the ID2Graph paper, Section 3, step 2; see :mod:`labelward.attacks.id2graph`.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import NDArray
 

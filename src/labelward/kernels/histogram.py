@@ -1,5 +1,7 @@
 """Sums by group: the histograms from which splits are found; of integers, hence exact in any order."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import cast
 

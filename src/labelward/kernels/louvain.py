@@ -19,6 +19,8 @@ Reference: Blondel et al. 2008; step 2 of the ID2Graph paper, with the standard 
 Difference from Blondel et al.: a vertex may also leave for an empty community.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -3,6 +3,8 @@
 The root is node 0; the children of node i are 2i + 1 (left) and 2i + 2 (right).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -21,6 +21,8 @@ The last two are for forests: with λ = 0 a leaf's weight is then the share of e
 the decrease of Gini impurity, or of the variance, times the rows of the node.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

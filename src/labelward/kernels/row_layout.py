@@ -6,6 +6,8 @@ stands for it. What is not stored is neither encrypted nor sent. Real numbers be
 so that sums are exact, and the same under every engine.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import Literal

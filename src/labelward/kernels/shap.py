@@ -9,6 +9,8 @@ U of columns of x and V of z counts with (|U|-1)! |V|! / (|U|+|V|)! for each of 
 threshold, and no value of another party's column, is needed.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

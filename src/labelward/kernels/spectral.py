@@ -19,6 +19,8 @@ Reference: Shi and Malik 2000, whose points D^-1/2 x scikit-learn's spectral clu
     x to length 1 instead.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -15,6 +15,8 @@ A candidate that does not exist (such as a set of more categories than the node 
 the rule against empty sides refuses it.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -6,6 +6,8 @@
     print(found.estimate.seconds, found.estimate.between.seconds)
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 from labelward.errors import JobError

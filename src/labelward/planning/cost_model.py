@@ -1,5 +1,7 @@
 """Cost model of a job's runs on one seed's data."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -4,6 +4,8 @@ The role programs of a protocol run on it unchanged. All else that the *priced* 
 messages and :meth:`~labelward.he.base.Engine.ciphertext_format`. It protects nothing and never leaves the planner.
 """
 
+from __future__ import annotations
+
 import time
 
 import numpy as np

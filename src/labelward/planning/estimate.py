@@ -5,6 +5,8 @@ has the machine to itself. In a simulation the parties share it, and phases add 
 Between companies each party has a machine like this one and works while the others do.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 

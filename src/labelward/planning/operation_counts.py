@@ -4,6 +4,8 @@ For the trees of the dry run itself, where it had all rows, they are exact. Furt
 and further rows like the sample's.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

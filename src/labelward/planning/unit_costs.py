@@ -1,5 +1,7 @@
 """Unit costs: seconds of an engine's operations on this machine, and what they add up to."""
 
+from __future__ import annotations
+
 import statistics
 import time
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Planner input: local tables as they are, synthetic columns of the same shape for remote parties."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

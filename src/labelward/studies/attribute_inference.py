@@ -4,6 +4,8 @@ The attacker knows an attribute of a few rows, which no party brought to the tra
 columns: once without and once with the labels that it inferred.
 """
 
+from __future__ import annotations
+
 import json
 import warnings
 from collections.abc import Mapping

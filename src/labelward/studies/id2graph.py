@@ -6,6 +6,8 @@ within each node; rows and columns are split as for the published figures; categ
 exact at any size, where the paper approximates it for its four largest datasets.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 from labelward.job import ComponentSpec

@@ -4,6 +4,8 @@ Its networks and data fill four graphics cards. Here the same tables come from w
 networks of linear layers and few epochs. :attr:`Study.full` has the paper's sizes.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -15,6 +15,8 @@ Rows are datasets (under no defense, or the block's ``defense``); of a block wit
 figure is a mean, or a string of a mean, ``± standard deviation`` and ``within tolerance``; ``"–"`` is no figure.
 """
 
+from __future__ import annotations
+
 import re
 import tomllib
 from collections.abc import Iterator, Mapping

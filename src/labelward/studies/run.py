@@ -1,5 +1,7 @@
 """Running a study: its tasks in sequence or in parallel, each an audit that resumes where it stopped."""
 
+from __future__ import annotations
+
 import json
 import multiprocessing
 import os

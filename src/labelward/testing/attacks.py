@@ -3,6 +3,8 @@
 Usage: subclass :class:`AttackContract` in a test module and give it ``attack``.
 """
 
+from __future__ import annotations
+
 import inspect
 from dataclasses import FrozenInstanceError, fields
 

@@ -12,6 +12,8 @@
 Needs pytest and hypothesis. One key is made for each class; inputs are generated.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -10,6 +10,8 @@
 Needs pytest. Each test uses an end from one thread at a time, as parties do.
 """
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Callable, Iterator

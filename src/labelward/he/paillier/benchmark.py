@@ -1,5 +1,7 @@
 """Availability and speed of the backends on this machine."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Callable

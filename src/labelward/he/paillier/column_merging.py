@@ -9,6 +9,8 @@ bit. Joint cells tell nothing to anyone: only the party that has the columns, an
 cell, ever holds them, and no message has a place for them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

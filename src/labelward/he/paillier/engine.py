@@ -1,5 +1,7 @@
 """Paillier as an engine."""
 
+from __future__ import annotations
+
 import weakref
 from typing import Any, ClassVar
 

@@ -9,6 +9,8 @@ long as N², the l are added up, and one product at the end joins them. The resu
 time (2048-bit keys), and a plaintext, being another factor 1 + N·m, costs nothing more.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 import gmpy2

@@ -1,5 +1,7 @@
 """Integers as bytes."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 import numpy as np

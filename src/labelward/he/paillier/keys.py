@@ -1,5 +1,7 @@
 """Public and private keys of Paillier, over a backend."""
 
+from __future__ import annotations
+
 import hashlib
 import threading
 import weakref

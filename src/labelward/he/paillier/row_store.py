@@ -1,5 +1,7 @@
 """Where prepared rows lie: in memory up to a limit, beyond it in a temporary file without a name."""
 
+from __future__ import annotations
+
 import math
 import os
 import tempfile

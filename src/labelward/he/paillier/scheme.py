@@ -15,6 +15,8 @@ alone would show the key owner a coset, such as the Jacobi symbol, of what is re
 of them insecure, have smaller factors and correspondingly weaker bounds.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 
 import gmpy2

@@ -1,5 +1,7 @@
 """Work in threads; compiled loops release the interpreter's lock."""
 
+from __future__ import annotations
+
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence

@@ -12,6 +12,8 @@ one-round prediction reveals of these rows, the grouping, and no value; a passiv
 about.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -6,6 +6,8 @@ splits, which neither training nor prediction reveals. Where one party refuses, 
 is written.
 """
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Callable

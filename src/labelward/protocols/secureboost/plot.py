@@ -4,6 +4,8 @@ A passive party's split shows its owner, and its column where the party has reve
 :func:`~labelward.protocols.secureboost.explain.columns_active`). The threshold always remains the owner's secret.
 """
 
+from __future__ import annotations
+
 from html import escape
 
 from labelward.errors import DataError

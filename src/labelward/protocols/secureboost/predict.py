@@ -13,6 +13,8 @@ tree's shape and who owns which split; the owner alone knows its column and thre
 A passive party serves both: the request says which it is.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 

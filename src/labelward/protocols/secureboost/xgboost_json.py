@@ -18,6 +18,8 @@ Differences between the two formats, and how they are bridged:
 - The power of Tweedie's variance does not affect predictions, and is not exported: XGBoost's default is written.
 """
 
+from __future__ import annotations
+
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """The page of a study: its parts in six forms, and the file ``study.html``."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib import resources

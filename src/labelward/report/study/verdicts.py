@@ -1,5 +1,7 @@
 """Figures of a study as text, tables of them, and verdicts as sentences: claims, rankings of attacks, ablations."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

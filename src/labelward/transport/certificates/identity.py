@@ -1,5 +1,7 @@
 """Identity in a certificate: party, addresses, fingerprint."""
 
+from __future__ import annotations
+
 import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
 

@@ -1,5 +1,7 @@
 """Issuing: an authority, certificates of parties, and requests to the authority of a company."""
 
+from __future__ import annotations
+
 import re
 import secrets
 from collections.abc import Sequence

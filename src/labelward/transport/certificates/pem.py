@@ -1,5 +1,7 @@
 """PEM: reading certificates, keys and requests, with the reason if a file is something else."""
 
+from __future__ import annotations
+
 import re
 import threading
 import warnings

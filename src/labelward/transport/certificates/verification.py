@@ -1,5 +1,7 @@
 """Verification of certificates: trust, time, party and use, with a reason that says what to do."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal

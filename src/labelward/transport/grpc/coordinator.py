@@ -24,6 +24,8 @@ party marks the run before it acknowledges. A process that is killed meanwhile c
   this for ``ShareSaved`` if it waits for the end, and for ``AttemptReady`` if it gathers.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterable
 from copy import copy

@@ -1,5 +1,7 @@
 """Endpoint: the place of a party in the network, and what it knows of its peers."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -6,6 +6,8 @@ so and not admitted again. Queues are bounded: a member whose queue overflows is
 sessions send again what was not acknowledged (:mod:`.session`). The hub stores nothing on disk.
 """
 
+from __future__ import annotations
+
 import threading
 import time
 from collections import deque

@@ -22,6 +22,8 @@ Rules:
 All methods require the lock of :class:`~.node.Node`.
 """
 
+from __future__ import annotations
+
 import struct
 import time
 from collections import Counter, deque

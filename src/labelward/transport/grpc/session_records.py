@@ -4,6 +4,8 @@ A record is a *chunk* of a message, or a *note* about attempts (:mod:`.coordinat
 seal was verified. An attempt has a name of 20 bytes: incarnation of the active party's process, then a counter.
 """
 
+from __future__ import annotations
+
 import io
 from typing import Final
 

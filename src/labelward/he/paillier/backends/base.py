@@ -4,6 +4,8 @@ All backends return the same bytes. Residues modulo n² are big-endian with a fi
 ``labelward doctor`` and :data:`VARIABLE` call a backend the *kernel* of the engine.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable
 from dataclasses import dataclass

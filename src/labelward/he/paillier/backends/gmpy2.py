@@ -1,5 +1,7 @@
 """The backend that runs everywhere: gmpy2 on one core."""
 
+from __future__ import annotations
+
 from itertools import pairwise
 
 import gmpy2

@@ -1,5 +1,7 @@
 """Moduli with their constants, numbers as limbs, and threads, for ``backend``."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import gmpy2

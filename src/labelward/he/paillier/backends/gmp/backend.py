@@ -4,6 +4,8 @@ Where IFMA multiplies eight numbers at a time, this kernel does one after the ot
 by n² takes (``digits``), without a Python integer for each row, and in threads.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable
 from functools import cached_property, partial

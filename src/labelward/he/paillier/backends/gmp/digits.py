@@ -18,6 +18,8 @@ takes three quarters of the time of a product and a division by N².
 Numbers are little-endian limbs of 64 bits, given by address (``calls``).
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

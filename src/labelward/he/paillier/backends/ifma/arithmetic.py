@@ -1,5 +1,7 @@
 """Numbers in limbs, moduli with their constants, tables of powers (``fixed_base``), and threads, for ``backend``."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import cached_property
 from itertools import accumulate

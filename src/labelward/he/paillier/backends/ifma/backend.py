@@ -1,5 +1,7 @@
 """The kernel for processors with AVX-512 IFMA: eight products at a time, threads of one process on all cores."""
 
+from __future__ import annotations
+
 import sys
 from functools import cached_property, lru_cache, partial
 from itertools import product

@@ -4,6 +4,8 @@ Numbers are *rows* uint64 [n, limbs], one after the other, or *lanes* uint64 [li
 52 bits, lowest first.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

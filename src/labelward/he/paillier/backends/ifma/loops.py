@@ -4,6 +4,8 @@ Numbers are rows and lanes as in ``limbs``; ``sums`` has
 those that sum rows, and tells what it is to split a number.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

@@ -12,6 +12,8 @@ it below 2^64. A product costs 4·k·t multiply-adds for k limbs of the modulus 
 the products of two different limbs, which occur twice, one is made and doubled; then all is reduced.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

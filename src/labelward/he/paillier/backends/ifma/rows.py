@@ -7,6 +7,8 @@ in several parts, so that all lanes are busy whatever the groups. What comes of 
 (``column_merging``) in the same loop, and only what comes of that is made a ciphertext again.
 """
 
+from __future__ import annotations
+
 import threading
 from collections import deque
 from collections.abc import Iterator

@@ -9,6 +9,8 @@ multiplied. From each row R was split off, and each Montgomery product by a row'
 the product of two pieces, with 2·t limbs, divides by R², so their e add up and two are added.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

@@ -4,6 +4,8 @@ First the rows of each joint cell of a set of columns, sorted by counting, one s
 of a column, what was made of the joint cells that have its group.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
