@@ -43,6 +43,11 @@ class NoisyLabels(Policy):
         Meta(description="Privacy budget (label differential privacy) of each label; smaller values add more noise."),
     ]
 
+    @property
+    def promise(self) -> float | None:
+        """The budget: each label is used by one release."""
+        return self.epsilon
+
     def check(self, setup: PolicyContext) -> None:
         """Refuse regression, and settings that would use labels without noise."""
         if not setup.classes:
@@ -60,11 +65,19 @@ class NoisyLabels(Policy):
                 f"defense {self.kind!r} does not support a warm start: the label information of both trainings adds up",
                 code="inapplicable",
             )
-        for other in setup.chain:
+        for place, other in enumerate(setup.chain):
             if other is not self and other.label_private:
                 raise PolicyError(
                     f"defense {self.kind!r} cannot be combined with {other.kind!r}: the labels already have noise",
                     code="inapplicable",
+                    value=other.kind,
+                )
+            if "before_targets" in other.points and self in setup.chain[place + 1 :]:
+                raise PolicyError(
+                    f"defense {self.kind!r} adds noise to labels as they are; {other.kind!r} before it may carry them "
+                    "on to other rows, or past the noise in weights; put it behind",
+                    code="inapplicable",
+                    field=f"defense {self.kind!r}",
                     value=other.kind,
                 )
             if other.purities or other.points & READS_CLASSES:

@@ -106,6 +106,20 @@ class NoisyGradients(KeyedGradientDefense):
                 code="inapplicable",
             )
 
+    @property
+    def row_local(self) -> bool:
+        """Each row is clipped by itself."""
+        return True
+
+    @property
+    def promise(self) -> float | None:
+        """The account's epsilon."""
+        return self.epsilon
+
+    def counts_rows(self, setup: PolicyContext) -> frozenset[str]:
+        """Where gradients are separate; elsewhere the account counts on all rows of every batch to move."""
+        return frozenset({"on_returned_gradient"} if self.promise is not None and setup.separate else ())
+
     def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
         """Draw the key, and compute the noise of each release."""
         super().begin(setup, protection)

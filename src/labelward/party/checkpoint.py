@@ -25,6 +25,7 @@ import msgspec
 from labelward.errors import FileFormatError, InputError, OutputError
 
 FORMAT: Final = 1
+NOISE_FILE = "noise-drawn.json"
 _MAGIC = b"labelward checkpoint\n"
 _HASH = 32
 _STATE, _BLOCK, _PARTIAL = ".lwc", ".lwb", ".partial"
@@ -63,10 +64,13 @@ class Checkpoints:
 
     Args:
         folder: created with the first checkpoint. None: nothing is stored or loaded.
+        noise: record of drawn noise (:mod:`.noise_record`), outside the folder; by default beside it.
         keep: number of checkpoints to retain.
         run: identity of the run, by key, such as the shared job and a digest of the row ids.
 
     Attributes:
+        run: as given.
+        noise: where noise is recorded; None: nowhere.
         damaged: one sentence for each damaged file; these files are ignored.
 
     Raises:
@@ -75,10 +79,13 @@ class Checkpoints:
         OutputError: the folder cannot be read.
     """
 
-    def __init__(self, folder: Path | None, *, keep: int = 3, run: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path | None, *, noise: Path | None = None, keep: int = 3, run: Mapping[str, str] | None = None
+    ) -> None:
         if keep < 1:
             raise ValueError(f"keep must be at least 1 but got {keep}")
-        self.folder, self.keep, self._run = folder, keep, dict(run or {})
+        self.folder, self.keep, self.run = folder, keep, dict(run or {})
+        self.noise = folder.parent / NOISE_FILE if folder and not noise else noise
         self.damaged: tuple[str, ...] = ()
         self._known: dict[int, _Known] = {}
         self._blocks: dict[str, bytes] = {}
@@ -125,14 +132,14 @@ class Checkpoints:
                 raise ValueError(f"a block is named by lower-case letters, digits and hyphens, not {name!r}")
         known = _Known(dict(peers or {}), {**self._blocks, **{name: _digest(data) for name, data in added.items()}})
         encoded = msgspec.Raw(msgspec.msgpack.encode(state))
-        body = msgspec.msgpack.encode(_Stored(FORMAT, number, self._run, known.peers, known.blocks, encoded))
+        body = msgspec.msgpack.encode(_Stored(FORMAT, number, self.run, known.peers, known.blocks, encoded))
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder.chmod(0o700)
             for name, data in added.items():
-                _write(folder / f"{name}{_BLOCK}", data)
-            _write(_path(folder, number), _MAGIC, _digest(body), body)
-            _flush(folder)
+                write_durably(folder / f"{name}{_BLOCK}", data)
+            write_durably(_path(folder, number), _MAGIC, _digest(body), body)
+            flush_folder(folder)
             self._known[number], self._blocks = known, known.blocks
             newest = sorted(self._known)[-(keep or self.keep) :]
             self._forget([each for each in self._known if each and each not in newest])
@@ -207,7 +214,7 @@ class Checkpoints:
             forgotten = [number for number in self._known if after is None or number > after]
             self._forget(forgotten)
             if forgotten:  # a power cut must not bring back what an earlier attempt wrote under these numbers
-                _flush(self.folder)
+                flush_folder(self.folder)
         except OSError as error:
             raise OutputError(
                 f"a checkpoint in {self.folder} cannot be removed: {error.strerror}",
@@ -257,7 +264,7 @@ class Checkpoints:
         self.damaged = (*self.damaged, *broken.values())
 
     def _compare(self, path: Path, stored: _Stored) -> None:
-        there, here = stored.run, self._run
+        there, here = stored.run, self.run
         differing = sorted(key for key in there.keys() | here.keys() if there.get(key) != here.get(key))
         if differing:
             values = {key: (there.get(key, "absent"), here.get(key, "absent")) for key in differing}
@@ -331,7 +338,7 @@ def _read_block(folder: Path, name: str, digest: bytes) -> bytes:
     return data
 
 
-def _write(path: Path, *parts: bytes) -> None:
+def write_durably(path: Path, *parts: bytes) -> None:
     """Write a file atomically: complete, or not at all."""
     partial = path.with_name(path.name + _PARTIAL)
     try:
@@ -347,7 +354,7 @@ def _write(path: Path, *parts: bytes) -> None:
         raise
 
 
-def _flush(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Flush the directory entries of a folder to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:

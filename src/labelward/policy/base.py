@@ -265,6 +265,28 @@ class Policy(Parameters):
     label_private: ClassVar[bool] = False
 
     @property
+    def row_local(self) -> bool:
+        """Whether a row's (a leaf's) part of each answer follows from that row's part of the question alone.
+
+        That is: from no other row of the batch and from nothing that was asked before, fresh noise apart. False unless
+        a policy declares it, so that an undeclared policy is refused before one whose account counts on it.
+        """
+        return False
+
+    def counts_rows(self, setup: PolicyContext) -> frozenset[str]:
+        """Return the points at which the policy's account assumes that one label moves one row of what it is asked.
+
+        What comes before it at these points must be :attr:`row_local`; at points that the policy itself does not
+        override, everything in the chain.
+        """
+        return frozenset()
+
+    @property
+    def promise(self) -> float | None:
+        """The epsilon that the whole run costs at most; None where the policy gives no differential privacy."""
+        return None
+
+    @property
     def bins(self) -> NDArray[np.int64] | None:
         """The classes whose counts the policy needs where labels are quantities, int64 [training rows]."""
         return None
