@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from labelward.api import attack, predict, simulate, train
-    from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+    from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, ColumnGuess, LabelGuess
     from labelward.auditing.audit import audit
     from labelward.errors import LabelwardError
     from labelward.federation.model import FederatedModel
@@ -29,6 +29,7 @@ __all__ = [
     "Attack",
     "AttackerData",
     "AuxiliaryKnowledge",
+    "ColumnGuess",
     "Engine",
     "FederatedModel",
     "Job",
@@ -49,7 +50,7 @@ __all__ = [
 
 _MODULES = {
     "api": ("attack", "predict", "simulate", "train"),
-    "attacks.base": ("Attack", "AttackerData", "AuxiliaryKnowledge", "LabelGuess"),
+    "attacks.base": ("Attack", "AttackerData", "AuxiliaryKnowledge", "ColumnGuess", "LabelGuess"),
     "auditing.audit": ("audit",),
     "errors": ("LabelwardError",),
     "federation.model": ("FederatedModel",),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from labelward.attacks.base import LabelGuess
+from labelward.attacks.base import ColumnGuess, LabelGuess
 from labelward.data import load_dataset, load_tables
 from labelward.federation.adapter import PredictMode
 from labelward.federation.components import check_job, make_engine, model_adapter, with_defaults
@@ -143,7 +143,8 @@ def attack(
     known: Path | None = None,
     label: str = "label",
     other_views: Sequence[Path] = (),
-) -> tuple[tuple[str, ...], LabelGuess]:
+    labels: Path | None = None,
+) -> tuple[tuple[str, ...], LabelGuess | ColumnGuess]:
     """Attack a stored view as its party could: with the view, its own columns and model, and stated knowledge.
 
     With the seed of the run and the audit's parameters, the guess is that of the audit.
@@ -157,11 +158,12 @@ def attack(
         parameters: of the attack, by name.
         id_column: column of row ids in the tables; None: ``id`` if there is one.
         known: table of row ids and labels of the rows whose labels the attacker was told.
-        label: label column of ``known``.
+        label: label column of ``known`` and ``labels``.
         other_views: the same party's views of other runs on the same rows.
+        labels: table of row ids and labels of the training rows, for a view of the active party, which holds them.
 
     Returns:
-        Row ids, and for each the guessed cluster or label.
+        Row ids, and for each the guessed cluster or label; or the guessed columns of other parties.
 
     Raises:
         FileFormatError: the view is damaged, or truncated.
@@ -173,7 +175,11 @@ def attack(
         >>> ids, guess = labelward.attack(folder, own, "id2graph", classes=2, seed=1)  # doctest: +SKIP
     """
     knowledge = AttackerKnowledge(
-        known=known, label=label, other_runs=tuple(other_views), bottoms=load_bottom_models(view)
+        known=known,
+        labels=labels,
+        label=label,
+        other_runs=tuple(other_views),
+        bottoms=load_bottom_models(view),
     )
     return attack_view(
         view, features, kind, parameters or {}, classes=classes, seed=seed, id_column=id_column, knowledge=knowledge

@@ -1,4 +1,7 @@
-"""Attack interface: a function of one party's recorded view, its own data, and stated auxiliary knowledge."""
+"""Attack interface: a function of one party's recorded view, its own data, and stated auxiliary knowledge.
+
+An attack infers labels (of a party without them) or columns of other parties (of any party).
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,9 @@ class AttackerData:
         untrained: returns a fresh copy of the same bottom model before training.
         outside: the same columns of the party's other rows, which the model was not trained on; None: no such rows.
         other_runs: views of the same party in other runs over the same rows, such as those of other seeds.
+        labels: float64 [rows], of the active party, which holds them: class numbers, or regression targets; None: not
+            its own.
+        weights: float64 [rows]: its row weights; None: all are 1.
     """
 
     features: NDArray[Any]
@@ -41,6 +47,8 @@ class AttackerData:
     untrained: Callable[[], Any] | None = None
     outside: NDArray[Any] | None = None
     other_runs: Sequence[View] = ()
+    labels: NDArray[np.float64] | None = None
+    weights: NDArray[np.float64] | None = None
 
     def numbers(self) -> NDArray[np.float64]:
         """Return float64 [rows, wide] without gaps, for attacks that measure distances.
@@ -107,6 +115,29 @@ class LabelGuess:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ColumnGuess:
+    """The attacker's inference of columns of other parties, for each training row.
+
+    Attributes:
+        cells: by party float64 [rows, columns]: the bin or value of each cell, in the order of the party's encoded
+            columns; NaN: no answer. A party without an answer may be left out.
+        kind: what ``cells`` contains: ``"bins"``, numbered from 0 in the order of the column's values over all training
+            rows, or the codes of categories (-1: the value is missing); or ``"values"`` of the encoded columns.
+        scores: by party and name of a column, float64 [rows, values]: the score of each value of the column, in
+            ascending order, on any scale that orders the rows of a value.
+        notes: as :attr:`LabelGuess.notes`.
+    """
+
+    cells: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    kind: Literal["bins", "values"] = "bins"
+    scores: Mapping[tuple[str, str], NDArray[np.float64]] = field(default_factory=dict)
+    notes: dict[str, float] = field(default_factory=dict)
+
+
+Guess = LabelGuess | ColumnGuess
+
+
+@dataclass(frozen=True, kw_only=True)
 class Baseline:
     """A guess without the view, as a reference for an attack.
 
@@ -116,7 +147,7 @@ class Baseline:
             share it; None: the attack with its parameters.
     """
 
-    guess: Callable[[np.random.Generator], LabelGuess]
+    guess: Callable[[np.random.Generator], Guess]
     depends_on: Hashable = None
 
 
@@ -130,6 +161,8 @@ class Attack(Parameters, ABC):
             :data:`labelward.metrics.registry.METRICS`.
         reads_view: whether it reads anything of the view but the number of rows.
         models: the kinds of model whose views it reads; none: of any, since it reads none of what models differ in.
+        roles: the roles whose views it reads.
+        target: what it infers: ``"labels"``, as a :class:`LabelGuess`, or ``"columns"``, as a :class:`ColumnGuess`.
     """
 
     kind: ClassVar[str]
@@ -137,6 +170,8 @@ class Attack(Parameters, ABC):
     metrics: ClassVar[tuple[Metric, ...]] = ()
     reads_view: ClassVar[bool] = True
     models: ClassVar[tuple[str, ...]] = ()
+    roles: ClassVar[tuple[str, ...]] = ("passive",)
+    target: ClassVar[Literal["labels", "columns"]] = "labels"
 
     @property
     def labels_needed(self) -> int:
@@ -188,10 +223,12 @@ class Attack(Parameters, ABC):
             )
 
     @abstractmethod
-    def __call__(
-        self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator
-    ) -> LabelGuess:
-        """Return a guess for every training row; an :class:`InputError` for a view that it cannot read."""
+    def __call__(self, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, rng: np.random.Generator) -> Any:
+        """Return a guess for every training row, by :attr:`target` a :class:`LabelGuess` or a :class:`ColumnGuess`.
+
+        Raises:
+            InputError: a view that it cannot read.
+        """
 
     def score(self, guess: LabelGuess, truth: NDArray[np.int64]) -> dict[str, float]:
         """Return the attack's own :attr:`metrics` of a guess, by name.

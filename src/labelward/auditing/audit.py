@@ -1,4 +1,4 @@
-"""An audit: every seed and every variant trained, every passive party's view attacked, one row for each; resumable.
+"""An audit: every seed and every variant trained, the views of all parties attacked, one row for each; resumable.
 
 A row counts once it is on the disk; a training counts once its ``run.json`` and all its rows are. What a killed audit
 left of an unfinished training is removed and done again, so that starting the same command twice gives the same rows as
@@ -18,7 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from labelward.attacks import STANDING
-from labelward.attacks.base import Attack, AttackerData, LabelGuess
+from labelward.attacks.base import Attack, AttackerData, Guess
 from labelward.auditing.traffic import wire_flows
 from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables
 from labelward.defenses.leakage_meter import LeakageMeter
@@ -26,6 +26,7 @@ from labelward.errors import DataError, JobError, OutputError, PolicyError
 from labelward.federation.adapter import ModelAdapter, attacker_data
 from labelward.federation.components import (
     attack_with_defaults,
+    attacking_parties,
     check_job,
     make_attack,
     make_engine,
@@ -93,7 +94,7 @@ def audit(
         watch: hears how far it is.
         protections: where keys come from; a seeded source is refused.
         explained: look at what the bottom models of the first seed's runs learned, where the model has any.
-        attackers: the passive parties that attack; all of them where none is named.
+        attackers: the parties that attack; all that the job's attacks name where none is named.
         repeat: folders of earlier runs whose private draws, such as which rows are tested on, are repeated.
 
     Raises:
@@ -191,12 +192,15 @@ class _Seed:
     explainer: Explainer
     prospect: CostModel | None
     comparisons: dict[tuple[str, ComponentSpec], dict[str, Any]] = field(default_factory=dict)
-    bounds: dict[Hashable, LabelGuess] = field(default_factory=dict)
+    bounds: dict[Hashable, Guess] = field(default_factory=dict)
 
     def own(self, party: str) -> AttackerData:
-        """Return a party's columns, as its attacks take them."""
+        """Return a party's columns, and the active party's labels, as its attacks take them."""
         own = next(each for each in self.data.parties if each.name == party)
-        return dataclasses.replace(attacker_data(own), outside=own.test)
+        found = dataclasses.replace(attacker_data(own), outside=own.test)
+        if own is not self.data.parties[0]:
+            return found
+        return dataclasses.replace(found, labels=self.data.train_values, weights=self.data.train_weights)
 
     def compared(self, name: ComponentSpec, attack: Attack, view: View, own: AttackerData) -> dict[str, Any]:
         """Return what an attack is compared with, none of which depends on the view: worked out once for a party.
@@ -245,7 +249,10 @@ class _Audit:
     def run(self) -> None:
         """Do what is missing."""
         self.done = {row.key() for row in read_rows(self.out)}
-        runs: list[MaliciousRun | None] = [None, *malicious_runs(self._attacking, map(make_attack, self.attacks))]
+        runs: list[MaliciousRun | None] = [
+            None,
+            *malicious_runs((party, make_attack(attack)) for party, attack in self._attacking),
+        ]
         units = [
             (seed, variant, each) for seed in self.job.run.seeds for variant in self.job.variants() for each in runs
         ]
@@ -276,9 +283,16 @@ class _Audit:
         """How the model is run."""
         return model_adapter(self.job.model)
 
-    @property
-    def _attacking(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.job.passive if not self.attackers or each.name in self.attackers)
+    @cached_property
+    def _attacking(self) -> list[tuple[str, ComponentSpec]]:
+        """Who attacks how, by party."""
+        parties = [each.name for each in (*self.job.passive, self.job.active)]
+        return [
+            (party, attack.without("party"))
+            for party in parties
+            for attack in self.attacks
+            if party in attacking_parties(self.job, attack) and (not self.attackers or party in self.attackers)
+        ]
 
     def _finished(self, seed: int, variant: Variant, deviation: MaliciousRun | None) -> bool:
         keys = {self._row(seed, variant, party, attack).key() for party, attack in self._attackers(deviation)}
@@ -288,10 +302,10 @@ class _Audit:
     def _attackers(self, deviation: MaliciousRun | None) -> list[tuple[str | None, ComponentSpec | None]]:
         """Return who attacks how, once for each row of a training; an honest run has a row at least."""
         wanted = None if deviation is None else deviation.behavior
-        parties = self._attacking if deviation is None else (deviation.party,)
-        attacks = [attack for attack in self.attacks if malicious_behavior(make_attack(attack)) == wanted]
         found: list[tuple[str | None, ComponentSpec | None]] = [
-            (party, attack) for party in parties for attack in attacks
+            (party, attack)
+            for party, attack in self._attacking
+            if malicious_behavior(make_attack(attack)) == wanted and (deviation is None or deviation.party == party)
         ]
         return found or [(None, None)]
 
@@ -364,7 +378,8 @@ class _Audit:
         rows, accounts = self._attack(run)
         if self.explained and at.seed == self.job.run.seeds[0]:
             self.watch("explanations", 0, 0, detail)
-            at.explainer.explain(folder, self._attacking if deviation is None else (deviation.party,))
+            passive = [each.name for each in self.job.passive if not self.attackers or each.name in self.attackers]
+            at.explainer.explain(folder, passive if deviation is None else (deviation.party,))
         write_run(self.out, self._details(run, accounts))
         for row in rows:
             if row.key() not in self.done:

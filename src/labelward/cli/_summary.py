@@ -17,19 +17,24 @@ if TYPE_CHECKING:
 
 def print_summary(rows: Sequence[ResultRow], budget: float | None = None) -> None:
     """Print a table and summary sentences for each (dataset, model, engine)."""
+    from labelward.report.column_leakage import about_columns, about_labels, column_sentences
     from labelward.report.narrative import budget_notice, headline, split_notice, without_standing
     from labelward.report.summary import summary_table
 
     tables: dict[tuple[str, ...], list[SummaryRow]] = {}
     for row in summary_table(rows):
         tables.setdefault((row.dataset, repr(row.model), repr(row.engine)), []).append(row)
-    for table in tables.values():
+    for everything in tables.values():
+        table, columns = about_labels(everything), about_columns(everything)
         first = table[0]
         bits = f" {first.engine.bits} bits" if first.engine.bits else ""
         engine = "" if first.engine.name == "none" else f", {first.engine.name}{bits}"
         title = f"{first.dataset}, {first.model['kind']}{engine}"
         print_table(title, *_cells(without_standing(table)), words=3, spare=("traffic", "training time", "chance"))
-        for sentence in (*headline(table, None), *budget_notice(budget), *split_notice(table)):
+        if columns:
+            print_table(f"{title}: columns of other parties", *_cells(columns), words=3, spare=("chance",))
+        sentences = (*headline(table, None), *budget_notice(budget), *split_notice(table), *column_sentences(columns))
+        for sentence in sentences:
             typer.echo(sentence)
 
 

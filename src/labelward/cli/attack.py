@@ -32,7 +32,10 @@ def attack_command(
     known: Annotated[
         Path | None, typer.Option(help="Table of row ids and known labels, for attacks that need some.")
     ] = None,
-    label: Annotated[str, typer.Option(help="Label column in --known.")] = "label",
+    labels: Annotated[
+        Path | None, typer.Option(help="Table of row ids and the active party's labels, for attacks on its view.")
+    ] = None,
+    label: Annotated[str, typer.Option(help="Label column in --known and --labels.")] = "label",
     model: Annotated[
         Path | None, typer.Option(help="Folder of the party's model share. Default: the one next to the view.")
     ] = None,
@@ -44,6 +47,7 @@ def attack_command(
     force: Force = False,
 ) -> None:
     """Attack a stored view with its party's features, part of the model and known labels."""
+    from labelward.attacks.base import LabelGuess
     from labelward.leakage.stored_views import (
         AttackerKnowledge,
         attack_view,
@@ -74,27 +78,41 @@ def attack_command(
         id_column=id_column,
         incomplete=incomplete,
         knowledge=AttackerKnowledge(
-            known=known, label=label, other_runs=tuple(other_view or ()), bottoms=load_bottom_models(view_dir, model)
+            known=known,
+            labels=labels,
+            label=label,
+            other_runs=tuple(other_view or ()),
+            bottoms=load_bottom_models(view_dir, model),
         ),
     )
     about = {"attack": {"kind": attack} | parameters, "party": view.party, "seed": seed, "classes": classes}
+    if not isinstance(guess, LabelGuess):
+        about["model"] = {key: view.parameter(f"model.{key}") for key in ("bins", "candidates")}
     rows, _, names = (None, None, ()) if known is None else read_known(known, ids, label, id_column)
     write_guess(out, ids, guess, about | {"view": view.ended}, known=rows, names=names)
-    typer.echo(f"wrote {out}: {attack} by {view.party}, guessed labels of {len(ids)} rows")
+    noun = "labels" if isinstance(guess, LabelGuess) else "columns"
+    typer.echo(f"wrote {out}: {attack} by {view.party}, guessed {noun} of {len(ids)} rows")
 
 
 def score_command(
     guess: Annotated[Path, typer.Argument(help="Output of labelward attack.")],
-    truth: Annotated[Path, typer.Option(help=f"Table of the true labels ({listed_suffixes()}).")],
+    truth: Annotated[
+        Path, typer.Option(help=f"Table of the true labels, or of the columns of --party ({listed_suffixes()}).")
+    ],
     label: Annotated[str, typer.Option(help="Label column in --truth.")] = "label",
     id_column: Annotated[str | None, typer.Option("--id", help="Column of row ids in --truth.")] = None,
     bins: Annotated[int | None, typer.Option(min=2, max=100, help="For regression targets: number of bins.")] = None,
+    party: Annotated[str | None, typer.Option(help="Of a guess of columns: the party that holds --truth.")] = None,
     json: Json = False,
 ) -> None:
-    """Score a guess against the true labels."""
+    """Score a guess against the true labels, or columns."""
+    from labelward.leakage.stored_columns import score_stored_columns
     from labelward.leakage.stored_views import score_guess
 
-    scores = score_guess(guess, truth, label=label, id_column=id_column, bins=bins)
+    if party is None:
+        scores = score_guess(guess, truth, label=label, id_column=id_column, bins=bins)
+    else:
+        scores = score_stored_columns(guess, truth, party, id_column=id_column)
     if json:
         print_json(scores)
         return

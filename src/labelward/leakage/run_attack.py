@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward import rng
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Baseline, LabelGuess
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, Baseline, ColumnGuess, Guess, LabelGuess
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError
 from labelward.federation.adapter import attacker_data
 from labelward.leakage.baselines import fit_boosted, fit_logistic
+from labelward.leakage.column_scores import score_columns
 from labelward.metrics.leakage import (
     cluster_chance,
     label_chance,
@@ -46,8 +47,8 @@ class AttackResult:
     seconds: float
 
 
-def run_attack(attack: Attack, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, seed: int) -> LabelGuess:
-    """Run an attack; its draws depend only on the seed, the party and the kind of attack."""
+def run_attack(attack: Attack, view: View, own: AttackerData, aux: AuxiliaryKnowledge, *, seed: int) -> Any:
+    """Run an attack, and return its guess; its draws depend only on the seed, the party and the kind of attack."""
     draws = rng.learning(seed, view.party, 0, f"attack {attack.kind}")
     return attack(view, own, aux, rng=draws)
 
@@ -176,9 +177,11 @@ def attack_and_score(
     start = time.perf_counter()
     guess = run_attack(attack, view, own, aux, seed=seed)
     seconds = time.perf_counter() - start
-    leakage = {**_score(attack, guess, data, aux), "primary": attack.primary}
+    leakage = {**_score(attack, guess, data, aux, view), "primary": attack.primary}
+    if attack.target != "labels":
+        leakage["target"] = attack.target
     auxiliary: dict[str, Any] = {"classes" if data.classes else "bins of the labels": aux.classes}
-    if guess.known_per_cluster:
+    if isinstance(guess, LabelGuess) and guess.known_per_cluster:
         auxiliary["known rows of each cluster"] = guess.known_per_cluster
     if len(aux.known_rows):
         auxiliary["known labels"] = len(aux.known_rows)
@@ -198,7 +201,8 @@ def score_without_view(
     model.
     """
     own, aux = own or attacker_data(_party_data(view, data)), _auxiliary(attack, data, seed)
-    return _without_chance(_score(attack, run_attack(attack, view.without_records(), own, aux, seed=seed), data, aux))
+    guess = run_attack(attack, view.without_records(), own, aux, seed=seed)
+    return _without_chance(_score(attack, guess, data, aux, view))
 
 
 def score_baselines(
@@ -209,7 +213,7 @@ def score_baselines(
     seed: int,
     own: AttackerData | None = None,
     upper_bound: bool = True,
-    cache: dict[Hashable, LabelGuess] | None = None,
+    cache: dict[Hashable, Guess] | None = None,
 ) -> dict[str, dict[str, float]]:
     """Return the metrics of baselines by name, with the attack's metric names; they do not depend on the run.
 
@@ -238,7 +242,7 @@ def score_baselines(
         key = (view.party, name, attack if baseline.depends_on is None else baseline.depends_on)
         if key not in cache:
             cache[key] = baseline.guess(rng.learning(seed, view.party, 0, name))
-        scores[name] = _without_chance(_score(attack, cache[key], data, aux))
+        scores[name] = _without_chance(_score(attack, cache[key], data, aux, view))
     return scores
 
 
@@ -268,11 +272,15 @@ def _auxiliary(attack: Attack, data: VerticalDataset, seed: int) -> AuxiliaryKno
     )
 
 
-def _score(attack: Attack, guess: LabelGuess, data: VerticalDataset, aux: AuxiliaryKnowledge) -> dict[str, Any]:
+def _score(attack: Attack, guess: Guess, data: VerticalDataset, aux: AuxiliaryKnowledge, view: View) -> dict[str, Any]:
     """Compare a guess with the true labels of the training rows, and of the test rows if it covers them.
 
-    Test rows are the only rows that a party has and does not train on.
+    Test rows are the only rows that a party has and does not train on. A guess of columns is compared with those of
+    all other parties.
     """
+    if isinstance(guess, ColumnGuess):
+        model = {key: view.parameter(f"model.{key}") for key in ("bins", "candidates")}
+        return score_columns(guess, [party for party in data.parties if party.name != view.party], model)
     if guess.kind == "labels":
         return score_label_guess(guess, data.train_labels, aux, data.test_labels, attack=attack)
     known = guess.known_per_cluster

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, LabelGuess
+from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, ColumnGuess, Guess, LabelGuess
 from labelward.data import DataSplit, read_ids, read_table, source_column, transform
 from labelward.data.labels import encode_labels, encode_regression_targets, quantile_edges
 from labelward.data.tables import find_column
@@ -27,13 +27,13 @@ from labelward.federation.components import PROGRAMS, make_attack, model_adapter
 from labelward.federation.simulation import MODEL
 from labelward.job import ComponentSpec
 from labelward.leakage.run_attack import run_attack, score_label_guess, score_values
+from labelward.leakage.stored_columns import METADATA, guess_table
 from labelward.messages.handshake import RowSplit
 from labelward.party.transcript import ids_digest
 from labelward.party.view import View
 from labelward.runs.secure_files import atomic_write
 
 FORMAT = 1
-_METADATA = b"labelward"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +67,14 @@ class AttackerKnowledge:
 
     Attributes:
         known: table of row ids and labels of training rows whose labels the attacker was told; None: no rows.
-        label: the label column of that table.
+        labels: table of row ids and labels of all training rows, for the view of the party that holds them.
+        label: the label column of these tables.
         other_runs: folders of the same party's views in other runs on the same rows.
         bottoms: return the trained and the untrained bottom model of the view's party; None: it has none.
     """
 
     known: Path | None = None
+    labels: Path | None = None
     label: str = "label"
     other_runs: tuple[Path, ...] = ()
     bottoms: tuple[Callable[[], Any], Callable[[], Any]] | None = None
@@ -89,8 +91,8 @@ def attack_view(
     id_column: str | None = None,
     incomplete: bool = False,
     knowledge: AttackerKnowledge | None = None,
-) -> tuple[tuple[str, ...], LabelGuess]:
-    """Attack a stored view; return row ids and guess.
+) -> tuple[tuple[str, ...], Any]:
+    """Attack a stored view; return row ids and guess: of labels, or of columns of other parties.
 
     Args:
         view_dir: folder of the view.
@@ -121,6 +123,13 @@ def attack_view(
             field=str(view_dir),
         )
     _check_model(attack, view)
+    knowledge = knowledge or AttackerKnowledge()
+    if view.header.role not in attack.roles:
+        reason = f"reads views of {' or '.join(attack.roles)} parties, and {view.party!r} is {view.header.role}"
+        raise JobError(reason, code="unsupported", field=f"attack {kind!r}", value=view.header.role)
+    if view.header.role == "active" and knowledge.labels is None:
+        reason = "required for a view of the party that holds them"
+        raise JobError(reason, code="missing", field="labels", value=kind)
     if not view.header.ids:
         raise FileFormatError("the view does not state its rows", code="unsupported", field=str(view_dir))
     table = read_table(features, text=[id_column or "id"])
@@ -143,7 +152,6 @@ def attack_view(
     _check_columns(view, [name for name in table.column_names if name != (id_column or "id")], place)
     columns, categories = view.header.columns, view.header.categories
     own_features = transform(table, columns, categories, place)
-    knowledge = knowledge or AttackerKnowledge()
     bottom, untrained = knowledge.bottoms or (None, None)
     category_counts = {name: len(each) for name, each in categories.items()}
     own = AttackerData(
@@ -154,6 +162,9 @@ def attack_view(
         bottom=bottom,
         untrained=untrained,
         other_runs=tuple(_other_run(view, folder) for folder in knowledge.other_runs),
+        labels=None
+        if knowledge.labels is None
+        else _own_labels(knowledge.labels, ids, knowledge.label, id_column, classes),
     )
     aux = AuxiliaryKnowledge(classes=classes)
     if knowledge.known is not None:
@@ -171,6 +182,21 @@ def attack_view(
         reason = "required for a stored view: the number of rows of each class, such as [212, 357]"
         raise JobError(reason, code="missing", field=f"attack {kind!r}, class_counts")
     return ids, run_attack(attack, view, own, aux, seed=seed)
+
+
+def _own_labels(path: Path, ids: Sequence[str], label: str, id_column: str | None, classes: int) -> NDArray[np.float64]:
+    """Return the labels of the view's rows: class numbers, or values if there are more of them than classes."""
+    place = f"table {str(path)!r}"
+    table = read_table(path, text=[id_column or "id"])
+    row_of = {name: row for row, name in enumerate(_ids(table, id_column, place))}
+    missing = [name for name in ids if name not in row_of]
+    if missing:
+        raise DataError(f"has no row {missing[0]!r}", code="rows", field=place, value=missing[0])
+    rows = [row_of[name] for name in ids]
+    distinct = len(find_column(table, label, place).unique())
+    if distinct <= classes:
+        return encode_labels(table, label, place)[1][rows].astype(np.float64)
+    return encode_regression_targets(table, label, place)[rows]
 
 
 def _other_run(view: View, folder: Path) -> View:
@@ -249,13 +275,13 @@ def read_known(
 def write_guess(
     path: Path,
     ids: Sequence[str],
-    guess: LabelGuess,
+    guess: Guess,
     about: Mapping[str, Any],
     *,
     known: NDArray[np.int64] | None = None,
     names: Sequence[str] = (),
 ) -> None:
-    """Write a guess.
+    """Write a guess; one of columns as :func:`labelward.leakage.stored_columns.guess_table` lays it out.
 
     Args:
         path: of the file.
@@ -268,6 +294,10 @@ def write_guess(
     Raises:
         OutputError: the file cannot be written.
     """
+    if isinstance(guess, ColumnGuess):
+        with atomic_write(path) as file:
+            pq.write_table(guess_table(ids, guess, {"format": FORMAT, **about}), file)
+        return
     details = {"notes": guess.notes, "known_per_cluster": guess.known_per_cluster, "names": list(names)}
     text = json.dumps({"format": FORMAT, "kind": guess.kind, **about, **details})
     columns = {"id": pa.array(list(ids), pa.string()), "guess": pa.array(guess.values, pa.int64())}
@@ -279,7 +309,7 @@ def write_guess(
         columns["scores"] = pa.array(list(guess.scores), pa.list_(pa.float64(), guess.scores.shape[1]))
     table = pa.table(columns)
     with atomic_write(path) as file:
-        pq.write_table(table.replace_schema_metadata({_METADATA: text}), file)
+        pq.write_table(table.replace_schema_metadata({METADATA: text}), file)
 
 
 def read_guess(path: Path) -> StoredGuess:
@@ -297,7 +327,7 @@ def read_guess(path: Path) -> StoredGuess:
             field=str(path),
         ) from error
     try:
-        about = json.loads((table.schema.metadata or {})[_METADATA])
+        about = json.loads((table.schema.metadata or {})[METADATA])
         version = about["format"]
         if version != FORMAT:
             raise FileFormatError(

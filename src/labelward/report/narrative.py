@@ -64,7 +64,7 @@ def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str
     """
     best = strongest(table)
     if not best:
-        return ["No attack was run, so this report makes no statement about label leakage."]
+        return ["No attack on labels was run, so this report makes no statement about label leakage."]
     undefended = [row for (defense, _), row in best.items() if defense == UNDEFENDED]
     if not undefended:
         return ["The undefended run is not finished, so there is nothing to compare the defenses with yet."]

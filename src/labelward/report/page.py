@@ -12,6 +12,7 @@ import msgspec
 
 from labelward.errors import DependencyError, OutputError
 from labelward.report import run_tables
+from labelward.report.column_leakage import about_columns, about_labels, column_sentences, column_table
 from labelward.report.embedding_figures import embedding_figures, evidence_table, neighbor_table
 from labelward.report.estimate_tables import estimate_tables
 from labelward.report.formatting import count, data_size, duration
@@ -153,7 +154,8 @@ def _by_subject(rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
 
 
 def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> ReportSection:
-    table = summary_table(rows)
+    everything = summary_table(rows)
+    table = about_labels(everything)
     best = strongest(table)
     primary = next((row.primary for row in best.values()), None)
     leaks = any(reads_view(row) for row in table if row.attack is not None)
@@ -173,6 +175,7 @@ def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Repo
             *headline(table, audit.training_rows),
             *budget_notice(audit.budget),
             *split_notice(table),
+            *column_sentences(everything),
             *published_split_notice(audit.split),
         ),
         hint=reading_hint(primary, regression=_is_regression(rows)) if primary else "",
@@ -180,6 +183,7 @@ def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Repo
         plots=tuple(plots),
         tables=(
             *((leakage_table(table),) if best else ()),
+            *((column_table(everything),) if about_columns(everything) else ()),
             *((baselines,) if baselines.rows else ()),
             utility_table(table),
             cost_table(table),

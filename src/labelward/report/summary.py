@@ -10,7 +10,7 @@ import msgspec
 
 from labelward.runs.schema import Cost, EngineInfo, ResultRow, defense_label, kind_label
 
-_NOT_METRICS = ("chance", "without_view", "primary", "alone", "joined", "beside")
+_NOT_METRICS = ("chance", "without_view", "primary", "alone", "joined", "beside", "target")
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +46,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
         primary: metric that ranks attacks.
         worth: metric that ranks utility.
         baselines: leakage of baselines, by name.
+        target: what the attack infers: ``"labels"`` or ``"columns"``.
     """
 
     dataset: str
@@ -69,6 +70,7 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
     edge: dict[str, Spread]
     cost: dict[str, Spread]
     baselines: dict[str, dict[str, Spread]]
+    target: str = "labels"
 
 
 def summary_table(rows: Iterable[ResultRow]) -> list[SummaryRow]:
@@ -116,6 +118,7 @@ def _summary(rows: list[ResultRow]) -> SummaryRow:
         edge=_spreads([_difference(each, "alone") for each in utilities]),
         cost=_spreads([{name: getattr(row.cost, name) for name in Cost.__struct_fields__} for row in rows]),
         baselines=_baselines([each.get("beside", {}) for each in leakages]),
+        target=str(leakages[0].get("target", "labels")),
     )
 
 

@@ -73,7 +73,8 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             then those of the malicious run.
         leakage: metric values by name, with ``chance`` and ``without_view`` (objects with the same names) and
             ``primary`` (the name of the metric that ranks); None if ``attack`` is. ``beside``, if present,
-            contains baselines by name, each an object of metrics.
+            contains baselines by name, each an object of metrics; ``target`` is ``"columns"`` for an attack on columns
+            of other parties, absent for one on labels.
         utility: metric values by name on the test rows, with ``alone`` and ``joined`` (objects with the same names) and
             ``primary`` (the name of the metric that ranks).
         versions: versions of labelward, Python and the relevant libraries.
@@ -110,7 +111,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.attack is not None and self.party is None:
             raise ValueError("an attack has no attacking party")
         if self.leakage is not None:
-            known = {name: value for name, value in self.leakage.items() if name != "beside"}
+            known = {name: value for name, value in self.leakage.items() if name not in ("beside", "target")}
             check_metrics("leakage", known, ("chance", "without_view"))
             check_baselines(self.leakage.get("beside", {}))
         check_metrics("utility", self.utility, ("alone", "joined"), may_be_empty=True)

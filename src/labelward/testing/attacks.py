@@ -137,9 +137,10 @@ class AttackContract:
 
     def guess(self, view: View, attack: Attack | None = None) -> LabelGuess:
         """Return the guess with a fixed seed."""
-        return (attack or self.attack())(
+        guess: LabelGuess = (attack or self.attack())(
             view, self.own(), AuxiliaryKnowledge(classes=self.classes), rng=np.random.default_rng(7)
         )
+        return guess
 
     def test_takes_a_view_what_the_party_owns_and_auxiliary_knowledge_only(self) -> None:
         """No argument could carry the true labels."""
