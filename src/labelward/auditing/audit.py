@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from labelward.attacks import STANDING
@@ -66,6 +67,7 @@ from labelward.runs.schema import (
     RunDetails,
     VisibilityCounts,
     append_row,
+    budget_texts,
     read_rows,
     read_run,
     run_folder,
@@ -324,6 +326,7 @@ class _Audit:
             party=party,
             attack=None if attack is None else attack.as_dict(),
             behavior=behavior,
+            budgets=budget_texts(variant.as_list()) or UNSET,
             **{**nothing, **figures},
         )
 

@@ -26,6 +26,7 @@ Dwork and Roth's NumericSparse.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -35,7 +36,7 @@ from numpy.typing import NDArray
 
 from labelward.defenses._keyed_noise import KeyedGradientDefense
 from labelward.parameters import PositiveFloat
-from labelward.policy.base import PolicyContext
+from labelward.policy.base import BudgetScope, PolicyContext
 from labelward.policy.net_points import ReturnedGradient, Values
 from labelward.privacy.noise import KeyedDraws, on_grid
 from labelward.rng import SecureRandom
@@ -81,6 +82,17 @@ class Ppdl(KeyedGradientDefense):
         """Draw the key, and count the gradients that the run returns at most."""
         super().begin(setup, protection)
         self._kept.planned = len(setup.passive) * setup.epochs * setup.batches
+
+    @classmethod
+    def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
+        """Epsilon is that of a single gradient; in the published form it bounds nothing."""
+        if parameters.get("form") == "published":
+            return {"epsilon": BudgetScope(covers="without a bound", excludes="everything: values leave without noise")}
+        excludes = (
+            "all other gradients (a run costs epsilon times their number), parties that deviate from the protocol, and "
+            "rounding of floating-point numbers"
+        )
+        return {"epsilon": BudgetScope(covers="per gradient of a batch", excludes=excludes)}
 
     @property
     def promise(self) -> float | None:

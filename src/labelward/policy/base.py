@@ -250,6 +250,21 @@ class TreeRepair:
     refit: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class BudgetScope:
+    """What the number of a parameter bounds, and what it does not; in words that stand beside the number.
+
+    Attributes:
+        covers: of what one the bound is: ``"per training label"``.
+        excludes: what is not within it.
+        labeled: whether a label of the defense says what is covered.
+    """
+
+    covers: str
+    excludes: str
+    labeled: bool = True
+
+
 class Policy(Parameters):
     """The identity at every point; a defense overrides some.
 
@@ -280,6 +295,11 @@ class Policy(Parameters):
         override, everything in the chain.
         """
         return frozenset()
+
+    @classmethod
+    def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
+        """Return for each parameter that is a budget what it covers; none here."""
+        return {}
 
     @property
     def promise(self) -> float | None:
