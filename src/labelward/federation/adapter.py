@@ -305,10 +305,11 @@ class ModelAdapter(ABC, Generic[S]):
         """Count the information visible to the active party."""
 
     @abstractmethod
-    def seen_by_passive(self, view: View, inputs: PartyDataset, labels: Labels) -> VisibilityCounts:
-        """Count the information visible to a passive party, and measure its information about the labels.
+    def seen_by_passive(self, view: View, own: AttackerData, labels: Labels) -> VisibilityCounts:
+        """Count the information visible to a passive party or a coalition, and measure it about the labels.
 
         Args:
+            own: columns of the party, or of all members.
             labels: int64 [training rows]: classes, or the bins of regression targets.
         """
 

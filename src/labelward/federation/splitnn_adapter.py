@@ -198,7 +198,7 @@ class SplitNetAdapter(ModelAdapter[NetShare]):
         count = sum(int(np.prod(each.message.values.value.shape)) for each in view.received(BatchEmbeddings))
         return VisibilityCounts(role="active", rows=view.rows, epochs=_epochs(view), numbers=count)
 
-    def seen_by_passive(self, view: View, columns: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
+    def seen_by_passive(self, view: View, own: AttackerData, labels: NDArray[np.int64]) -> VisibilityCounts:
         """See :meth:`ModelAdapter.seen_by_passive`; label information in gradients is measured by attacks only."""
         count = sum(int(np.prod(each.message.values.value.shape)) for each in view.received(BatchGradients))
         return VisibilityCounts(role="passive", rows=view.rows, epochs=_epochs(view), numbers=count)

@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from labelward.attacks.instance_spaces import observed_leaves
+from labelward.attacks.base import AttackerData
+from labelward.attacks.instance_spaces import member_leaves, observed_leaves
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
 from labelward.federation.adapter import (
@@ -18,7 +19,6 @@ from labelward.federation.adapter import (
     PredictMode,
     RoleResult,
     ValidationHistory,
-    attacker_data,
     check_weights,
     label_vector,
 )
@@ -192,10 +192,12 @@ class TreeAdapter(ModelAdapter[ModelShare]):
             decrypted_sums=decrypted,
         )
 
-    def seen_by_passive(self, view: View, columns: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
+    def seen_by_passive(self, view: View, own: AttackerData, labels: NDArray[np.int64]) -> VisibilityCounts:
         """See :meth:`ModelAdapter.seen_by_passive`."""
-        leaves = observed_leaves(view, attacker_data(columns))
-        bounds = leakage_bounds(leaves, labels)
+        leaves = observed_leaves(view, own)
+        bounds = together = leakage_bounds(leaves, labels)
+        if len(view.members) > 1:  # what members know alone of rows out of a sample is counted, too
+            together = leakage_bounds(np.vstack([leaves, *member_leaves(view, own)]), labels)
         return VisibilityCounts(
             role="passive",
             rows=view.rows,
@@ -206,8 +208,8 @@ class TreeAdapter(ModelAdapter[ModelShare]):
             told_splits=sum(len(received.message.splits.value) for received in view.received(LevelRequest)),
             max_node_information=bounds.max_node_information,
             max_node_bound=bounds.max_node_bound,
-            joint_information=bounds.joint_information,
-            joint_bound=bounds.joint_bound,
+            joint_information=together.joint_information,
+            joint_bound=together.joint_bound,
             label_entropy=bounds.label_entropy,
         )
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, ColumnGuess, Guess, LabelGuess
+from labelward.attacks.coalition import joined_data
 from labelward.data import DataSplit, read_ids, read_table, source_column, transform
 from labelward.data.labels import encode_labels, encode_regression_targets, quantile_edges
 from labelward.data.tables import find_column
@@ -29,6 +30,7 @@ from labelward.job import ComponentSpec
 from labelward.leakage.run_attack import run_attack, score_label_guess, score_values
 from labelward.leakage.stored_columns import METADATA, guess_table
 from labelward.messages.handshake import RowSplit
+from labelward.party.joined_view import JoinedView
 from labelward.party.transcript import ids_digest
 from labelward.party.view import View
 from labelward.runs.secure_files import atomic_write
@@ -71,6 +73,8 @@ class AttackerKnowledge:
         label: the label column of these tables.
         other_runs: folders of the same party's views in other runs on the same rows.
         bottoms: return the trained and the untrained bottom model of the view's party; None: it has none.
+        colluding: of further passive parties that put their views together with this one: folder of the view, and
+            table of the party's columns. Their bottom models are read beside their views.
     """
 
     known: Path | None = None
@@ -78,6 +82,7 @@ class AttackerKnowledge:
     label: str = "label"
     other_runs: tuple[Path, ...] = ()
     bottoms: tuple[Callable[[], Any], Callable[[], Any]] | None = None
+    colluding: tuple[tuple[Path, Path], ...] = ()
 
 
 def attack_view(
@@ -113,7 +118,67 @@ def attack_view(
         JobError: an unknown attack or parameter; an attack on other models; missing known labels, or a number of known
             labels that differs from ``auxiliary``.
     """
-    attack = make_attack(ComponentSpec(kind, params), "")
+    attack, knowledge = make_attack(ComponentSpec(kind, params), ""), knowledge or AttackerKnowledge()
+    first = _Member(view_dir, features, knowledge.bottoms)
+    others = [_Member(*each, load_bottom_models(each[0])) for each in knowledge.colluding]
+    if others and attack.alone:
+        raise JobError(
+            f"reads no view of a coalition: {attack.alone}", code="unsupported", field=f"attack {kind!r}", value=kind
+        )
+    parties = {View.load(member.view_dir).party for member in (first, *others)}
+    for folder in knowledge.other_runs:
+        if (party := View.load(folder).party) not in parties:
+            reason = f"is a view of {party!r}, not of {' or '.join(map(repr, sorted(parties)))}"
+            raise DataError(reason, code="other-run", field=str(folder), value=party)
+    opened = [
+        _opened(member, attack, knowledge, classes, id_column, incomplete=incomplete) for member in (first, *others)
+    ]
+    ids, view, own = opened[0]
+    if others:
+        for (other_ids, other, _), member in zip(opened, (first, *others), strict=True):
+            if other_ids != ids:
+                reason = f"the rows of {other.party!r} are in another order than those of {view.party!r}"
+                raise DataError(reason, code="rows", field=f"table {str(member.features)!r}")
+        own = joined_data([each.party for _, each, _ in opened], [each for *_, each in opened])
+        view = JoinedView([each for _, each, _ in opened])
+    aux = AuxiliaryKnowledge(classes=classes)
+    if knowledge.known is not None:
+        rows, labels, _ = read_known(knowledge.known, ids, knowledge.label, id_column)
+        if "auxiliary" in params:
+            _check_count(attack, len(rows), knowledge.known)
+        aux = AuxiliaryKnowledge(classes=classes, known_rows=rows, known_labels=labels)
+    if attack.labels_needed and not len(aux.known_rows):
+        raise JobError(
+            f"{kind} needs the labels of some rows; give a table of known labels",
+            code="missing",
+            value=kind,
+        )
+    if attack.needs_class_counts:
+        reason = "required for a stored view: the number of rows of each class, such as [212, 357]"
+        raise JobError(reason, code="missing", field=f"attack {kind!r}, class_counts")
+    return ids, run_attack(attack, view, own, aux, seed=seed)
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A party that attacks: folder of its view, table of its columns, and its bottom models, if any."""
+
+    view_dir: Path
+    features: Path
+    bottoms: tuple[Callable[[], Any], Callable[[], Any]] | None
+
+
+def _opened(
+    member: _Member,
+    attack: Attack,
+    knowledge: AttackerKnowledge,
+    classes: int,
+    id_column: str | None,
+    *,
+    incomplete: bool,
+) -> tuple[tuple[str, ...], View, AttackerData]:
+    """Return row ids, view and own data of a party; errors as for :func:`attack_view`."""
+    view_dir, features = member.view_dir, member.features
     view = View.load(view_dir)
     if view.ended == "cut off" and not incomplete:
         raise FileFormatError(
@@ -123,13 +188,12 @@ def attack_view(
             field=str(view_dir),
         )
     _check_model(attack, view)
-    knowledge = knowledge or AttackerKnowledge()
     if view.header.role not in attack.roles:
         reason = f"reads views of {' or '.join(attack.roles)} parties, and {view.party!r} is {view.header.role}"
-        raise JobError(reason, code="unsupported", field=f"attack {kind!r}", value=view.header.role)
+        raise JobError(reason, code="unsupported", field=f"attack {attack.kind!r}", value=view.header.role)
     if view.header.role == "active" and knowledge.labels is None:
         reason = "required for a view of the party that holds them"
-        raise JobError(reason, code="missing", field="labels", value=kind)
+        raise JobError(reason, code="missing", field="labels", value=attack.kind)
     if not view.header.ids:
         raise FileFormatError("the view does not state its rows", code="unsupported", field=str(view_dir))
     table = read_table(features, text=[id_column or "id"])
@@ -151,37 +215,21 @@ def attack_view(
         table, ids = table.take(pa.array(order)), tuple(ids[row] for row in order)
     _check_columns(view, [name for name in table.column_names if name != (id_column or "id")], place)
     columns, categories = view.header.columns, view.header.categories
-    own_features = transform(table, columns, categories, place)
-    bottom, untrained = knowledge.bottoms or (None, None)
-    category_counts = {name: len(each) for name, each in categories.items()}
+    bottom, untrained = member.bottoms or (None, None)
+    others = [other for other in map(View.load, knowledge.other_runs) if other.party == view.party]
     own = AttackerData(
-        features=own_features,
+        features=transform(table, columns, categories, place),
         columns=columns,
-        categories=category_counts,
+        categories={name: len(each) for name, each in categories.items()},
         outside=None if outside is None else transform(outside, columns, categories, place),
         bottom=bottom,
         untrained=untrained,
-        other_runs=tuple(_other_run(view, folder) for folder in knowledge.other_runs),
+        other_runs=tuple(others),
         labels=None
         if knowledge.labels is None
         else _own_labels(knowledge.labels, ids, knowledge.label, id_column, classes),
     )
-    aux = AuxiliaryKnowledge(classes=classes)
-    if knowledge.known is not None:
-        rows, labels, _ = read_known(knowledge.known, ids, knowledge.label, id_column)
-        if "auxiliary" in params:
-            _check_count(attack, len(rows), knowledge.known)
-        aux = AuxiliaryKnowledge(classes=classes, known_rows=rows, known_labels=labels)
-    if attack.labels_needed and not len(aux.known_rows):
-        raise JobError(
-            f"{kind} needs the labels of some rows; give a table of known labels",
-            code="missing",
-            value=kind,
-        )
-    if attack.needs_class_counts:
-        reason = "required for a stored view: the number of rows of each class, such as [212, 357]"
-        raise JobError(reason, code="missing", field=f"attack {kind!r}, class_counts")
-    return ids, run_attack(attack, view, own, aux, seed=seed)
+    return ids, view, own
 
 
 def _own_labels(path: Path, ids: Sequence[str], label: str, id_column: str | None, classes: int) -> NDArray[np.float64]:
@@ -197,14 +245,6 @@ def _own_labels(path: Path, ids: Sequence[str], label: str, id_column: str | Non
     if distinct <= classes:
         return encode_labels(table, label, place)[1][rows].astype(np.float64)
     return encode_regression_targets(table, label, place)[rows]
-
-
-def _other_run(view: View, folder: Path) -> View:
-    other = View.load(folder)
-    if other.party != view.party:
-        reason = f"is a view of {other.party!r}, not of {view.party!r}"
-        raise DataError(reason, code="other-run", field=str(folder), value=other.party)
-    return other
 
 
 def load_bottom_models(view_dir: Path, model: Path | None = None) -> tuple[Callable[[], Any], Callable[[], Any]] | None:

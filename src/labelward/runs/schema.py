@@ -69,7 +69,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     Attributes:
         dataset: name in reports.
         defense: the chain of defenses; empty for the undefended run.
-        party: the attacker; None where the job has no attack.
+        party: the attacker, or the names of a coalition (``telco+shop``); None where the job has no attack.
         behavior: deviating behavior of the attacker's party, if any: ``kind`` and parameters. Utility and cost are
             then those of the malicious run.
         leakage: metric values by name, with ``chance`` and ``without_view`` (objects with the same names) and
@@ -78,6 +78,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             of other parties, absent for one on labels.
         utility: metric values by name on the test rows, with ``alone`` and ``joined`` (objects with the same names) and
             ``primary`` (the name of the metric that ranks).
+        coalition: the parties that put their views together; absent for a single attacker.
         budgets: by defense and parameter, what each budget of the chain covers and excludes; absent without any.
         versions: versions of labelward, Python and the relevant libraries.
     """
@@ -96,6 +97,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     versions: dict[str, str]
     behavior: Configured | None = None
     budgets: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    coalition: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     def key(self) -> str:
         """Return the identity of the row as canonical JSON: all fields except results and versions."""
