@@ -147,6 +147,7 @@ class KnownInstanceSpaces:
             row, -1 out of the tree's sample. It is what an attack reads from the party's view, but for what its own
             columns tell of rows out of a sample. Valid until the next tree begins.
         pending: own splits that the party knows besides, while the active party waits for their rows.
+        others: what every other passive party knows at the same time, for a coalition.
     """
 
     party: str
@@ -155,6 +156,7 @@ class KnownInstanceSpaces:
     node: int
     leaves: Rows
     pending: tuple[PendingSplit, ...] = ()
+    others: tuple[KnownInstanceSpaces, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,7 @@ def budget_notice(budget: float | None) -> list[str]:
     return [
         f"Every training run in this audit has a leakage budget of {budget:g}. Runs labeled {UNDEFENDED!r} have this "
         "budget and no other defense. It bounds what the row sets of each passive party alone tell; it excludes the "
-        "party's own columns, parties that join their views, and what is withheld."
+        "party's own columns, parties that join their views (unless collude names them), and what is withheld."
     ]
 
 
