@@ -137,9 +137,9 @@ class Checkpoints:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder.chmod(0o700)
             for name, data in added.items():
-                write_durably(folder / f"{name}{_BLOCK}", data)
-            write_durably(_path(folder, number), _MAGIC, _digest(body), body)
-            flush_folder(folder)
+                _write(folder / f"{name}{_BLOCK}", data)
+            _write(_path(folder, number), _MAGIC, _digest(body), body)
+            _flush(folder)
             self._known[number], self._blocks = known, known.blocks
             newest = sorted(self._known)[-(keep or self.keep) :]
             self._forget([each for each in self._known if each and each not in newest])
@@ -214,7 +214,7 @@ class Checkpoints:
             forgotten = [number for number in self._known if after is None or number > after]
             self._forget(forgotten)
             if forgotten:  # a power cut must not bring back what an earlier attempt wrote under these numbers
-                flush_folder(self.folder)
+                _flush(self.folder)
         except OSError as error:
             raise OutputError(
                 f"a checkpoint in {self.folder} cannot be removed: {error.strerror}",
@@ -338,7 +338,7 @@ def _read_block(folder: Path, name: str, digest: bytes) -> bytes:
     return data
 
 
-def write_durably(path: Path, *parts: bytes) -> None:
+def _write(path: Path, *parts: bytes) -> None:
     """Write a file atomically: complete, or not at all."""
     partial = path.with_name(path.name + _PARTIAL)
     try:
@@ -354,10 +354,16 @@ def write_durably(path: Path, *parts: bytes) -> None:
         raise
 
 
-def flush_folder(folder: Path) -> None:
+def _flush(folder: Path) -> None:
     """Flush the directory entries of a folder to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def write_durably(path: Path, *parts: bytes) -> None:
+    """Write a file atomically; it is on disk, under its name, when this returns."""
+    _write(path, *parts)
+    _flush(path.parent)

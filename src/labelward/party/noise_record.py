@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from labelward.errors import FileFormatError, OutputError, PolicyError
-from labelward.party.checkpoint import Checkpoints, flush_folder, write_durably
+from labelward.party.checkpoint import Checkpoints, write_durably
 from labelward.party.purge_record import read_purges
 from labelward.policy.base import Policy
 
@@ -153,6 +153,5 @@ def _write(path: Path, draws: tuple[NoiseDraw, ...]) -> None:
     content = msgspec.json.format(msgspec.json.encode(_Stored(format=FORMAT, draws=draws)), indent=2) + b"\n"
     try:
         write_durably(path, content)
-        flush_folder(path.parent)
     except OSError as error:
         raise OutputError(f"cannot be written: {error.strerror}", code="unwritable", field=str(path)) from error
