@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "defenses": {"party", "policy", "kernels", "privacy"} | BASE,
     "metrics": {"data", "kernels"} | BASE,
     "attacks": {"party", "messages", "metrics", "kernels"} | BASE,
-    "runs": {"attacks", "data", "defenses", "party"} | BASE,
+    "runs": {"attacks", "data", "defenses", "party", "policy"} | BASE,
     "federation": {"families"} | STORED | PARTS | FEATURES | BASE,
     "leakage": RUNTIME | PARTS | FEATURES | BASE,
     "planning": RUNTIME | PARTS | FEATURES | BASE,

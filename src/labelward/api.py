@@ -153,6 +153,7 @@ def attack(
     label: str = "label",
     other_views: Sequence[Path] = (),
     labels: Path | None = None,
+    colluding: Mapping[Path, Path] | None = None,
 ) -> tuple[tuple[str, ...], LabelGuess | ColumnGuess]:
     """Attack a stored view as its party could: with the view, its own columns and model, and stated knowledge.
 
@@ -170,6 +171,8 @@ def attack(
         label: label column of ``known`` and ``labels``.
         other_views: the same party's views of other runs on the same rows.
         labels: table of row ids and labels of the training rows, for a view of the active party, which holds them.
+        colluding: further passive parties of the run that attack together with this one: their own columns by the
+            folder of their view.
 
     Returns:
         Row ids, and for each the guessed cluster or label; or the guessed columns of other parties.
@@ -189,6 +192,7 @@ def attack(
         label=label,
         other_runs=tuple(other_views),
         models=load_models(view),
+        colluding=tuple((colluding or {}).items()),
     )
     return attack_view(
         view, features, kind, parameters or {}, classes=classes, seed=seed, id_column=id_column, knowledge=knowledge

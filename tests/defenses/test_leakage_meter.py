@@ -25,8 +25,9 @@ from labelward.errors import JobError, PolicyError
 from labelward.kernels.information import entropy, joint_information, v_measure, v_measure_bound
 from labelward.kernels.leaf_signatures import merge_identical_rows
 from labelward.messages.tree import OwnSplit
+from labelward.party.joined_view import JoinedView
 from labelward.party.view import View
-from labelward.policy.base import KnownInstanceSpaces, Policy
+from labelward.policy.base import KnownInstanceSpaces, Policy, Schedule
 from labelward.policy.chain import PolicyChain
 from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
 from refusals import refused
@@ -150,6 +151,53 @@ def test_the_budget_holds_at_every_moment(params: TreeModel, budget: float) -> N
     base = setting(11, 3, params, rows=120)
     _, run = budgeted(base, budget)
     assert max(worst(run, base.labels)) <= budget
+
+
+def together(run: Run, labels: np.ndarray) -> float:
+    """Return the bound of the V-measure for what all passive parties know together in the end, which is the most."""
+    stacked = np.vstack([observed_leaves(view) for view in (run.views[party] for party in run.passive)])
+    joined = observed_leaves(JoinedView([run.views[party] for party in run.passive]))
+    told = joint_information(merge_identical_rows(stacked).group, labels)
+    assert joint_information(merge_identical_rows(joined).group, labels) == pytest.approx(told, abs=1e-12)
+    return float(v_measure_bound(told, float(entropy(np.bincount(labels)))))
+
+
+@pytest.mark.parametrize("params", MODELS)
+@pytest.mark.parametrize("budget", [0.0, 0.1, 0.3])
+def test_the_budget_holds_for_a_coalition(params: TreeModel, budget: float) -> None:
+    base = setting(11, 3, params, rows=120)
+    policy = LeakageBudget(base.labels.astype(np.int64), PLAIN, budget=budget, collude=("left", "right"))
+    run = base.run(policies=(policy,))
+    assert together(run, base.labels) <= budget
+    assert max(worst(run, base.labels)) <= budget
+    assert policy.account()["readings"].keys() == {"left", "right"}
+
+
+class Alternating(Policy):
+    """The passive parties take part in every other tree each."""
+
+    kind = "alternating"
+
+    def schedule(self, schedule: Schedule) -> Schedule:
+        parties = sorted(schedule.participants[0])
+        trees = range(len(schedule.participants))
+        return Schedule(participants=tuple(frozenset({parties[tree % len(parties)]}) for tree in trees))
+
+
+def test_a_budget_of_single_parties_does_not_hold_for_a_coalition() -> None:
+    """Where they see different trees each stays within .2, and both together are beyond; not so with ``collude``."""
+    found: dict[tuple[str, ...], list[float]] = {(): [], ("left", "right"): []}
+    for seed in range(4):
+        base = setting(seed, 3, SecureBoost(trees=6, depth=3), rows=120)
+        for collude, bounds in found.items():
+            budget = LeakageBudget(base.labels.astype(np.int64), PLAIN, budget=0.2, collude=collude)
+            run = base.run(policies=(Alternating(), budget))
+            assert max(worst(run, base.labels)) <= 0.2
+            stacked = np.vstack([observed_leaves(run.views[party]) for party in run.passive])
+            told = joint_information(merge_identical_rows(stacked).group, base.labels)
+            bounds.append(float(v_measure_bound(told, float(entropy(np.bincount(base.labels))))))
+    assert max(found["left", "right"]) <= 0.2
+    assert max(found[()]) > 0.2
 
 
 def test_the_undefended_run_exceeds_the_budgets() -> None:

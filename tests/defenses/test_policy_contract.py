@@ -125,6 +125,12 @@ class TestDiscreteSgd(PolicyContract):
         return DiscreteSgd(levels=6, outliers="clip")
 
 
+class TestPublishedDiscreteSgd(PolicyContract):
+    @classmethod
+    def make(cls) -> Policy:
+        return DiscreteSgd(levels=6, form="published")
+
+
 class TestSignSgd(PolicyContract):
     @classmethod
     def make(cls) -> Policy:
@@ -217,6 +223,17 @@ class Forgotten(Doubled):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Centered(Doubled):
+    """Says that it keeps to a row, and looks at all."""
+
+    kind: ClassVar[str] = "centered"
+    row_local: ClassVar[bool] = True  # type: ignore[misc]
+
+    def on_returned_gradient(self, returned: ReturnedGradient) -> Any:
+        return returned.values - returned.values.mean(axis=0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Forgetful(Doubled):
     kind: ClassVar[str] = "forgetful"
 
@@ -234,6 +251,7 @@ class Forgetful(Doubled):
         (Generous, "test_it_asks_for_the_counts_that_it_needs"),
         (Restless, "test_repairs"),
         (Forgotten, "test_gradients"),
+        (Centered, "test_row_local"),
         (Forgetful, "test_its_parameters_are_frozen_and_come_back"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from labelward.errors import (
     LabelwardError,
     OutputError,
     PeerError,
+    PolicyError,
 )
 from labelward.federation.components import make_engine
 from labelward.federation.party_prediction import predict_as_party
@@ -32,10 +34,13 @@ from labelward.federation.party_training import train_as_party
 from labelward.federation.predict import predict_table
 from labelward.federation.train import train_variant
 from labelward.job import Job, load_job
+from labelward.party.checkpoint import NOISE_FILE
+from labelward.party.noise_record import read_draws
 from labelward.party.view import View
 from labelward.protocols.secureboost.share import ModelShare
 from labelward.report.party_page import write_party_report
 from labelward.runs.party_record import PartyRecord, read_party_record, write_party_record
+from labelward.runs.purge import find_purgeable, purge_targets
 from labelward.runs.short_names import variant_without_defaults
 from labelward.transport.base import Transport
 from labelward.transport.in_process import connect_in_process
@@ -469,3 +474,40 @@ def test_the_page_says_what_protected_the_run(company: Path) -> None:
         assert words in page
     assert "resumed once." in page
     assert "no encryption (plain engine)" in page
+
+
+# -- noise that is drawn once ------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_lost_its_noise_is_refused_and_one_that_starts_over_pays_for_both(company: Path) -> None:
+    """Checkpoints purged, or deleted by hand with the party's folder; the record lies beside the private seed."""
+    job = company / "bank.toml"
+    job.write_text(job.read_text().replace('kind = "id-lmid"\nxi = 0.5', 'kind = "randomized-response"\nepsilon = 1.0'))
+    slug = "randomized-response-epsilon-1.0"
+
+    def run(meeting: Meeting, **more: Any) -> dict[str, Any]:
+        def live(party: str, job: Job, out: Path) -> PartyRecord:
+            variant = slug if party == "bank" else None
+            return train_as_party(job, party, out, seed=1, join=meeting.join, variant=variant, log=silent, **more)
+
+        return together(company, meeting, live)
+
+    run(Meeting({1: ("telco", 8)}, last=1))
+    out, record = company / "run-bank", company / "run-bank" / NOISE_FILE
+    (draw,) = read_draws(record)
+    assert (draw.defense, draw.epsilon, draw.superseded) == ("randomized-response", 1.0, False)
+    purge_targets(find_purgeable(out, ("checkpoint",)))
+    for lose in (lambda: None, lambda: shutil.rmtree(out / "bank")):
+        lose()
+        raised = run(Meeting())["bank"]
+        assert isinstance(raised, PolicyError)
+        assert (raised.code, raised.field, raised.value) == ("cannot-act", str(record), "randomized-response")
+        assert read_draws(record) == (draw,)
+    records = run(Meeting(), force=True)
+    assert {each.stage for each in records.values()} == {"closed"}
+    accounts = View.load(out / "bank" / "view").applied()
+    assert {(each["spent"], each["spent_before"]) for each in accounts if "spent" in each} == {(2.0, 1.0)}
+    assert [each.superseded for each in read_draws(record)] == [True, False]
+    run(Meeting(), force=True)
+    accounts = View.load(out / "bank" / "view").applied()
+    assert {each["spent"] for each in accounts if "spent" in each} == {3.0}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from labelward.defenses import DEFENSES
 from labelward.errors import Code, FileFormatError, OutputError
 from labelward.runs.schema import (
     RESULTS_FILE,
@@ -21,6 +23,7 @@ from labelward.runs.schema import (
     VisibilityCounts,
     WireFlow,
     append_row,
+    budget_texts,
     defense_label,
     has_cut_off_row,
     kind_label,
@@ -207,5 +210,32 @@ def test_names_of_defenses(tmp_path: Path) -> None:
     assert defense_label([{"kind": "local-trees", "count": 2, "mode": "add"}]) == "local-trees (count 2, mode add)"
     assert kind_label({"kind": "id2graph", "eta": None, "alpha": 3.0, "starts": 9}) == "id2graph (starts 9)"
     assert kind_label({"kind": "of another project", "p": 1}) == "of another project (p 1)"
+    assert defense_label([{"kind": "lp-mst", "epsilon": 1.0, "stages": 2}]) == "lp-mst (epsilon 1.0 per training label)"
+    private = {"kind": "ppdl", "theta": 0.5, "epsilon": 1.8}
+    assert defense_label([private]) == "ppdl (theta 0.5, epsilon 1.8 per gradient of a batch)"
+    published = defense_label([{**private, "form": "published"}])
+    assert published == "ppdl (theta 0.5, epsilon 1.8 without a bound, form published)"
+    assert run_folder(tmp_path, [private], 1).parent.name == "ppdl-epsilon-1.8-theta-0.5"
     assert run_folder(tmp_path, [], 1) == tmp_path / "runs" / "none" / "1"
     assert run_folder(tmp_path, chain, 2).parent.name == "local-trees-count-1+id-lmid-xi-0.5"
+
+
+def test_every_budget_of_a_registered_defense_says_what_it_covers_and_excludes() -> None:
+    named = {"epsilon", "xi", "threshold"}
+    for kind, made in DEFENSES.classes().items():
+        parameters = {field.name for field in fields(made) if field.init}  # type: ignore[arg-type]
+        stored = {"kind": kind, **dict.fromkeys(parameters & named, 0.5)}
+        texts = budget_texts([stored])
+        assert set(texts) == {f"{kind} {name}" for name in parameters & named}
+        assert all("; excludes " in text for text in texts.values())
+    assert budget_texts([{"kind": "noisy-gradients", "scale": 0.1, "epsilon": None}]) == {}
+
+
+def test_rows_say_what_their_budgets_cover_and_rows_without_budgets_are_as_before(tmp_path: Path) -> None:
+    private = [{"kind": "randomized-response", "epsilon": 1.0}]
+    for each in (row(), row(defense=tuple(private), budgets=budget_texts(private))):
+        append_row(tmp_path, each)
+    first, second = (json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines())
+    assert "budgets" not in first
+    assert second["budgets"]["randomized-response epsilon"].startswith("1 per training label; excludes ")
+    assert read_rows(tmp_path)[1].budgets == budget_texts(private)

@@ -93,6 +93,7 @@ def audited(job: Path, out: Path, *, views: bool = True) -> dict[str, Any]:
         del row["versions"], row["cost"]["seconds"]
         for name in ("epsilon", "advantage"):  # draws and fits of libraries: tests/evaluate has their tests
             row["leakage"].pop(name, None)
+        row.pop("budgets", None)  # words about the defense, which the row names
     common = {key: rows[0][key] for key in ("dataset", "engine", "model")}
     for row in rows:
         assert {key: row.pop(key) for key in common} == common

@@ -3,12 +3,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from exactly import EPSILONS, exp_below
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from blames import refused_about
+from exactly import EPSILONS, exp_below
 from labelward.errors import JobError
 from labelward.privacy.draws import MOST_CLASSES, draw_below, odds
 from labelward.rng import SecureRandom

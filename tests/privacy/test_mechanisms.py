@@ -4,7 +4,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from exactly import EPSILONS, Paths, exp_below, largest_ratio, tied_priors, top
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from scipy.optimize import linprog
 from scipy.stats import chisquare
 
 from blames import refused_about
+from exactly import EPSILONS, Paths, exp_below, largest_ratio, tied_priors, top
 from labelward.errors import JobError
 from labelward.privacy import RandomizedResponse, RRTopK, RRWithPrior, mechanisms, uniform_priors
 from labelward.privacy.draws import Odds, odds

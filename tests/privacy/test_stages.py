@@ -5,10 +5,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from exactly import Paths, exp_below, largest_ratio
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
+from exactly import Paths, exp_below, largest_ratio
 from labelward.errors import PolicyError
 from labelward.privacy import Budget, RandomizedResponse, RRWithPrior, mechanisms, multi_stage
 from labelward.privacy.draws import Odds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +22,11 @@ from labelward.defenses.label_dp import LpMst, RandomizedLabels
 from labelward.defenses.leakage_meter import LeakageBudget, LeakageMeter, MonitorConfig
 from labelward.defenses.local_trees import LocalTrees
 from labelward.errors import HandshakeError, InputError, LabelwardError, OutputError, PolicyError
-from labelward.party.checkpoint import Checkpoints
+from labelward.party.checkpoint import NOISE_FILE, Checkpoints
+from labelward.party.noise_record import read_draws, supersede_draws
 from labelward.policy.base import Policy, TrainingTargets
 from labelward.protocols.secureboost.params import FederatedForest, SecureBoost, TreeModel
+from labelward.runs.purge import find_purgeable, purge_targets
 from refusals import refused
 from wiring import Setting, make_parts, make_targets
 
@@ -402,6 +405,89 @@ def test_noise_that_is_lost_is_not_drawn_again(tmp_path: Path) -> None:
         with refused_about("beginning.lwb", PolicyError, "cannot-act", value="noisy"):
             run.attempt()
     assert len(drawn) == 1
+
+
+@pytest.mark.parametrize("how", ["purged", "deleted", "all but the record"])
+def test_noise_whose_checkpoints_are_gone_is_not_drawn_again(tmp_path: Path, how: str) -> None:
+    """By the command, by hand, or with all else of the folder: that noise was drawn is known outside of it."""
+    given = setting(SecureBoost(trees=2, depth=2, bins=4))
+    drawn: list[bytes] = []
+    run = Interrupted(setting=given, folder=tmp_path, policies=lambda: [Noisy(drawn)])
+    assert run.attempt(Cut("active", 40)) is None
+    folder = tmp_path / "active" / "checkpoint"
+    record = folder.parent / NOISE_FILE
+    if how == "purged":
+        (tmp_path / "job.toml").write_text("# Written by labelward party: the job\n")
+        purge_targets(find_purgeable(tmp_path / "active", ("checkpoint",)))
+        assert [path.name for path in folder.iterdir()] == ["purged.json"]
+    else:
+        shutil.rmtree(folder)
+    if how == "all but the record":
+        shutil.rmtree(tmp_path / "active" / "view")
+    for _ in range(2):
+        with refused_about("--force", PolicyError, "cannot-act", field=str(record), value="noisy"):
+            run.attempt()
+    if how == "purged":  # as in a folder of a version without such records
+        record.unlink()
+        with refused_about("purged", PolicyError, "cannot-act", field=str(folder), value="noisy"):
+            run.attempt()
+    assert len(drawn) == 1
+
+
+def test_noise_that_no_message_carried_may_be_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed while the first checkpoint is written: nothing left, and nothing is recorded."""
+    given = setting(SecureBoost(trees=2, depth=2, bins=4))
+    drawn: list[bytes] = []
+    run = Interrupted(setting=given, folder=tmp_path, policies=lambda: [Noisy(drawn)])
+    save = Checkpoints.save
+
+    def dying(self: Checkpoints, at: int, *args: Any, **more: Any) -> None:
+        if self.folder is not None and self.folder.parent.name == "active":
+            raise Killed
+        save(self, at, *args, **more)
+
+    monkeypatch.setattr(Checkpoints, "save", dying)
+    assert run.attempt(Cut("active", -1)) is None
+    monkeypatch.setattr(Checkpoints, "save", save)
+    assert not (tmp_path / "active" / NOISE_FILE).exists()
+    run.finish()
+    assert len(drawn) == 2
+    (draw,) = read_draws(tmp_path / "active" / NOISE_FILE)
+    assert (draw.defense, draw.epsilon, draw.superseded) == ("noisy", None, False)
+
+
+def test_a_record_that_was_not_written_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between checkpoint and record: the next attempt goes on from the checkpoint, and records first."""
+    given = setting(SecureBoost(trees=2, depth=2, bins=4))
+    run = Interrupted(setting=given, folder=tmp_path, policies=lambda: [Noisy([])])
+
+    def dying(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("labelward.protocols.secureboost.checkpointing.record_draws", dying)
+        assert run.attempt(Cut("active", -1)) is None
+    assert run.checkpoints("active").numbers() == (0,)
+    run.finish()
+    assert len(read_draws(tmp_path / "active" / NOISE_FILE)) == 1
+
+
+def test_a_superseded_draw_is_charged(tmp_path: Path) -> None:
+    """Labels of the same rows pay for both trainings; what is told says so."""
+    given, run = setting(SecureBoost(trees=2, depth=2, bins=4)), Interrupted
+    first = run(setting=given, folder=tmp_path, policies=lambda: [RandomizedLabels(epsilon=1.0)])
+    assert first.attempt(Cut("active", 40)) is None
+    for party in NAMES:
+        shutil.rmtree(tmp_path / party / "checkpoint")
+        shutil.rmtree(tmp_path / party / "view")
+    record = tmp_path / "active" / NOISE_FILE
+    supersede_draws(record)
+    assert [draw.epsilon for draw in read_draws(record)] == [1.0]
+    second = run(setting=given, folder=tmp_path, policies=lambda: [LpMst(epsilon=0.5, stages=1)])
+    ended = second.finish()
+    accounts = list(ended.views["active"].applied())
+    assert {(each["spent"], each["spent_before"]) for each in accounts} == {(1.5, 1.0)}
+    assert [draw.superseded for draw in read_draws(record)] == [True, False]
 
 
 def test_errors_are_those_of_labelward(tmp_path: Path) -> None:

@@ -238,6 +238,17 @@ class Attack(Parameters, ABC):
         """
         return None
 
+    @property
+    def alone(self) -> str:
+        """Why the attack reads no view of a coalition (:class:`~labelward.party.joined_view.JoinedView`); "": it does.
+
+        A joined view reads like that of one party, with the columns of all. So does the attacker's data. What a split
+        network returns to each member stands side by side (:attr:`View.members`).
+        """
+        if "passive" not in self.roles:
+            return "it reads the view of the active party, and a coalition is of passive parties"
+        return "" if self.behavior is None else "in a run one party deviates from the protocol, not several"
+
     def check_class_counts(self, rows: int, classes: int) -> None:
         """Refuse parameters that do not fit the number of rows or of classes; :class:`~labelward.errors.JobError`."""
         return

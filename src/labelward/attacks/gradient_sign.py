@@ -92,6 +92,8 @@ class GradientSign(Attack):
             )
         values = rng.integers(aux.classes, size=view.rows)
         gradients, seen = gradients_by_row(view, self.epochs)
+        if gradients.shape[1] == len(view.members) * aux.classes:  # each member's is of the same logits, but for noise
+            gradients = gradients.reshape(view.rows, -1, aux.classes).sum(axis=1)
         if not gradients.shape[1]:
             return self._as_guess(values, np.zeros((view.rows, aux.classes)), seen, seen)
         if gradients.shape[1] != aux.classes:

@@ -13,6 +13,7 @@ from labelward.attacks.base import AttackerData
 from labelward.errors import CodecError, DataError, FileFormatError
 from labelward.messages.base import RowMask
 from labelward.messages.tree import LevelRequest, OwnSplit, TreeStart
+from labelward.party.joined_view import joined_column
 from labelward.party.view import View
 
 
@@ -27,8 +28,11 @@ def observed_leaves(view: View, own: AttackerData | None = None) -> NDArray[np.i
     Rows out of a tree's sample pass the party's own splits only: they lie in a leaf that these alone lead to. How
     often a row was drawn into a sample does not matter here: it lies in one leaf.
 
+    Of a coalition it is what the splits of all members say together (:mod:`labelward.party.joined_view`); a row out of
+    a sample that these do not lead to a leaf lies where the best informed member alone places it.
+
     Args:
-        view: of a passive party.
+        view: of a passive party, or of several.
         own: its columns; without them rows out of a tree's sample stay unknown.
 
     Raises:
@@ -44,7 +48,22 @@ def observed_leaves(view: View, own: AttackerData | None = None) -> NDArray[np.i
             leaf[tree.nodes[node]] = node
         if own is not None:
             _route_others(leaf, tree.mine, tree.split, own)
+    if own is not None and len(view.members) > 1:
+        alone = member_leaves(view, own)
+        if all(each.shape == leaves.shape for each in alone):
+            leaves = np.where(leaves < 0, np.max(alone, axis=0), leaves)  # of nodes on a path the deepest has most
     return leaves
+
+
+def member_leaves(view: View, own: AttackerData) -> list[NDArray[np.int32]]:
+    """Return what each member of a coalition knows alone; arguments as for :func:`observed_leaves`."""
+    found = []
+    for member in view.members:
+        names = [joined_column(member.party, name) for name in member.header.columns]
+        places = [list(own.columns).index(name) for name in names if name in own.columns]
+        columns = [own.columns[at].removeprefix(joined_column(member.party, "")) for at in places]
+        found.append(observed_leaves(member, AttackerData(features=own.features[:, places], columns=columns)))
+    return found
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from labelward.attacks import STANDING
 from labelward.attacks.base import UPPER_BOUND, Attack, AttackerData, Guess, LabelGuess
+from labelward.attacks.coalition import joined_data
+from labelward.attacks.instance_spaces import observed_leaves
 from labelward.auditing.traffic import wire_flows
 from labelward.data import RawTables, VerticalDataset, load_dataset, load_tables
 from labelward.defenses.leakage_meter import LeakageMeter
@@ -27,13 +30,14 @@ from labelward.errors import DataError, JobError, OutputError, PolicyError
 from labelward.federation.components import (
     attack_with_defaults,
     attacking_parties,
+    bare_attack,
     check_job,
     make_attack,
     make_engine,
     model_family,
     with_defaults,
 )
-from labelward.federation.leakage_monitor import monitored_chains, readings_of
+from labelward.federation.leakage_monitor import measure_view, monitored_chains, readings_of
 from labelward.federation.progress import Watch, no_log
 from labelward.federation.simulation import (
     MODEL,
@@ -50,6 +54,7 @@ from labelward.leakage.embeddings import Explainer
 from labelward.leakage.privacy_figures import PrivacyScorer, ViewGuess
 from labelward.leakage.run_attack import attack_and_score, sample_known_rows, score_baselines, score_without_view
 from labelward.metrics.utility import Baselines, baselines, utility
+from labelward.party.joined_view import SEPARATOR, JoinedView
 from labelward.party.transcript import FILE_NAME
 from labelward.party.view import View
 from labelward.planning.cost_model import CostModel, cost_model, estimate_or_none
@@ -64,10 +69,12 @@ from labelward.runs.schema import (
     RESULTS_FILE,
     AttackAccount,
     EngineInfo,
+    MeterReading,
     ResultRow,
     RunDetails,
     VisibilityCounts,
     append_row,
+    budget_texts,
     read_rows,
     read_run,
     run_folder,
@@ -198,7 +205,10 @@ class _Seed:
     bounds: dict[Hashable, Guess] = field(default_factory=dict)
 
     def own(self, party: str) -> AttackerData:
-        """Return a party's columns, and the labels that it holds, as its attacks take them."""
+        """Return a party's columns, and the labels that it holds, as its attacks take them; or a coalition's."""
+        if SEPARATOR in party:
+            members = party.split(SEPARATOR)
+            return joined_data(members, [self.own(member) for member in members])
         own = next(each for each in self.data.parties if each.name == party)
         found = dataclasses.replace(attacker_data(own), outside=own.test)
         if party not in self.data.holders:
@@ -247,6 +257,13 @@ class _Run:
     ended: SimulationResult
     views: dict[str, View]
     estimate: Estimate | None
+    joined: dict[str, View] = field(default_factory=dict)
+
+    def view(self, party: str) -> View:
+        """Return the view of a party, or of a coalition."""
+        if SEPARATOR in party and party not in self.joined:
+            self.joined[party] = JoinedView([self.views[member] for member in party.split(SEPARATOR)])
+        return self.joined.get(party) or self.views[party]
 
 
 @dataclass
@@ -306,9 +323,10 @@ class _Audit:
     def _attacking(self) -> list[tuple[str, ComponentSpec]]:
         """Who attacks how, by party."""
         parties = [each.name for each in (*self.job.passive, self.job.active)]
+        parties += [name for attack in self.attacks for name in attacking_parties(self.job, attack)]
         return [
-            (party, attack.without("party"))
-            for party in parties
+            (party, bare_attack(attack))
+            for party in dict.fromkeys(parties)
             for attack in self.attacks
             if party in attacking_parties(self.job, attack) and (not self.attackers or party in self.attackers)
         ]
@@ -341,8 +359,10 @@ class _Audit:
             seed=seed,
             defense=tuple(variant.as_list()),
             party=party,
+            coalition=tuple(party.split(SEPARATOR)) if party and SEPARATOR in party else UNSET,
             attack=None if attack is None else attack.as_dict(),
             behavior=behavior,
+            budgets=budget_texts(variant.as_list()) or UNSET,
             **{**nothing, **figures},
         )
 
@@ -417,10 +437,9 @@ class _Audit:
         for number, (party, attack) in enumerate(attackers):
             if party is not None and attack is not None:
                 self.watch("attacks", number, len(attackers), f"{without_defaults(attack).label} by {party}")
-                view, made = run.views[party], make_attack(attack)
-                own = programs.own(view, at.own(party), run.folder / party / MODEL)
-                if made.reads_other_runs:
-                    own = dataclasses.replace(own, other_runs=self._other_views(run, party))
+                view, made = run.view(party), make_attack(attack)
+                members = {each.party: self._member(run, each, made) for each in view.members}
+                own = joined_data(list(members), list(members.values())) if len(members) > 1 else members[party]
                 found = attack_and_score(made, view, at.data, seed=at.seed, own=own)
                 blind, compared = at.compared(attack, made, view, own)
                 leakages[party, attack] = {**found.leakage, **compared}
@@ -445,6 +464,13 @@ class _Audit:
         rows = [self._row(at.seed, run.variant, *each, leakage=leakages.get(each), **common) for each in attackers]
         return rows, accounts
 
+    def _member(self, run: _Run, view: View, attack: Attack) -> AttackerData:
+        """Return what a party that attacks, alone or with others, has of its own."""
+        own = self.programs.own(view, run.at.own(view.party), run.folder / view.party / MODEL)
+        if attack.reads_other_runs:
+            own = dataclasses.replace(own, other_runs=self._other_views(run, view.party))
+        return own
+
     def _other_views(self, run: _Run, party: str) -> tuple[View, ...]:
         """Return the party's views of the same variant with earlier seeds, as far as they are stored."""
         if run.deviation is not None:
@@ -466,7 +492,7 @@ class _Audit:
             ),
             phases={party: dict(meter.seconds) for party, meter in ended.meters.items()},
             key=key_info(self.engine, self.job.encryption, ended.fingerprint),
-            seen=self._seen(at, views),
+            seen=self._seen(run),
             applied=tuple(
                 ({} if party == active else {"party": party}) | _account(each)
                 for party, each in applied
@@ -476,17 +502,34 @@ class _Audit:
             duration=ended.cost.seconds,
             test_rows=len(at.data.test_labels),
             attacks=tuple(accounts),
-            meter={party: read for _, each in applied for party, read in readings_of(each).items()},
+            meter={party: read for _, each in applied for party, read in readings_of(each).items()}
+            | self._coalition_readings(run),
             deviation=None if off is None else {"party": off.party, **off.behavior.as_dict()},
             estimate=run.estimate,
         )
 
-    def _seen(self, at: _Seed, views: dict[str, View]) -> dict[str, VisibilityCounts]:
+    def _coalitions(self, run: _Run) -> list[str]:
+        """Return the coalitions that attack the views of a run."""
+        attacking = dict.fromkeys(party for party, _ in self._attacking if SEPARATOR in party)
+        return list(attacking) if run.deviation is None else []
+
+    def _coalition_readings(self, run: _Run) -> dict[str, tuple[MeterReading, ...]]:
+        """Return what the meter reads of each coalition at the end; during training it reads single parties."""
+        if not (self.programs.metered and self.job.leakage.meter):
+            return {}
+        found: dict[str, tuple[MeterReading, ...]] = {}
+        for party in self._coalitions(run):
+            read = measure_view(run.view(party), run.at.data.train_labels, seed=run.at.seed)
+            found[party] = (MeterReading(trees=len(observed_leaves(run.view(party))), **dataclasses.asdict(read)),)
+        return found
+
+    def _seen(self, run: _Run) -> dict[str, VisibilityCounts]:
+        """Return what each party saw, and what the coalitions that attack saw together."""
         found = {}
-        for party in at.data.parties:
-            view = views[party.name]
-            seen = self.programs.visibility(view, party, at.data.train_labels)
-            found[party.name] = replace(seen, columns=len(party.columns))
+        for party in (*run.views, *self._coalitions(run)):
+            own = run.at.own(party)
+            seen = self.programs.visibility(run.view(party), own, run.at.data.train_labels)
+            found[party] = replace(seen, columns=len(own.columns))
         return found
 
 

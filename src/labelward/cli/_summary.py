@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def print_summary(rows: Sequence[ResultRow], budget: float | None = None) -> None:
     """Print a table and summary sentences for each (dataset, model, engine)."""
     from labelward.report.column_leakage import about_columns, about_labels, column_sentences
-    from labelward.report.narrative import budget_notice, headline, split_notice, without_standing
+    from labelward.report.narrative import budget_notice, headline, scope_notice, split_notice, without_standing
     from labelward.report.summary import summary_table
 
     tables: dict[tuple[str, ...], list[SummaryRow]] = {}
@@ -33,8 +33,8 @@ def print_summary(rows: Sequence[ResultRow], budget: float | None = None) -> Non
         print_table(title, *_cells(without_standing(table)), words=3, spare=("traffic", "training time", "chance"))
         if columns:
             print_table(f"{title}: columns of other parties", *_cells(columns), words=3, spare=("chance",))
-        sentences = (*headline(table, None), *budget_notice(budget), *split_notice(table), *column_sentences(columns))
-        for sentence in sentences:
+        notices = (*scope_notice(table), *budget_notice(budget), *split_notice(table))
+        for sentence in (*headline(table, None), *notices, *column_sentences(columns)):
             typer.echo(sentence)
 
 
@@ -64,7 +64,7 @@ def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dic
     import msgspec
 
     from labelward.report.summary import summary_table
-    from labelward.runs.schema import FORMAT, kind_label
+    from labelward.runs.schema import FORMAT, budget_texts, kind_label
 
     attacks = {kind_label(row.attack): row.attack for row in rows if row.attack is not None}
     behaviors = {kind_label(row.behavior): row.behavior for row in rows if row.behavior is not None}
@@ -89,6 +89,7 @@ def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dic
                 "engine": msgspec.to_builtins(row.engine),
                 "seeds": row.seeds,
                 "defense": list(row.chain),
+                "budgets": budget_texts(row.chain),
                 "party": row.party,
                 "attack": None if row.attack is None else attacks[row.attack],
                 "behavior": None if row.behavior is None else behaviors[row.behavior],

@@ -21,9 +21,19 @@ if TYPE_CHECKING:
 
 
 def attack_command(
-    view_dir: Annotated[Path, typer.Argument(help="Folder of a stored view.")],
+    view_dir: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folder of a stored view; several folders: of passive parties of one run that collude, and attack "
+            "with their views and columns together."
+        ),
+    ],
     features: Annotated[
-        Path, typer.Option(help=f"Table of the attacker's own columns of the training rows ({listed_suffixes()}).")
+        list[Path],
+        typer.Option(
+            help=f"Table of the attacker's own columns of the training rows ({listed_suffixes()}). One for each view, "
+            "in the same order."
+        ),
     ],
     attack: Annotated[str, typer.Option(help="Kind of attack; see labelward list attacks.")],
     classes: Annotated[
@@ -59,18 +69,25 @@ def attack_command(
         read_known,
         write_guess,
     )
+    from labelward.party.joined_view import JoinedView
     from labelward.party.view import View
 
     check_output_file(out, force=force, ending=".parquet")
     parameters = _parse_parameters(param or [])
-    view = View.load(view_dir)
+    if len(view_dir) != len(features):
+        reason = f"must be given once for each of the {len(view_dir)} views"
+        raise InputError(reason, code="rows", field="--features", value=len(features))
+    if model is not None and len(view_dir) > 1:
+        raise InputError("is for a single view", code="conflict", field="--model", value=str(model))
+    views = [View.load(folder) for folder in view_dir]
+    view = views[0] if len(views) == 1 else JoinedView(views)
     if classes > view.rows:
         reason = f"must be at most the number of rows in the view ({view.rows} rows) but got {classes}"
         raise InputError(reason, code="range", field="--classes", value=classes)
     warn_insecure(view.header.insecure)
     ids, guess = attack_view(
-        view_dir,
-        features,
+        view_dir[0],
+        features[0],
         attack,
         parameters,
         classes=classes,
@@ -82,7 +99,8 @@ def attack_command(
             labels=labels,
             label=label,
             other_runs=tuple(other_view or ()),
-            models=load_models(view_dir, model),
+            models=load_models(view_dir[0], model),
+            colluding=tuple(zip(view_dir[1:], features[1:], strict=True)),
         ),
     )
     about = {"attack": {"kind": attack} | parameters, "party": view.party, "seed": seed, "classes": classes}

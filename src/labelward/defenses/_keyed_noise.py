@@ -28,11 +28,13 @@ class _Kept(msgspec.Struct, kw_only=True):
     Attributes:
         sent: gradients that left, by party.
         counts: what else a defense counts.
+        planned: gradients that the run returns at most, where a defense counts on them.
     """
 
     key: bytes = b""
     sent: dict[str, int] = {}
     counts: dict[str, int] = {}
+    planned: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,7 @@ class KeyedGradientDefense(Policy):
         """See :meth:`Policy.resume`."""
         stored = msgspec.msgpack.decode(state, type=_Kept)
         self._kept.key, self._kept.sent, self._kept.counts = stored.key, stored.sent, stored.counts
+        self._kept.planned = stored.planned
 
     def _draws(self, returned: ReturnedGradient) -> KeyedDraws:
         """Return the draws for one gradient, and count it."""

@@ -94,6 +94,11 @@ class DiscreteSgd(Policy):
         if self.form == "paper" and self.bound is not None:
             raise self.error("bound", "is for form 'published' only; in the paper's form it follows from the gradients")
 
+    @property
+    def row_local(self) -> bool:
+        """Whether the levels are fixed; those of the paper follow from all gradients so far."""
+        return self.form == "published"
+
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
         """Return the gradient on its levels."""
         values = returned.values

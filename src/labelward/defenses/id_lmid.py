@@ -16,8 +16,9 @@ beside gradient and hessian, and the counts outside a node follow from the total
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from msgspec import Meta
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from labelward.errors import PolicyError
 from labelward.kernels.information import node_bound
 from labelward.parameters import NonNegativeFloat
-from labelward.policy.base import CandidateSplits, Policy, PolicyContext, SplitReveal
+from labelward.policy.base import BudgetScope, CandidateSplits, Policy, PolicyContext, SplitReveal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,12 @@ class IdLmid(Policy):
             "for the rows of each tree; the report gives the information of the rows outside the sample."
         ),
     ] = False
+
+    @classmethod
+    def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
+        """The bound is one of single nodes."""
+        excludes = "several nodes together, and parties that join their views"
+        return {"xi": BudgetScope(covers="per node", excludes=excludes, labeled=False)}
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse models and settings that the bound does not cover.

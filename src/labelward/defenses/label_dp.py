@@ -16,8 +16,9 @@ model of the run, trained on the active party's columns alone, as the source of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from msgspec import Meta
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
 from labelward.parameters import NonNegativeFloat, PositiveInt
-from labelward.policy.base import READS_CLASSES, Policy, PolicyContext, TrainingTargets
+from labelward.policy.base import READS_CLASSES, BudgetScope, Policy, PolicyContext, TrainingTargets
 from labelward.privacy import Budget, RandomizedResponse, multi_stage
 from labelward.privacy.stages import LabelPrior
 
@@ -42,6 +43,20 @@ class NoisyLabels(Policy):
         NonNegativeFloat,
         Meta(description="Privacy budget (label differential privacy) of each label; smaller values add more noise."),
     ]
+
+    @classmethod
+    def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
+        """Epsilon bounds what passive parties learn of each label that is trained on."""
+        excludes = (
+            "labels of validation and test rows, row weights, the number of classes, other trainings on the same "
+            "labels, and what a model that was repaired on true labels predicts"
+        )
+        return {"epsilon": BudgetScope(covers="per training label", excludes=excludes)}
+
+    @property
+    def promise(self) -> float | None:
+        """The budget: each label is used by one release."""
+        return self.epsilon
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse regression, and settings that would use labels without noise."""
@@ -60,11 +75,19 @@ class NoisyLabels(Policy):
                 f"defense {self.kind!r} does not support a warm start: the label information of both trainings adds up",
                 code="inapplicable",
             )
-        for other in setup.chain:
+        for place, other in enumerate(setup.chain):
             if other is not self and other.label_private:
                 raise PolicyError(
                     f"defense {self.kind!r} cannot be combined with {other.kind!r}: the labels already have noise",
                     code="inapplicable",
+                    value=other.kind,
+                )
+            if "before_targets" in other.points and self in setup.chain[place + 1 :]:
+                raise PolicyError(
+                    f"defense {self.kind!r} adds noise to labels as they are; {other.kind!r} before it may carry them "
+                    "on to other rows, or past the noise in weights; put it behind",
+                    code="inapplicable",
+                    field=f"defense {self.kind!r}",
                     value=other.kind,
                 )
             if other.purities or other.points & READS_CLASSES:

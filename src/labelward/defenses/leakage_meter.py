@@ -25,7 +25,7 @@ Reference: steps 1 and 2 of ID2Graph (:mod:`labelward.attacks.id2graph`); the me
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, ClassVar
 
@@ -227,6 +227,7 @@ class LeakageBudget(LeakageMeter):
     Args:
         budget: a V-measure from 0 (nothing that says anything is shown) to 1.
         quantities: whether the labels are bins of regression targets.
+        collude: passive parties whose instance spaces together stay within the budget; each of them then does, too.
     """
 
     kind: ClassVar[str] = "leakage-budget"
@@ -240,10 +241,11 @@ class LeakageBudget(LeakageMeter):
         *,
         budget: float,
         quantities: bool = False,
+        collude: Sequence[str] = (),
     ) -> None:
         super().__init__(labels, measure, progress)
         self.budget: float = check_value("budget", budget, Annotated[float, Meta(ge=0, le=1)])
-        self._quantities = quantities
+        self._quantities, self.collude = quantities, tuple(collude)
         self._entropy = float(entropy(np.bincount(labels)))
 
     @property
@@ -284,7 +286,7 @@ class LeakageBudget(LeakageMeter):
         known = candidates.known
         if candidates.owner_is_active or known is None:
             return allowed
-        groups, before = self._before(known)
+        groups, before, pending = self._before(known)
         order = np.argsort(known.leaves[known.at], kind="stable").astype(np.int32)
         leaf = known.leaves[known.at][order]
         for position, node in enumerate(candidates.nodes):
@@ -294,7 +296,7 @@ class LeakageBudget(LeakageMeter):
                 raise PolicyError(
                     "decrypted class counts exceed those of their node", code="cannot-act", field="[leakage] budget"
                 )
-            more = self._added(groups, rows, left, right, known.pending)
+            more = self._added(groups, rows, left, right, pending)
             allowed[position] = self._within(before + more)
         return allowed
 
@@ -303,22 +305,30 @@ class LeakageBudget(LeakageMeter):
         known = reveal.known
         if known is None or reveal.owner not in reveal.participants:
             return reveal.participants
-        groups, before = self._before(known)
+        groups, before, pending = self._before(known)
         rows = np.flatnonzero(known.leaves[known.at] == reveal.node).astype(np.int32)
-        more = self._added(groups, rows, reveal.left, reveal.right, known.pending)
+        more = self._added(groups, rows, reveal.left, reveal.right, pending)
         return reveal.participants if self._within(before + more) else reveal.participants - {reveal.owner}
 
     def parameters(self) -> dict[str, Any]:
         """Return the budget, and how the meter measures."""
-        return {"budget": self.budget, **super().parameters()}
+        together = {"collude": list(self.collude)} if self.collude else {}
+        return {"budget": self.budget, **together, **super().parameters()}
 
-    def _before(self, known: KnownInstanceSpaces) -> tuple[Rows, float]:
-        """Return the merged groups, int32 [rows], and a bound of what they and the splits in flight say."""
-        groups = merge_identical_rows(known.leaves).group
+    def _before(self, known: KnownInstanceSpaces) -> tuple[Rows, float, tuple[PendingSplit, ...]]:
+        """Return the merged groups, int32 [rows], a bound of what they and the splits in flight say, and these.
+
+        Of a member of the coalition: of all members together.
+        """
+        members = [known]
+        if known.party in self.collude:
+            members += [other for other in known.others if other.party in self.collude]
+        groups = merge_identical_rows(np.vstack([member.leaves for member in members])).group
+        pending = tuple(split for member in members for split in member.pending)
         total = joint_information(groups, self._labels)
-        for number, split in enumerate(known.pending):
-            total += float(self._added(groups, split.rows, split.left, split.right, known.pending[:number]))
-        return groups, total
+        for number, split in enumerate(pending):
+            total += float(self._added(groups, split.rows, split.left, split.right, pending[:number]))
+        return groups, total, pending
 
     def _added(
         self, groups: Rows, rows: Rows, left: Labels, right: Labels, pending: tuple[PendingSplit, ...]

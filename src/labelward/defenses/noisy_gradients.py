@@ -28,6 +28,7 @@ Reference: Section 6.1 of the label inference paper (Laplace noise, no account).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -38,7 +39,7 @@ from numpy.typing import NDArray
 from labelward.defenses._keyed_noise import KeyedGradientDefense
 from labelward.errors import PolicyError
 from labelward.parameters import PositiveFloat
-from labelward.policy.base import PolicyContext
+from labelward.policy.base import BudgetScope, PolicyContext
 from labelward.policy.net_points import ReturnedGradient, Values
 from labelward.privacy.gaussian import epsilon_of, ratio_for
 from labelward.privacy.noise import on_grid
@@ -105,6 +106,31 @@ class NoisyGradients(KeyedGradientDefense):
                 "labels adds up",
                 code="inapplicable",
             )
+
+    @property
+    def row_local(self) -> bool:
+        """Each row is clipped by itself."""
+        return True
+
+    @classmethod
+    def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
+        """Epsilon, where it is given, bounds what all gradients of the run tell of one label."""
+        if parameters.get("epsilon") is None:
+            return {}
+        excludes = (
+            "labels of validation and test rows, row weights, other trainings on the same labels, parties that deviate "
+            "from the protocol, and rounding of floating-point numbers"
+        )
+        return {"epsilon": BudgetScope(covers="per training label", excludes=excludes)}
+
+    @property
+    def promise(self) -> float | None:
+        """The account's epsilon."""
+        return self.epsilon
+
+    def counts_rows(self, setup: PolicyContext) -> frozenset[str]:
+        """Where gradients are separate; elsewhere the account counts on all rows of every batch to move."""
+        return frozenset({"on_returned_gradient"} if self.promise is not None and setup.separate else ())
 
     def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
         """Draw the key, and compute the noise of each release."""

@@ -26,6 +26,7 @@ Dwork and Roth's NumericSparse.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -35,8 +36,10 @@ from numpy.typing import NDArray
 
 from labelward.defenses._keyed_noise import KeyedGradientDefense
 from labelward.parameters import PositiveFloat
+from labelward.policy.base import BudgetScope, PolicyContext
 from labelward.policy.net_points import ReturnedGradient, Values
 from labelward.privacy.noise import KeyedDraws, on_grid
+from labelward.rng import SecureRandom
 
 _ROUNDS = 16
 _PUBLISHED_SENSITIVITY = 1.0
@@ -74,6 +77,27 @@ class Ppdl(KeyedGradientDefense):
         if self.form == "correct" and self.sensitivity is not None and self.sensitivity < 2 * self.clip:
             reason = f"must be at least 2 × clip ({2 * self.clip:g}), the largest change of a clipped value"
             raise self.error("sensitivity", f"{reason}, not {self.sensitivity:g}")
+
+    def begin(self, setup: PolicyContext, protection: SecureRandom) -> None:
+        """Draw the key, and count the gradients that the run returns at most."""
+        super().begin(setup, protection)
+        self._kept.planned = len(setup.passive) * setup.epochs * setup.batches
+
+    @classmethod
+    def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
+        """Epsilon is that of a single gradient; in the published form it bounds nothing."""
+        if parameters.get("form") == "published":
+            return {"epsilon": BudgetScope(covers="without a bound", excludes="everything: values leave without noise")}
+        excludes = (
+            "all other gradients (a run costs epsilon times their number), parties that deviate from the protocol, and "
+            "rounding of floating-point numbers"
+        )
+        return {"epsilon": BudgetScope(covers="per gradient of a batch", excludes=excludes)}
+
+    @property
+    def promise(self) -> float | None:
+        """Epsilon of each gradient, added up over all that the run returns; None in the published form."""
+        return self.epsilon * self._kept.planned if self.form == "correct" else None
 
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
         """Return the gradient with only the selected values."""

@@ -20,8 +20,9 @@ stricter: it keeps the promise that no pure node is visible.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 
 from labelward.errors import PolicyError
 from labelward.parameters import Fraction
-from labelward.policy.base import CandidateSplits, Counts, Floats, Policy, PolicyContext, SplitReveal
+from labelward.policy.base import BudgetScope, CandidateSplits, Counts, Floats, Policy, PolicyContext, SplitReveal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,12 @@ class PurityThreshold(Policy):
             "paper ('below')."
         ),
     ] = "children"
+
+    @classmethod
+    def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
+        """The bound is one of single nodes."""
+        excludes = "several nodes together, and parties that join their views"
+        return {"threshold": BudgetScope(covers="per node", excludes=excludes, labeled=False)}
 
     def check(self, setup: PolicyContext) -> None:
         """Refuse regression, a threshold that every node exceeds, and rows that count several times."""

@@ -37,6 +37,11 @@ class SignSgd(Policy):
         ),
     ] = 1.0
 
+    @property
+    def row_local(self) -> bool:
+        """Each number by itself."""
+        return True
+
     def on_returned_gradient(self, returned: ReturnedGradient) -> Values:
         """Return the signs."""
         values = returned.values

@@ -17,6 +17,7 @@ from labelward.families import FAMILIES
 from labelward.he import ENGINES, Engine, NullEngine, check_engine, engine, engine_class
 from labelward.job import ComponentSpec, EncryptionSection, Job, Variant
 from labelward.parameters import documented_fields
+from labelward.party.joined_view import coalition_name
 from labelward.policy.base import Policy
 from labelward.protocols.family import ModelFamily
 from labelward.registry import Registry
@@ -56,6 +57,9 @@ def with_defaults(job: Job) -> Job:
         DependencyError: a library that the model needs is not installed.
     """
     model = _complete(MODELS, job.model, "[model]:")
+    if job.leakage.collude is not None:
+        members = _coalition(job, job.leakage.collude, "[leakage] collude")
+        job = replace(job, leakage=replace(job.leakage, collude=members))
     return replace(
         job,
         model=model,
@@ -100,7 +104,7 @@ def check_job(job: Job) -> None:
     taken: set[tuple[str, ComponentSpec]] = set()
     for number, attack in enumerate(job.attacks, 1):
         _placed(f"[[attack]] {number}:", partial(_check_attack, make_attack(attack), job, programs))
-        parties = {(party, attack.without("party")) for party in attacking_parties(job, attack)}
+        parties = {(party, bare_attack(attack)) for party in attacking_parties(job, attack)}
         if not parties:
             roles = " or ".join(make_attack(attack).roles)
             reason = f"{attack.kind!r} reads views of {roles} parties"
@@ -158,20 +162,29 @@ def make_attack(attack: ComponentSpec, place: str = "[[attack]]") -> Any:
     """Return an attack with its parameters; errors name ``place``."""
     from labelward.attacks import ATTACKS
 
-    return _placed(place, partial(ATTACKS.make, attack.kind, attack.without("party").params))
+    return _placed(place, partial(ATTACKS.make, attack.kind, bare_attack(attack).params))
+
+
+def bare_attack(attack: ComponentSpec) -> ComponentSpec:
+    """Return an attack of a job without the keys that say who runs it."""
+    return attack.without("party").without("collude")
 
 
 def attacking_parties(job: Job, attack: ComponentSpec) -> tuple[str, ...]:
     """Return the parties that run an attack, passive ones first.
 
-    They are those of the attack's roles, or of these the one that its key ``party`` names, by its name or role.
+    They are those of the attack's roles, or of these the one that its key ``party`` names, by its name or role; or the
+    coalition of its key ``collude``, under one name. Without these keys the coalition of ``[leakage]`` comes last.
     """
-    roles, wanted, family = make_attack(attack).roles, attack.params.get("party"), model_family(job.model)
-    names = [party.name for party in job.parties]
+    made, wanted, colluding = make_attack(attack), attack.params.get("party"), attack.params.get("collude")
+    if colluding:
+        return (coalition_name(colluding),)
+    family, names = model_family(job.model), [party.name for party in job.parties]
     assigned = family.topology(names, job.holders).assigned
-    found = [name for name in (*names[1:], names[0]) if {*family.roles[assigned[name]].attacks_as} & {*roles}]
+    found = [name for name in (*names[1:], names[0]) if {*family.roles[assigned[name]].attacks_as} & {*made.roles}]
     if wanted is None:
-        return tuple(found)
+        joined = job.leakage.collude if job.leakage.collude and not made.alone else ()
+        return (*found, coalition_name(joined)) if joined else tuple(found)
     return tuple(name for name in found if wanted == (name if wanted in names else assigned[name]))
 
 
@@ -243,7 +256,15 @@ def _complete_attack(job: Job, attack: ComponentSpec, place: str) -> ComponentSp
     """
     from labelward.attacks import ATTACKS
 
-    complete, party = _complete(ATTACKS, attack.without("party"), place), attack.params.get("party")
+    complete, party = _complete(ATTACKS, bare_attack(attack), place), attack.params.get("party")
+    if attack.params.get("collude") is not None:
+        if party is not None:
+            raise JobError("is not allowed next to collude", code="conflict", field=f"{place} party", value=party)
+        if reason := make_attack(complete).alone:
+            reason = f"{attack.kind!r} reads no view of a coalition: {reason}"
+            raise JobError(reason, code="unsupported", field=f"{place} collude", value=attack.params["collude"])
+        members = _coalition(job, attack.params["collude"], f"{place} collude")
+        return ComponentSpec(attack.kind, {"collude": members, **complete.params})
     if party is None:
         return complete
     names = list(dict.fromkeys([*(each.name for each in job.parties), "active", "passive"]))
@@ -251,6 +272,18 @@ def _complete_attack(job: Job, attack: ComponentSpec, place: str) -> ComponentSp
         error = JobError(unknown_name("party", str(party), names), code="unknown", field="party", value=party)
         raise error.under(place)
     return ComponentSpec(attack.kind, {"party": party, **complete.params})
+
+
+def _coalition(job: Job, wanted: Any, place: str) -> tuple[str, ...]:
+    """Return the passive parties that a key ``collude`` names, in party order; :class:`JobError` for anything else."""
+    passive = [party.name for party in job.passive]
+    if not isinstance(wanted, tuple) or len(set(wanted)) != len(wanted) or len(wanted) < 2:
+        reason = f"must be at least two different passive parties, not {wanted!r}"
+        raise JobError(reason, code="type", field=place, value=wanted)
+    for name in wanted:
+        if name not in passive:
+            raise JobError(unknown_name("passive party", str(name), passive), code="unknown", field=place, value=name)
+    return tuple(name for name in passive if name in wanted)
 
 
 def _complete_defense(job: Job, kind: ComponentSpec, place: str) -> ComponentSpec:

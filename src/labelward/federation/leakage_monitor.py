@@ -53,7 +53,14 @@ def with_monitor(
     measure = MonitorConfig.of(job.model.as_dict(), int(labels.max()) + 1, seed)
     if job.leakage.budget is None:
         return (*policies, LeakageMeter(labels, measure, progress))
-    budget = LeakageBudget(labels, measure, progress, budget=job.leakage.budget, quantities=not data.classes)
+    budget = LeakageBudget(
+        labels,
+        measure,
+        progress,
+        budget=job.leakage.budget,
+        quantities=not data.classes,
+        collude=job.leakage.collude or (),
+    )
     return (*policies, budget)
 
 

@@ -25,7 +25,7 @@ from labelward.federation.simulation import (
 )
 from labelward.he import Engine
 from labelward.job import Job
-from labelward.party.checkpoint import Checkpoints
+from labelward.party.checkpoint import NOISE_FILE, Checkpoints
 from labelward.party.context import Context, Progress
 from labelward.party.evidence import compare_exchanges, with_evidence
 from labelward.party.handshake import RowMasks
@@ -303,8 +303,8 @@ class PartyRun:
         """Checkpoints of this party, read and verified once; no other process writes to its folder during the run."""
         side = self.side
         run = self.session.proposal(side.party).job | {"party": side.party, "defense": side.defense} | dict(side.drawn)
-        run |= self.session.terms
-        checkpoints = Checkpoints(self.folder / CHECKPOINT, run=run | {"rows": ids_digest(self.side.ids)})
+        run |= {**self.session.terms, "rows": ids_digest(self.side.ids)}
+        checkpoints = Checkpoints(self.folder / CHECKPOINT, noise=self.out / NOISE_FILE, run=run)
         for sentence in checkpoints.damaged:
             self.log("damaged", {"checkpoint": sentence})
         if self.restart:

@@ -22,8 +22,10 @@ from labelward.federation.simulation import key_info
 from labelward.he import Engine
 from labelward.job import Job, Variant
 from labelward.metrics.utility import utility_scores
+from labelward.party.checkpoint import NOISE_FILE
 from labelward.party.context import Context, Progress, no_progress
 from labelward.party.handshake import Agreement, RowMasks
+from labelward.party.noise_record import supersede_draws
 from labelward.policy.base import Policy
 from labelward.policy.chain import PolicyChain
 from labelward.protocols.common import PartyInputs
@@ -82,6 +84,8 @@ def train_as_party(
     else:
         side = _passive(job, party, own, defended, private)
     with locked_output(out, job, "party", force=force):
+        if force:
+            supersede_draws(out / NOISE_FILE)
         record = read_party_record(out)
         if record is None:
             keep_seeds(out, seeds)

@@ -50,10 +50,12 @@ class ComponentSpec:
     Attributes:
         kind: name of the component, such as ``"id-lmid"``.
         params: parameters as given: numbers, texts, booleans, None, or lists of these (stored as tuples).
+        covers: of what one each budget among them is, for labels.
     """
 
     kind: str
     params: Mapping[str, Any] = field(default_factory=dict)
+    covers: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_value("kind", self.kind, Text)
@@ -82,8 +84,9 @@ class ComponentSpec:
 
     @property
     def label(self) -> str:
-        """Display name, such as ``id-lmid (xi 0.5)``."""
-        params = ", ".join(f"{key} {_word(value)}" for key, value in self.params.items())
+        """Display name, such as ``id-lmid (xi 0.5)`` or ``lp-mst (epsilon 1.0 per training label)``."""
+        words = [f"{key} {_word(value)} {self.covers.get(key, '')}".strip() for key, value in self.params.items()]
+        params = ", ".join(words)
         return f"{self.kind} ({params})" if params else self.kind
 
 

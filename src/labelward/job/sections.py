@@ -303,6 +303,13 @@ class LeakageSection(Parameters):
         Annotated[float, Meta(ge=0, le=1)] | None,
         Meta(description="Upper limit of the V-measure of any passive party's communities; left out: none."),
     ] = None
+    collude: Annotated[
+        tuple[Text, ...] | None,
+        Meta(
+            description="Passive parties that put their views and columns together: they attack as one, beside each "
+            "alone; left out: none."
+        ),
+    ] = None
     upper_bound: Annotated[
         bool, Meta(description="Compare model completion attacks with training on all labels; takes longer than they.")
     ] = True

@@ -300,8 +300,9 @@ def _score(attack: Attack, guess: Guess, data: VerticalDataset, aux: AuxiliaryKn
     all other parties.
     """
     if isinstance(guess, ColumnGuess):
+        own = {member.party for member in view.members}
         model = {key: view.parameter(f"model.{key}") for key in ("bins", "candidates")}
-        return score_columns(guess, [party for party in data.parties if party.name != view.party], model)
+        return score_columns(guess, [party for party in data.parties if party.name not in own], model)
     if guess.kind == "labels":
         return score_label_guess(guess, data.train_labels, aux, data.test_labels, attack=attack)
     known, scored = guess.known_per_cluster, np.setdiff1d(np.arange(len(guess.values)), _held(data, view.party))

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from labelward.attacks.base import Attack, AttackerData, AuxiliaryKnowledge, ColumnGuess, Guess, LabelGuess
+from labelward.attacks.coalition import joined_data
 from labelward.data import DataSplit, read_ids, read_table, source_column, transform
 from labelward.data.labels import encode_labels, encode_regression_targets, quantile_edges
 from labelward.data.tables import find_column
@@ -30,6 +31,7 @@ from labelward.job import ComponentSpec
 from labelward.leakage.run_attack import run_attack, score_label_guess, score_values
 from labelward.leakage.stored_columns import METADATA, guess_table
 from labelward.messages.handshake import RowSplit
+from labelward.party.joined_view import JoinedView
 from labelward.party.transcript import ids_digest
 from labelward.party.view import View
 from labelward.runs.secure_files import atomic_write
@@ -72,6 +74,8 @@ class AttackerKnowledge:
         label: the label column of these tables.
         other_runs: folders of the same party's views in other runs on the same rows.
         models: adds what the party knows of its part of the model (:func:`load_models`); None: nothing.
+        colluding: of further passive parties that put their views together with this one: folder of the view, and
+            table of the party's columns. Their parts of the model are read beside their views.
     """
 
     known: Path | None = None
@@ -79,6 +83,7 @@ class AttackerKnowledge:
     label: str = "label"
     other_runs: tuple[Path, ...] = ()
     models: Callable[[AttackerData], AttackerData] | None = None
+    colluding: tuple[tuple[Path, Path], ...] = ()
 
 
 def attack_view(
@@ -114,7 +119,67 @@ def attack_view(
         JobError: an unknown attack or parameter; an attack on other models; missing known labels, or a number of known
             labels that differs from ``auxiliary``.
     """
-    attack = make_attack(ComponentSpec(kind, params), "")
+    attack, knowledge = make_attack(ComponentSpec(kind, params), ""), knowledge or AttackerKnowledge()
+    first = _Member(view_dir, features, knowledge.models)
+    others = [_Member(*each, load_models(each[0])) for each in knowledge.colluding]
+    if others and attack.alone:
+        raise JobError(
+            f"reads no view of a coalition: {attack.alone}", code="unsupported", field=f"attack {kind!r}", value=kind
+        )
+    parties = {View.load(member.view_dir).party for member in (first, *others)}
+    for folder in knowledge.other_runs:
+        if (party := View.load(folder).party) not in parties:
+            reason = f"is a view of {party!r}, not of {' or '.join(map(repr, sorted(parties)))}"
+            raise DataError(reason, code="other-run", field=str(folder), value=party)
+    opened = [
+        _opened(member, attack, knowledge, classes, id_column, incomplete=incomplete) for member in (first, *others)
+    ]
+    ids, view, own = opened[0]
+    if others:
+        for (other_ids, other, _), member in zip(opened, (first, *others), strict=True):
+            if other_ids != ids:
+                reason = f"the rows of {other.party!r} are in another order than those of {view.party!r}"
+                raise DataError(reason, code="rows", field=f"table {str(member.features)!r}")
+        own = joined_data([each.party for _, each, _ in opened], [each for *_, each in opened])
+        view = JoinedView([each for _, each, _ in opened])
+    aux = AuxiliaryKnowledge(classes=classes)
+    if knowledge.known is not None:
+        rows, labels, _ = read_known(knowledge.known, ids, knowledge.label, id_column)
+        if "auxiliary" in params:
+            _check_count(attack, len(rows), knowledge.known)
+        aux = AuxiliaryKnowledge(classes=classes, known_rows=rows, known_labels=labels)
+    if attack.labels_needed and not len(aux.known_rows):
+        raise JobError(
+            f"{kind} needs the labels of some rows; give a table of known labels",
+            code="missing",
+            value=kind,
+        )
+    if attack.needs_class_counts:
+        reason = "required for a stored view: the number of rows of each class, such as [212, 357]"
+        raise JobError(reason, code="missing", field=f"attack {kind!r}, class_counts")
+    return ids, run_attack(attack, view, own, aux, seed=seed)
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A party that attacks: folder of its view, table of its columns, and its part of the model, if any."""
+
+    view_dir: Path
+    features: Path
+    models: Callable[[AttackerData], AttackerData] | None
+
+
+def _opened(
+    member: _Member,
+    attack: Attack,
+    knowledge: AttackerKnowledge,
+    classes: int,
+    id_column: str | None,
+    *,
+    incomplete: bool,
+) -> tuple[tuple[str, ...], View, AttackerData]:
+    """Return row ids, view and own data of a party; errors as for :func:`attack_view`."""
+    view_dir, features = member.view_dir, member.features
     view = View.load(view_dir)
     if view.ended == "cut off" and not incomplete:
         raise FileFormatError(
@@ -124,13 +189,12 @@ def attack_view(
             field=str(view_dir),
         )
     _check_model(attack, view)
-    knowledge = knowledge or AttackerKnowledge()
-    if view.header.role not in attack.roles:
+    if not {*attack.roles} & _attacks_as(view):
         reason = f"reads views of {' or '.join(attack.roles)} parties, and {view.party!r} is {view.header.role}"
-        raise JobError(reason, code="unsupported", field=f"attack {kind!r}", value=view.header.role)
+        raise JobError(reason, code="unsupported", field=f"attack {attack.kind!r}", value=view.header.role)
     if view.header.role == "active" and knowledge.labels is None:
         reason = "required for a view of the party that holds them"
-        raise JobError(reason, code="missing", field="labels", value=kind)
+        raise JobError(reason, code="missing", field="labels", value=attack.kind)
     if not view.header.ids:
         raise FileFormatError("the view does not state its rows", code="unsupported", field=str(view_dir))
     table = read_table(features, text=[id_column or "id"])
@@ -152,37 +216,25 @@ def attack_view(
         table, ids = table.take(pa.array(order)), tuple(ids[row] for row in order)
     _check_columns(view, [name for name in table.column_names if name != (id_column or "id")], place)
     columns, categories = view.header.columns, view.header.categories
-    own_features = transform(table, columns, categories, place)
-    category_counts = {name: len(each) for name, each in categories.items()}
+    others = [other for other in map(View.load, knowledge.other_runs) if other.party == view.party]
     own = AttackerData(
-        features=own_features,
+        features=transform(table, columns, categories, place),
         columns=columns,
-        categories=category_counts,
+        categories={name: len(each) for name, each in categories.items()},
         outside=None if outside is None else transform(outside, columns, categories, place),
         shared_start=lambda: model_family(ComponentSpec(view.parameter("model.kind"))).shared_start(view),
-        other_runs=tuple(_other_run(view, folder) for folder in knowledge.other_runs),
+        other_runs=tuple(others),
         labels=None
         if knowledge.labels is None
         else _own_labels(knowledge.labels, ids, knowledge.label, id_column, classes),
     )
-    if knowledge.models is not None:
-        own = knowledge.models(own)
-    aux = AuxiliaryKnowledge(classes=classes)
-    if knowledge.known is not None:
-        rows, labels, _ = read_known(knowledge.known, ids, knowledge.label, id_column)
-        if "auxiliary" in params:
-            _check_count(attack, len(rows), knowledge.known)
-        aux = AuxiliaryKnowledge(classes=classes, known_rows=rows, known_labels=labels)
-    if attack.labels_needed and not len(aux.known_rows):
-        raise JobError(
-            f"{kind} needs the labels of some rows; give a table of known labels",
-            code="missing",
-            value=kind,
-        )
-    if attack.needs_class_counts:
-        reason = "required for a stored view: the number of rows of each class, such as [212, 357]"
-        raise JobError(reason, code="missing", field=f"attack {kind!r}, class_counts")
-    return ids, run_attack(attack, view, own, aux, seed=seed)
+    return ids, view, own if member.models is None else member.models(own)
+
+
+def _attacks_as(view: View) -> set[str]:
+    """Return as which parties the view's party attacks (:class:`~labelward.party.roles.Role`)."""
+    roles = model_family(ComponentSpec(view.parameter("model.kind"))).roles
+    return {*roles[view.header.role].attacks_as} if view.header.role in roles else {view.header.role}
 
 
 def _own_labels(path: Path, ids: Sequence[str], label: str, id_column: str | None, classes: int) -> NDArray[np.float64]:
@@ -198,14 +250,6 @@ def _own_labels(path: Path, ids: Sequence[str], label: str, id_column: str | Non
     if distinct <= classes:
         return encode_labels(table, label, place)[1][rows].astype(np.float64)
     return encode_regression_targets(table, label, place)[rows]
-
-
-def _other_run(view: View, folder: Path) -> View:
-    other = View.load(folder)
-    if other.party != view.party:
-        reason = f"is a view of {other.party!r}, not of {view.party!r}"
-        raise DataError(reason, code="other-run", field=str(folder), value=other.party)
-    return other
 
 
 def load_models(view_dir: Path, model: Path | None = None) -> Callable[[AttackerData], AttackerData] | None:

@@ -30,6 +30,7 @@ from labelward.errors import FileFormatError, InputError, OutputError
 from labelward.party.exchange import Exchange
 
 FORMAT: Final = 2
+NOISE_FILE = "noise-drawn.json"
 _MAGIC = b"labelward checkpoint\n"
 _HASH = 32
 _STATE, _BLOCK, _PARTIAL = ".lwc", ".lwb", ".partial"
@@ -80,10 +81,13 @@ class Checkpoints:
 
     Args:
         folder: created with the first checkpoint. None: nothing is stored or loaded.
+        noise: record of drawn noise (:mod:`.noise_record`), outside the folder; by default beside it.
         keep: number of checkpoints to retain.
         run: identity of the run, by key, such as the shared job and a digest of the row ids.
 
     Attributes:
+        run: as given.
+        noise: where noise is recorded; None: nowhere.
         damaged: one sentence for each damaged file; these files are ignored.
         model: identifier of the model that is trained, written to every checkpoint.
 
@@ -93,10 +97,13 @@ class Checkpoints:
         OutputError: the folder cannot be read.
     """
 
-    def __init__(self, folder: Path | None, *, keep: int = 3, run: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path | None, *, noise: Path | None = None, keep: int = 3, run: Mapping[str, str] | None = None
+    ) -> None:
         if keep < 1:
             raise ValueError(f"keep must be at least 1 but got {keep}")
-        self.folder, self.keep, self._run = folder, keep, dict(run or {})
+        self.folder, self.keep, self.run = folder, keep, dict(run or {})
+        self.noise = folder.parent / NOISE_FILE if folder and not noise else noise
         self.damaged: tuple[str, ...] = ()
         self.model, self._inputs = "", b""
         self._known: dict[int, _Known] = {}
@@ -366,13 +373,13 @@ class Checkpoints:
     def _put(self, number: int, known: _Known, state: msgspec.Raw) -> None:
         """Write a checkpoint whose blocks are on disk."""
         assert self.folder is not None
-        body = msgspec.msgpack.encode(_Stored(format=FORMAT, number=number, run=self._run, state=state, **vars(known)))
+        body = msgspec.msgpack.encode(_Stored(format=FORMAT, number=number, run=self.run, state=state, **vars(known)))
         _write(_path(self.folder, number), _MAGIC, _digest(body), body)
         _flush(self.folder)
         self._known[number] = known
 
     def _compare(self, path: Path, stored: _Stored) -> None:
-        there, here = stored.run, self._run
+        there, here = stored.run, self.run
         differing = sorted(key for key in there.keys() | here.keys() if there.get(key) != here.get(key))
         if differing:
             values = {key: (there.get(key, "absent"), here.get(key, "absent")) for key in differing}
@@ -470,3 +477,9 @@ def _flush(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def write_durably(path: Path, *parts: bytes) -> None:
+    """Write a file atomically; it is on disk, under its name, when this returns."""
+    _write(path, *parts)
+    _flush(path.parent)

@@ -18,6 +18,7 @@ from labelward.messages.base import Message, Observation, ciphertexts, wire_name
 from labelward.messages.codec import decode, encode, encode_fields, redacted
 from labelward.party.checkpoint import Checkpoints
 from labelward.party.exchange import Exchange
+from labelward.party.noise_record import with_earlier_cost
 from labelward.party.roles import Topology
 from labelward.party.transcript import Transcript
 from labelward.policy.chain import PolicyChain
@@ -166,7 +167,8 @@ class Context:
 
     def applied(self, account: dict[str, Any]) -> None:
         """Record the account of one of this party's policies."""
-        self.transcript.append("applied", self.party, "Policy", (), msgspec.msgpack.encode(account))
+        charged = with_earlier_cost(account, self.checkpoints)
+        self.transcript.append("applied", self.party, "Policy", (), msgspec.msgpack.encode(charged))
 
     def save(
         self,

@@ -89,6 +89,11 @@ class View:
         return self._header.party
 
     @property
+    def members(self) -> tuple[View, ...]:
+        """The views of which it is made: itself, or those of a coalition (:mod:`.joined_view`)."""
+        return (self,)
+
+    @property
     def ended(self) -> Literal["complete", "failed", "cut off"]:
         """End of the recording; ``"cut off"``: the party was killed, or records at the end are missing."""
         last = self._entries[-1] if self._entries else None
@@ -128,6 +133,10 @@ class View:
         for entry in self._distinct_entries:
             if entry.kind == "applied":
                 yield msgspec.msgpack.decode(entry.payload)
+
+    def entries(self) -> Iterator[TranscriptEntry]:
+        """Yield the records that are received, observed and applied as stored, those of repeated attempts once."""
+        return (entry for entry in self._distinct_entries if entry.kind in ("received", "observed", "applied"))
 
     def counts(self) -> dict[tuple[str, str], tuple[int, int]]:
         """Return ``{(kind, type): (records, bytes)}`` of all records, including those repeated by a later attempt.

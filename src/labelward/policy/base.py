@@ -158,6 +158,7 @@ class KnownInstanceSpaces:
             row, -1 out of the tree's sample. It is what an attack reads from the party's view, but for what its own
             columns tell of rows out of a sample. Valid until the next tree begins.
         pending: own splits that the party knows besides, while the active party waits for their rows.
+        others: what every other passive party knows at the same time, for a coalition.
     """
 
     party: str
@@ -166,6 +167,7 @@ class KnownInstanceSpaces:
     node: int
     leaves: Rows
     pending: tuple[PendingSplit, ...] = ()
+    others: tuple[KnownInstanceSpaces, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,6 +281,21 @@ class TreeRepair:
     refit: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class BudgetScope:
+    """What the number of a parameter bounds, and what it does not; in words that stand beside the number.
+
+    Attributes:
+        covers: of what one the bound is: ``"per training label"``.
+        excludes: what is not within it.
+        labeled: whether a label of the defense says what is covered.
+    """
+
+    covers: str
+    excludes: str
+    labeled: bool = True
+
+
 class Policy(Parameters):
     """The identity at every point; a defense overrides some.
 
@@ -292,6 +309,33 @@ class Policy(Parameters):
     kind: ClassVar[str] = "none"
     purities: ClassVar[bool] = False
     label_private: ClassVar[bool] = False
+
+    @property
+    def row_local(self) -> bool:
+        """Whether a row's (a leaf's) part of each answer follows from that row's part of the question alone.
+
+        That is: from no other row of the batch and from nothing that was asked before, fresh noise apart. False unless
+        a policy declares it, so that an undeclared policy is refused before one whose account counts on it.
+        """
+        return False
+
+    def counts_rows(self, setup: PolicyContext) -> frozenset[str]:
+        """Return the points at which the policy's account assumes that one label moves one row of what it is asked.
+
+        What comes before it at these points must be :attr:`row_local`; at points that the policy itself does not
+        override, everything in the chain.
+        """
+        return frozenset()
+
+    @classmethod
+    def scopes(cls, parameters: Mapping[str, Any]) -> dict[str, BudgetScope]:
+        """Return for each parameter that is a budget what it covers; none here."""
+        return {}
+
+    @property
+    def promise(self) -> float | None:
+        """The epsilon that the whole run costs at most; None where the policy gives no differential privacy."""
+        return None
 
     @property
     def bins(self) -> NDArray[np.int64] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -94,6 +94,11 @@ class PolicyChain(Releaser):
     def at(self, point: str) -> tuple[Policy, ...]:
         """Return the policies that act at a point."""
         return tuple(self.policies[position] for position in self._acting(point))
+
+    @property
+    def drawing(self) -> tuple[Policy, ...]:
+        """The policies that draw when a run of a split network begins."""
+        return tuple(policy for policy in self.policies if type(policy).begin is not Policy.begin)
 
     def accounts(self) -> list[dict[str, Any]]:
         """Return what each policy did: kind, parameters, points, how often it acted, and what it tells itself."""
@@ -295,6 +300,8 @@ class PolicyChain(Releaser):
             returned = replace(returned, values=_read_only(returned.values))
             answer = self.policies[position].on_returned_gradient(returned)
             returned = replace(returned, values=self._counted(position, answer, returned.values))
+            if self.policies[position].promise is not None:  # what follows may read what leaves, and no label
+                returned = replace(returned, targets=np.full_like(returned.targets, np.nan))
         return self._released(returned.values)
 
     def on_own_sums(self, sums: HolderSums) -> NDArray[np.int64]:
@@ -396,6 +403,24 @@ def check_hooks(
                 value=min(counted),
             )
         policy.check(setup)
+    _check_row_local(setup)
+
+
+def _check_row_local(setup: PolicyContext) -> None:
+    """Refuse a policy that looks beyond a row before one whose account assumes that a label moves one row."""
+    for place, policy in enumerate(setup.chain):
+        for point in sorted(policy.counts_rows(setup)):
+            others = setup.chain[:place] if point in policy.points else setup.chain
+            for other in others:
+                if other is not policy and point in other.points and not other.row_local:
+                    raise PolicyError(
+                        f"the account of defense {policy.kind!r} assumes that a label moves one row alone, but "
+                        f"{other.kind!r} before it may look beyond a row (or does not declare row_local); put it "
+                        "behind, or leave it out",
+                        code="inapplicable",
+                        field=f"defense {policy.kind!r}",
+                        value=other.kind,
+                    )
 
 
 def _read_only(values: Values) -> Values:
@@ -412,20 +437,3 @@ def _above(node: int) -> set[int]:
         node = (node - 1) // 2
         found.add(node)
     return found
-
-
-def refuse_redraw(drawing: Iterable[Policy], damaged: Sequence[str]) -> None:
-    """Raise :class:`PolicyError` where noise may have been drawn already and is lost: a second draw tells more.
-
-    Args:
-        drawing: policies that would draw now.
-        damaged: sentences about checkpoints that could not be gone on from.
-    """
-    for policy in drawing:
-        if damaged:
-            raise PolicyError(
-                f"defense {policy.kind!r} may not draw again what an earlier attempt drew, and no checkpoint that "
-                f"could be gone on from holds that: {damaged[0]}",
-                code="cannot-act",
-                value=policy.kind,
-            )

@@ -326,12 +326,12 @@ class ModelFamily(ABC, Generic[S]):
         """
 
     @abstractmethod
-    def visibility(self, view: View, inputs: PartyDataset, labels: Labels) -> VisibilityCounts:
+    def visibility(self, view: View, own: AttackerData, labels: Labels) -> VisibilityCounts:
         """Count the information visible to a party in its role, and measure what it tells about others' labels.
 
         Args:
-            view: of the party.
-            inputs: its columns.
+            view: of the party, or of a coalition.
+            own: columns of the party, or of all members.
             labels: int64 [training rows]: classes, or the bins of regression targets.
         """
 

@@ -13,7 +13,7 @@ from labelward.metrics.registry import MATCHED, RANKING
 from labelward.report.formatting import decimals, percentage_points
 from labelward.report.metrics import format_metric, metric_name, metric_of
 from labelward.report.summary import Spread, SummaryRow
-from labelward.runs.schema import defense_label
+from labelward.runs.schema import budgets, defense_label
 
 UNDEFENDED = defense_label(())
 _SPLIT_LEAKS_FROM = 0.1
@@ -81,8 +81,15 @@ def budget_notice(budget: float | None) -> list[str]:
         return []
     return [
         f"Every training run in this audit has a leakage budget of {budget:g}. Runs labeled {UNDEFENDED!r} have this "
-        "budget and no other defense."
+        "budget and no other defense. It bounds what the row sets of each passive party alone tell; it excludes the "
+        "party's own columns, parties that join their views (unless collude names them), and what is withheld."
     ]
+
+
+def scope_notice(table: Sequence[SummaryRow]) -> list[str]:
+    """Return for each budget of a defense what it covers and excludes."""
+    found = {(kind, name, scope.covers): scope.excludes for row in table for kind, name, _, scope in budgets(row.chain)}
+    return [f"The {name} of {kind} is {covers}; it excludes {out}." for (kind, name, covers), out in found.items()]
 
 
 def headline(table: Sequence[SummaryRow], training_rows: int | None) -> list[str]:

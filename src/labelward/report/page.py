@@ -30,6 +30,7 @@ from labelward.report.narrative import (
     ranking_metric,
     reading_hint,
     reads_view,
+    scope_notice,
     split_notice,
     strongest,
     unfinished_warning,
@@ -178,6 +179,7 @@ def _section(rows: Sequence[ResultRow], audit: StoredAudit, number: int) -> Repo
         title=f"{first.dataset} · {first.model['kind']}{'' if engine == 'none' else f' · {engine}'}",
         sentences=(
             *headline(table, audit.training_rows),
+            *scope_notice(table),
             *budget_notice(audit.budget),
             *split_notice(table),
             *column_sentences(everything),

@@ -20,11 +20,12 @@ import msgspec
 
 from labelward.errors import FileFormatError, JobError, OutputError
 from labelward.job.components import ComponentSpec, Variant
+from labelward.policy.base import BudgetScope
 from labelward.runs.checks import Metrics, check_baselines, check_finite, check_metrics, check_nested
 from labelward.runs.estimate import Estimate
 from labelward.runs.malicious_runs import MaliciousRun
 from labelward.runs.secure_files import atomic_write
-from labelward.runs.short_names import variant_without_defaults, without_defaults
+from labelward.runs.short_names import budget_scopes, variant_without_defaults, without_defaults
 
 FORMAT = 1
 RESULTS_FILE = "results.jsonl"
@@ -70,7 +71,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     Attributes:
         dataset: name in reports.
         defense: the chain of defenses; empty for the undefended run.
-        party: the attacker; None where the job has no attack.
+        party: the attacker, or the names of a coalition (``telco+shop``); None where the job has no attack.
         behavior: deviating behavior of the attacker's party, if any: ``kind`` and parameters. Utility and cost are
             then those of the malicious run.
         leakage: metric values by name, with ``chance`` and ``without_view`` (objects with the same names) and
@@ -82,6 +83,8 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             (:class:`~labelward.metrics.reconstruction.ReconstructionAdvantage`).
         utility: metric values by name on the test rows, with ``alone`` and ``joined`` (objects with the same names) and
             ``primary`` (the name of the metric that ranks).
+        coalition: the parties that put their views together; absent for a single attacker.
+        budgets: by defense and parameter, what each budget of the chain covers and excludes; absent without any.
         versions: versions of labelward, Python and the relevant libraries.
     """
 
@@ -98,6 +101,8 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     cost: Cost
     versions: dict[str, str]
     behavior: Configured | None = None
+    budgets: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    coalition: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     def key(self) -> str:
         """Return the identity of the row as canonical JSON: all fields except results and versions."""
@@ -345,6 +350,24 @@ def kind_label(entry: Mapping[str, Any]) -> str:
 def defense_label(defense: Sequence[Mapping[str, Any]]) -> str:
     """Return a readable name of a stored chain of defenses; ``no defense`` for the undefended run."""
     return _variant(defense).label
+
+
+def budgets(defense: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, Any, BudgetScope]]:
+    """Return kind, parameter, value and scope of each budget in a stored chain of defenses."""
+    return [
+        (spec.kind, name, spec.params[name], scope)
+        for spec in map(_kind, defense)
+        for name, scope in budget_scopes(spec).items()
+        if spec.params.get(name) is not None
+    ]
+
+
+def budget_texts(defense: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return what each budget covers and excludes: ``{"lp-mst epsilon": "1 per training label; excludes ..."}``."""
+    return {
+        f"{kind} {name}": f"{value:g} {scope.covers}; excludes {scope.excludes}"
+        for kind, name, value, scope in budgets(defense)
+    }
 
 
 def _variant(defense: Sequence[Mapping[str, Any]]) -> Variant:

@@ -2,6 +2,7 @@
 
 The first parameter is always named, the others only if they differ from the default, and never if they are None. A
 component therefore has one name with or without explicit defaults, and a later parameter with a default changes none.
+Labels, not folders, say of each privacy budget what it covers.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import MISSING, Field, fields, replace
 from typing import Any
 
 from labelward.job.components import ComponentSpec, Variant
+from labelward.policy.base import BudgetScope
 
 
 def without_defaults(kind: ComponentSpec) -> ComponentSpec:
@@ -22,7 +24,16 @@ def without_defaults(kind: ComponentSpec) -> ComponentSpec:
         for name, value in kind.params.items()
         if value is not None and (name not in known or name == first or value != _default(known[name]))
     }
-    return ComponentSpec(kind.kind, params)
+    covers = {name: scope.covers for name, scope in budget_scopes(kind).items() if scope.labeled}
+    return ComponentSpec(kind.kind, params, covers)
+
+
+def budget_scopes(kind: ComponentSpec) -> Mapping[str, BudgetScope]:
+    """Return what each budget among a defense's parameters covers; empty for attacks and unknown kinds."""
+    from labelward.defenses import DEFENSES
+
+    classes = DEFENSES.classes()
+    return classes[kind.kind].scopes(kind.params) if kind.kind in classes else {}
 
 
 def variant_without_defaults(variant: Variant) -> Variant:

@@ -340,6 +340,19 @@ class PolicyContract:
         assert np.array_equal(answers[0], answers[1])
         msgspec.msgpack.encode(policy.account())
 
+    @given(question=returned_gradients(), earlier=returned_gradients())
+    @settings(_INHERITED, max_examples=25)
+    def test_row_local(self, question: ReturnedGradient, earlier: ReturnedGradient) -> None:
+        """If it declares so, no other row and nothing asked before changes a row; drawn noise is for its own tests."""
+        policy, fresh = self.make(), self.make()
+        if not policy.row_local or type(policy).begin is not Policy.begin:
+            return
+        other = question.values.copy()
+        other[0] = 3 * other[0] + 1
+        policy.on_returned_gradient(earlier)
+        answers = [policy.on_returned_gradient(replace(question, values=other)), fresh.on_returned_gradient(question)]
+        assert np.array_equal(answers[0][1:], answers[1][1:])
+
     @given(reveal=split_reveals(), candidates=candidate_splits())
     @settings(_INHERITED, max_examples=25)
     def test_in_a_chain(self, reveal: SplitReveal, candidates: CandidateSplits) -> None:

@@ -24,6 +24,7 @@ from labelward.protocols.pooled_rates.messages import (
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from labelward.attacks.base import AttackerData
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import JobError
 from labelward.he import Counts, Engine
@@ -186,7 +187,7 @@ class PooledRatesFamily(ModelFamily[RatesShare]):
         """See :meth:`ModelFamily.pooled`: of the first column there is, else the mean."""
         return np.full((len(data.test_values), 1), data.train_values.mean())
 
-    def visibility(self, view: View, inputs: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
+    def visibility(self, view: View, own: AttackerData, labels: NDArray[np.int64]) -> VisibilityCounts:
         """See :meth:`ModelFamily.visibility`."""
         sums = sum(int(np.prod(each.message.sums.value.shape)) for each in view.received(HolderRates))
         return VisibilityCounts(role=view.header.role, rows=view.rows, decrypted_sums=sums)

@@ -17,6 +17,7 @@ from labelward.messages.splitnn import BatchGradients, EpochOrder
 from labelward.policy.base import Policy
 from labelward.policy.net_points import ReturnedGradient
 from labelward.protocols.splitnn.params import SplitNet
+from labelward.protocols.splitnn.session import net_policy_context
 
 DEFENDED: dict[str, tuple[str, dict[str, Any]]] = {
     "laplace": ("noisy-gradients", {"scale": 0.01}),
@@ -191,3 +192,39 @@ def test_the_direct_attack_keeps_the_orders_of_table_6() -> None:
         assert (np.diff([plain[column], *keep[:, column]]) <= 0).all()
     assert discrete[:, 0].min() > max(noise[:, 0].max(), ppdl[:, 0].max()) + 0.02
     assert ppdl[:2, 0].min() > ppdl[2:, 0].max() + 0.2  # raw numbers are left where three quarters or half are wanted
+
+
+class Zeros(Overheard):
+    """Returns nothing that tells of a label, so that passive parties send the same whatever the labels."""
+
+    kind = "zeros"
+
+    def on_returned_gradient(self, returned: ReturnedGradient) -> Any:
+        super().on_returned_gradient(returned)
+        return np.zeros_like(returned.values)
+
+
+@pytest.mark.parametrize(
+    ("separate", "params"),
+    [(True, {"top": False}), (False, {"top": True}), (False, {"top": False, "loss": "weighted"})],
+)
+def test_where_gradients_are_separate_a_label_moves_one_row_of_one_batch_of_an_epoch(
+    separate: bool, params: dict[str, Any]
+) -> None:
+    """What the account counts on, in whole runs that differ in one label; elsewhere it counts on all rows to move."""
+    parts, y = blobs(4, 40, {"bank": 0, "telco": 3, "shop": 2}, 2)
+    given = SplitNet(**{"epochs": 2, "batch_size": 10, "bottom": "linear", "learning_rate": 0.1, **params})
+    assert (
+        net_policy_context(given, classes=2, rows=40, active_columns=0, passive=("telco", "shop")).separate is separate
+    )
+    asked = []
+    for label in (0, 1):
+        policy = Zeros()
+        Net(parts=parts, labels=np.concatenate([[label], y[1:]]), params=given, policies={"bank": policy}).run()
+        asked.append(policy.asked)
+    assert len(asked[0]) == 2 * 2 * 4
+    moved = {key: int((asked[0][key] != asked[1][key]).any(axis=1).sum()) for key in asked[0]}
+    for party in ("telco", "shop"):
+        for epoch in range(2):
+            rows = [count for (to, when, _), count in moved.items() if (to, when) == (party, epoch)]
+            assert (sorted(rows) == [0, 0, 0, 1]) is separate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -16,9 +17,10 @@ from blames import refused_about
 from cutting import CutEnd, Killed
 from labelward.defenses.noisy_gradients import NoisyGradients
 from labelward.errors import FileFormatError, HandshakeError, JobError, PolicyError
-from labelward.party.checkpoint import Checkpoints
+from labelward.party.checkpoint import NOISE_FILE, Checkpoints
 from labelward.party.context import Context
 from labelward.party.in_process import run_parties
+from labelward.party.noise_record import read_draws, supersede_draws
 from labelward.party.transcript import FILE_NAME, Transcript
 from labelward.party.view import View
 from labelward.policy.chain import PolicyChain
@@ -169,3 +171,24 @@ def test_a_key_of_noise_that_is_lost_is_not_drawn_again(tmp_path: Path) -> None:
     for _ in range(2):
         with refused_about(".lwc", PolicyError, "cannot-act", value="noisy-gradients"):
             attempt(net, tmp_path)
+
+
+def test_a_key_of_noise_whose_checkpoints_are_gone_is_not_drawn_again(tmp_path: Path) -> None:
+    parts, y = blobs(4, 60, {"bank": 2, "telco": 3}, 2)
+    params = SplitNet(epochs=2, batch_size=20, width=5)
+    private = NoisyGradients(distribution="gaussian", epsilon=2.0, delta=1e-5, clip=0.1)
+    net = Net(parts=parts, labels=y, params=params, policies={"bank": private})
+    assert attempt(net, tmp_path, ("bank", 14)) is None
+    record = tmp_path / "bank" / NOISE_FILE
+    (draw,) = read_draws(record)
+    assert (draw.epsilon, draw.delta) == (2.0, 1e-5)
+    shutil.rmtree(tmp_path / "bank" / "checkpoint")
+    for _ in range(2):
+        with refused_about("--force", PolicyError, "cannot-act", field=str(record), value="noisy-gradients"):
+            attempt(net, tmp_path)
+    supersede_draws(record)
+    ended = attempt(net, tmp_path)
+    assert ended is not None
+    (account,) = View.load(tmp_path / "bank" / "view").applied()
+    assert account["spent"] == pytest.approx(4.0, rel=1e-6)
+    assert (account["spent_before"], account["delta_before"]) == (2.0, 1e-5)

@@ -43,8 +43,10 @@ def gradients_by_row(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return each row's gradients, summed over the first epochs, and which rows had one.
 
+    Those of a coalition's members stand side by side.
+
     Args:
-        view: of a passive party.
+        view: of a passive party, or of several.
         epochs: so many of the first ones count.
         own_loss: of each row's own loss, that is times the rows of its batch; otherwise of the batch's mean loss.
 
@@ -55,6 +57,9 @@ def gradients_by_row(
         DataError: the view keeps digests of gradients only.
         FileFormatError: orders and gradients do not fit each other.
     """
+    if len(view.members) > 1:
+        parts = [gradients_by_row(member, epochs) for member in view.members]
+        return np.hstack([part for part, _ in parts]), np.any([each for _, each in parts], axis=0)
     pieces: dict[int, list[tuple[int, NDArray[np.generic]]]] = defaultdict(list)
     try:
         orders = {each.epoch: each.rows.unpack() for each in view.observed(EpochOrder) if each.epoch < epochs}

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from labelward.attacks.base import AttackerData
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
 from labelward.he import Engine
@@ -174,7 +175,7 @@ class PivodlFamily(ModelFamily[PivodlShare]):
         labels: LabelVector = label_vector(data)
         return train_joined(self.params, parties, labels.values, precision=precision).margins([p.test for p in parties])
 
-    def visibility(self, view: View, inputs: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
+    def visibility(self, view: View, own: AttackerData, labels: NDArray[np.int64]) -> VisibilityCounts:
         """See :meth:`ModelFamily.visibility`: the public trees, and the sums that the party opened."""
         trees = {message.step[0] for message in view.received(RootTotals)}
         masks = [mask for each in view.received(ChildRows) for mask in each.message.left.value]

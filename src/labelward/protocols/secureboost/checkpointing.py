@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from labelward.errors import FileFormatError
 from labelward.messages.base import Array
 from labelward.party.context import Context
+from labelward.party.noise_record import record_draws
 from labelward.policy.chain import ChainState
 from labelward.protocols.secureboost.column_binner import SplitLedger
 from labelward.protocols.secureboost.policy_hooks import PolicyHooks
@@ -180,6 +181,11 @@ class Checkpointer:
         """Write checkpoint 0."""
         if self._ctx.checkpoints.kept:
             self._save({_TARGETS: msgspec.msgpack.encode(targets)})
+        self.record_noise()
+
+    def record_noise(self) -> None:
+        """Record outside the checkpoints that the targets were drawn; before anything derived from them leaves."""
+        record_draws(self._hooks.policies.at("before_targets"), self._ctx.checkpoints)
 
     def save(self) -> None:
         """Write the checkpoint after a batch."""
@@ -212,6 +218,7 @@ class Checkpointer:
         state.rounds, state.batches = list(snapshot.rounds), checkpoint.number
         state.history, state.larger = list(snapshot.history), snapshot.larger
         state.records = dict(snapshot.records)
+        self.record_noise()
         self._hooks.resume_knowledge(len(state.trees) - 1, [batch.leaves for batch in checkpoint.batches])
         self._mark_saved()
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.attacks.base import AttackerData
-from labelward.attacks.instance_spaces import observed_leaves
+from labelward.attacks.instance_spaces import member_leaves, observed_leaves
 from labelward.data import PartyDataset, VerticalDataset
 from labelward.errors import DataError, JobError
 from labelward.he import Engine
@@ -56,7 +56,6 @@ from labelward.protocols.family import (
     PredictMode,
     RoleResult,
     ValidationHistory,
-    attacker_data,
     check_weights,
     label_vector,
 )
@@ -225,9 +224,9 @@ class TreeFamily(ModelFamily[ModelShare]):
             ctx, share, {name: (trained.own[name], each.test) for name, each in columns.items()}, len(parties[0].test)
         )
 
-    def visibility(self, view: View, inputs: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
+    def visibility(self, view: View, own: AttackerData, labels: NDArray[np.int64]) -> VisibilityCounts:
         """See :meth:`ModelFamily.visibility`; for the active party a tree without splits is not counted."""
-        return _seen_by_active(view) if view.header.role == ACTIVE else _seen_by_passive(view, inputs, labels)
+        return _seen_by_active(view) if view.header.role == ACTIVE else _seen_by_passive(view, own, labels)
 
     def own(self, view: View, own: AttackerData, model: Path) -> AttackerData:
         """See :meth:`ModelFamily.own`: at the active party the integers that it encrypted."""
@@ -306,9 +305,11 @@ def _seen_by_active(view: View) -> VisibilityCounts:
     )
 
 
-def _seen_by_passive(view: View, columns: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
-    leaves = observed_leaves(view, attacker_data(columns))
-    bounds = leakage_bounds(leaves, labels)
+def _seen_by_passive(view: View, own: AttackerData, labels: NDArray[np.int64]) -> VisibilityCounts:
+    leaves = observed_leaves(view, own)
+    bounds = together = leakage_bounds(leaves, labels)
+    if len(view.members) > 1:  # what members know alone of rows out of a sample is counted, too
+        together = leakage_bounds(np.vstack([leaves, *member_leaves(view, own)]), labels)
     return VisibilityCounts(
         role=PASSIVE,
         rows=view.rows,
@@ -319,7 +320,7 @@ def _seen_by_passive(view: View, columns: PartyDataset, labels: NDArray[np.int64
         told_splits=sum(len(received.message.splits.value) for received in view.received(LevelRequest)),
         max_node_information=bounds.max_node_information,
         max_node_bound=bounds.max_node_bound,
-        joint_information=bounds.joint_information,
-        joint_bound=bounds.joint_bound,
+        joint_information=together.joint_information,
+        joint_bound=together.joint_bound,
         label_entropy=bounds.label_entropy,
     )

@@ -7,6 +7,7 @@ send left. So it can rebuild the instance spaces in that party's view.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,11 +43,15 @@ class KnowledgeTracker:
             at: its position among the trees that the peer has seen; None: the last of these.
             node: whose children the peer is about to learn; -1 for none.
         """
+        at = self._seen[peer] - 1 if at is None else at
+        others = (self._known(other, tree, self._seen[other] - 1) for other in self.peers if other != peer)
+        return replace(self._known(peer, tree, at), node=node, others=tuple(others))
+
+    def _known(self, peer: str, tree: int, at: int) -> KnownInstanceSpaces:
         leaves = self._leaves[peer][: self._seen[peer]]
         leaves.flags.writeable = False
-        at = self._seen[peer] - 1 if at is None else at
         pending = tuple(self._pending[peer].values())
-        return KnownInstanceSpaces(party=peer, tree=tree, at=at, node=node, leaves=leaves, pending=pending)
+        return KnownInstanceSpaces(party=peer, tree=tree, at=at, node=-1, leaves=leaves, pending=pending)
 
     def begin(self, peer: str, sample: NDArray[np.bool_]) -> None:
         """Record that a peer learns the rows of a tree."""

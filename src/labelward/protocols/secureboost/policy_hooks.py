@@ -16,6 +16,7 @@ from labelward.kernels.row_layout import RowLayout
 from labelward.messages.base import Array, Released, RowMask
 from labelward.messages.tree import NodeSplit, WinningSplit
 from labelward.party.context import Context
+from labelward.party.noise_record import refuse_redraw
 from labelward.policy.base import (
     PASSIVE_TREE_POINTS,
     TREE_POINTS,
@@ -30,7 +31,7 @@ from labelward.policy.base import (
     TrainingTargets,
     TreeRepair,
 )
-from labelward.policy.chain import check_hooks, refuse_redraw
+from labelward.policy.chain import check_hooks
 from labelward.protocols.secureboost.knowledge_tracker import KnowledgeTracker
 from labelward.protocols.secureboost.split_finding import BestSplit, PartyCandidates
 
@@ -111,7 +112,7 @@ class PolicyHooks:
 
     def before_targets(self, targets: TrainingTargets) -> TrainingTargets:
         """Return what is fitted in place of the labels; :class:`PolicyError` where noise would be drawn twice."""
-        refuse_redraw(self.policies.at("before_targets"), self._ctx.checkpoints.damaged)
+        refuse_redraw(self.policies.at("before_targets"), self._ctx.checkpoints)
         return self.policies.before_targets(targets)
 
     def schedule(self, rounds: int) -> tuple[frozenset[str], ...]:

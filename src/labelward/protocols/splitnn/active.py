@@ -29,6 +29,7 @@ from labelward.messages.splitnn import (
     ValidationEmbeddings,
 )
 from labelward.party.context import Context
+from labelward.party.noise_record import record_draws
 from labelward.policy.net_points import ReturnedGradient
 from labelward.protocols.splitnn._torch import torch
 from labelward.protocols.splitnn.bottom_model import (
@@ -98,6 +99,7 @@ def train_active_net(
         server.save()
     else:
         server.resume(resume)
+    record_draws(ctx.policies.drawing, ctx.checkpoints)
     while not server.last:
         ctx.progress("epochs", len(server.history), params.epochs)
         server.epoch(len(server.history))

@@ -219,7 +219,7 @@ class SplitNetFamily(ModelFamily[NetShare]):
             outputs = train_centralized(self.params, parts, labels, seed=seed, private=private)
         return _scaled(objective_of(self.params, labels, len(data.train_values)), outputs)
 
-    def visibility(self, view: View, inputs: PartyDataset, labels: NDArray[np.int64]) -> VisibilityCounts:
+    def visibility(self, view: View, own: AttackerData, labels: NDArray[np.int64]) -> VisibilityCounts:
         """See :meth:`ModelFamily.visibility`; label information in gradients is measured by attacks only."""
         arrays = [each.message.values.value for each in view.received(BatchEmbeddings)]
         arrays += [each.message.values.value for each in view.received(BatchGradients)]

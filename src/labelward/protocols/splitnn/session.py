@@ -15,8 +15,9 @@ from labelward.errors import JobError, PeerError
 from labelward.messages.splitnn import NetReady, NetStart
 from labelward.party.context import Context
 from labelward.party.handshake import Agreement
-from labelward.policy.base import Policy, PolicyContext
-from labelward.policy.chain import check_hooks, refuse_redraw
+from labelward.party.noise_record import refuse_redraw
+from labelward.policy.base import PolicyContext
+from labelward.policy.chain import check_hooks
 from labelward.protocols.splitnn._torch import nn, torch
 from labelward.protocols.splitnn.active import TrainingSetup, train_active_net
 from labelward.protocols.splitnn.behavior import Behavior, Honest
@@ -173,8 +174,7 @@ def run_active_net(ctx: Context, task: NetTask, inputs: NetInputs, labels: NetLa
 def _begin(ctx: Context, setup: PolicyContext, resume: int | None) -> None:
     """Start the policies; the state of a resumed attempt is restored later."""
     if resume is None:
-        drawing = [policy for policy in ctx.policies.policies if type(policy).begin is not Policy.begin]
-        refuse_redraw(drawing, ctx.checkpoints.damaged)
+        refuse_redraw(ctx.policies.drawing, ctx.checkpoints)
     ctx.policies.begin(setup, ctx.protection)
 
 
