@@ -63,6 +63,7 @@ def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dic
     """Return means and standard deviations over the seeds, under the names of ``results.jsonl``."""
     import msgspec
 
+    from labelward.party.joined_view import SEPARATOR
     from labelward.report.summary import summary_table
     from labelward.runs.schema import FORMAT, budget_texts, kind_label
 
@@ -89,13 +90,14 @@ def as_json(folder: Path, report: Path | None, rows: Sequence[ResultRow]) -> dic
                 "engine": msgspec.to_builtins(row.engine),
                 "seeds": row.seeds,
                 "defense": list(row.chain),
-                "budgets": budget_texts(row.chain),
                 "party": row.party,
                 "attack": None if row.attack is None else attacks[row.attack],
                 "behavior": None if row.behavior is None else behaviors[row.behavior],
                 "leakage": None if row.attack is None else leakage,
                 "utility": utility,
                 "cost": _figures(row.cost),
+                **({"budgets": budgets} if (budgets := budget_texts(row.chain)) else {}),
+                **({"coalition": row.party.split(SEPARATOR)} if row.party and SEPARATOR in row.party else {}),
             }
         )
     versions = rows[0].versions if rows else {}
