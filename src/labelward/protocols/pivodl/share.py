@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from labelward.kernels.node_rows import children
+from labelward.party.evidence import Evidence
 from labelward.runs.json_records import read_json, write_json
 
 FORMAT = 1
@@ -87,6 +88,7 @@ class PivodlShare(msgspec.Struct, frozen=True, kw_only=True):
         trees: as the party knows them.
         classes: names of the classes, at label holders.
         categories: for each of its categorical columns the categories, by code.
+        evidence: of the training; None in a share that was not saved with a view.
     """
 
     format: Literal[1] = 1
@@ -100,6 +102,7 @@ class PivodlShare(msgspec.Struct, frozen=True, kw_only=True):
     trees: tuple[SharedTree, ...]
     classes: tuple[str, ...] = ()
     categories: dict[str, tuple[str, ...]] = {}
+    evidence: Evidence | None = None
 
     def sides(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return bool [records, rows]: whether each row goes left at each own split."""
